@@ -137,8 +137,21 @@ impl Releases {
         }
     }
 
-    /// Follows events and the journal's book, until it is dropped.
+    /// Follows events, the journal's book and the lists of tool servers, until it is dropped.
     pub(super) async fn keep(&self) {
+        // A tool server that is slow to list its tools holds up no judgement.
+        tokio::join!(self.judge_events(), self.read_tool_servers());
+    }
+
+    async fn read_tool_servers(&self) {
+        loop {
+            let config = self.engine.config();
+            self.servers.read(&config.releases, |server| known_version(&self.book(), server)).await;
+            tokio::time::sleep(SYNC_EVERY).await;
+        }
+    }
+
+    async fn judge_events(&self) {
         let mut reader = self.engine.events().live();
         let mut waiting: Vec<Seen> = Vec::new();
         let mut synced_at: Option<Instant> = None;
@@ -157,9 +170,6 @@ impl Releases {
             let is_due = synced_at.is_none_or(|at| at.elapsed() >= SYNC_EVERY);
             if !failed && !is_due {
                 continue;
-            }
-            if is_due {
-                self.servers.read(&config.releases, |server| known_version(&self.book(), server)).await;
             }
             synced_at = Some(Instant::now());
             if let Err(error) = self.swap(&waiting, |_| Vec::new()).await {

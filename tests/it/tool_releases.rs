@@ -15,7 +15,7 @@ use relight::internals::{
 use serde_json::{Value, json};
 
 use crate::{
-    support::relight::Relight,
+    support::{postgres::Database, relight::Relight},
     tool_calls::{applied, calling, completed},
 };
 
@@ -27,6 +27,7 @@ struct Trial {
     stable: McpScript,
     candidate: McpScript,
     relight: Relight,
+    yaml: String,
     _wires: [WireServer; 2],
 }
 
@@ -37,7 +38,7 @@ impl Trial {
         stable.play_on(&wires[0]);
         candidate.play_on(&wires[1]);
         let [one, two] = [wires[0].address(), wires[1].address()];
-        let config = format!(
+        let yaml = format!(
             "policies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms }} }} }} }}\n\
              tools:\n  \
                servers: {{ routes: {{ url: \"http://{one}/mcp\" }}, routes-v2: {{ url: \"http://{two}/mcp\", refresh: 1s }} }}\n  \
@@ -45,7 +46,7 @@ impl Trial {
              circuit: {{ mode: \"off\" }}\n\
              releases: {{ subjects: {{ routes: {{ candidate: routes-v2, share: 1.0 }} }} }}\n{settings}"
         );
-        let trial = Self { stable, candidate, relight: Relight::start(&config).await, _wires: wires };
+        let trial = Self { stable, candidate, relight: Relight::start(&yaml).await, yaml, _wires: wires };
         trial.until("there are two releases", |releases| releases.len() == 2).await;
         trial
     }
@@ -55,22 +56,25 @@ impl Trial {
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
-        let releases = || async {
-            self.relight.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases
-        };
-        let seen = async {
-            loop {
-                let now = releases().await;
-                if holds(&now) {
-                    return now;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+        until(&self.relight, what, holds).await
+    }
+}
+
+async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
+    let releases =
+        || async { relight.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases };
+    let seen = async {
+        loop {
+            let now = releases().await;
+            if holds(&now) {
+                return now;
             }
-        };
-        match tokio::time::timeout(PATIENCE, seen).await {
-            Ok(seen) => seen,
-            Err(tokio::time::error::Elapsed { .. }) => panic!("{what}: {:#?}", releases().await),
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    };
+    match tokio::time::timeout(PATIENCE, seen).await {
+        Ok(seen) => seen,
+        Err(tokio::time::error::Elapsed { .. }) => panic!("{what}: {:#?}", releases().await),
     }
 }
 
@@ -166,4 +170,26 @@ async fn a_mended_version_is_another_release_and_gets_its_share() {
     trial.until("the mended version is on trial", |releases| candidate(releases).state() == ReleaseState::Active).await;
     assert_eq!(completed(&trial.call().await).tool_output.as_ref().unwrap().tool, "search_routes");
     assert_eq!(trial.candidate.calls().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_see_a_new_version_at_different_times_agree_on_it_once() {
+    let Some(database) = Database::create().await else { return };
+    let journal = format!("journal: {{ store: \"{}\" }}\n", database.url());
+    let trial = Trial::start(search("limit"), &journal).await;
+    let other = Relight::start(&trial.yaml).await;
+    let before = candidate(&until(&other, "it is known there", |releases| releases.len() == 2).await).id.clone();
+    trial.candidate.replace(vec![search("max_results")]);
+    let is_new = |releases: &[Release]| candidate(releases).id != before;
+    let seen = trial.until("it is another release", is_new).await;
+    let id = candidate(&seen).id.clone();
+    until(&other, "it is another release there", is_new).await;
+    // Long enough for each of them to undo it, if it would.
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for replica in [&trial.relight, &other] {
+            let seen = until(replica, "", |_| true).await;
+            assert_eq!((candidate(&seen).id.as_str(), seen.len()), (&*id, 3), "{seen:#?}");
+        }
+    }
 }

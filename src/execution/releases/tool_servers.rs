@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::{
@@ -34,7 +35,24 @@ struct ServersRead {
     versions: BTreeMap<String, ReleaseVersion>,
     /// What is broken between two versions of a subject, by the hashes of what they list.
     contracts: BTreeMap<(String, String), Option<String>>,
-    refetched: BTreeMap<String, Instant>,
+    refetched: BTreeMap<String, Refetched>,
+}
+
+/// A list that was fetched anew because another replica knew it otherwise.
+#[derive(Debug, Clone)]
+struct Refetched {
+    at: Instant,
+    /// The hash of what it had, until all replicas know it.
+    proposed: Option<String>,
+}
+
+/// A server's name, and the version of it that all replicas know.
+type Server<'a> = (&'a str, Option<ReleaseVersion>);
+
+/// What was read of the servers of one subject.
+struct SubjectRead {
+    servers: Vec<ReleaseVersion>,
+    contract: Option<((String, String), Option<String>)>,
 }
 
 // === impl ToolServerReleases ===
@@ -45,25 +63,20 @@ impl ToolServerReleases {
     }
 
     /// Reads what the servers of all subjects list now, and compares candidates with stable releases. `in_book`: which
-    /// version of a server all replicas know.
+    /// version of a server all replicas know. What was read is known once all of it is: no candidate is known without its
+    /// comparison.
     pub(super) async fn read(&self, policy: &ReleasePolicy, in_book: impl Fn(&str) -> Option<ReleaseVersion>) {
-        let mut contracts = BTreeMap::new();
-        for (subject, trial) in &policy.subjects {
-            let stable = self.read_one(subject, in_book(subject)).await;
-            let candidate = self.read_one(trial.candidate.as_str(), in_book(trial.candidate.as_str())).await;
-            let (Some((stable, listed)), Some((candidate, lists))) = (stable, candidate) else { continue };
-            let hashes = (stable.schema_hash, candidate.schema_hash);
-            let compared = self.known().contracts.get(&hashes).cloned();
-            let broken = match compared {
-                Some(broken) => broken,
-                // Hundreds of tools take their time.
-                None => tokio::task::spawn_blocking(move || broken_contract(&listed.tools, &lists.tools))
-                    .await
-                    .unwrap_or_default(),
-            };
-            contracts.insert(hashes, broken);
+        let reading = policy.subjects.iter().map(|(subject, trial)| {
+            let candidate = trial.candidate.as_str();
+            self.read_subject((subject, in_book(subject)), (candidate, in_book(candidate)))
+        });
+        let (mut versions, mut contracts) = (BTreeMap::new(), BTreeMap::new());
+        for SubjectRead { servers, contract } in join_all(reading).await {
+            versions.extend(servers.into_iter().map(|version| (version.target.clone(), version)));
+            contracts.extend(contract);
         }
-        self.known().contracts = contracts;
+        let mut known = self.known();
+        (known.versions, known.contracts) = (versions, contracts);
     }
 
     /// The version of a server; `None` where what it lists is not known yet.
@@ -78,21 +91,43 @@ impl ToolServerReleases {
         self.known().contracts.get(&hashes).cloned().flatten()
     }
 
+    async fn read_subject(&self, stable: Server<'_>, candidate: Server<'_>) -> SubjectRead {
+        let (stable, candidate) = tokio::join!(self.read_one(stable), self.read_one(candidate));
+        let servers = [&stable, &candidate].into_iter().flatten().map(|(version, _)| version.clone()).collect();
+        let lists = stable.zip(candidate).and_then(|((stable, listed), (candidate, lists))| {
+            Some(((stable.schema_hash, candidate.schema_hash), (listed?, lists?)))
+        });
+        let Some((hashes, (listed, lists))) = lists else { return SubjectRead { servers, contract: None } };
+        let compared = self.known().contracts.get(&hashes).cloned();
+        let broken = match compared {
+            Some(broken) => broken,
+            // Hundreds of tools take their time.
+            None => tokio::task::spawn_blocking(move || broken_contract(&listed.tools, &lists.tools))
+                .await
+                .unwrap_or_default(),
+        };
+        SubjectRead { servers, contract: Some((hashes, broken)) }
+    }
+
     /// The version of a server, and what it lists where that is what makes it this version.
-    async fn read_one(&self, server: &str, in_book: Option<ReleaseVersion>) -> Option<(ReleaseVersion, Arc<ToolList>)> {
-        let mut release = self.engine.tool_release(server, false).await?;
-        let agreed = in_book.filter(|known| known.endpoint == release.0.endpoint);
-        if let Some(agreed) = agreed.filter(|known| known.schema_hash != release.0.schema_hash) {
-            let last = self.known().refetched.get(server).copied();
-            if last.is_some_and(|at| at.elapsed() < REFETCH_EVERY) {
-                self.known().versions.insert(server.to_owned(), agreed);
-                return None;
+    async fn read_one(&self, (server, in_book): Server<'_>) -> Option<(ReleaseVersion, Option<Arc<ToolList>>)> {
+        let (mut version, mut list) = self.engine.tool_release(server, false).await?;
+        let Some(agreed) = in_book.filter(|known| known.endpoint == version.endpoint) else {
+            return Some((version, Some(list)));
+        };
+        let last = self.known().refetched.get(server).cloned();
+        if agreed.schema_hash == version.schema_hash {
+            if let Some(last) = self.known().refetched.get_mut(server) {
+                last.proposed = None;
             }
-            self.known().refetched.insert(server.to_owned(), Instant::now());
-            release = self.engine.tool_release(server, true).await?;
+        } else if last.as_ref().is_none_or(|last| last.at.elapsed() >= REFETCH_EVERY) {
+            (version, list) = self.engine.tool_release(server, true).await?;
+            let refetched = Refetched { at: Instant::now(), proposed: Some(version.schema_hash.clone()) };
+            self.known().refetched.insert(server.to_owned(), refetched);
+        } else if last.is_some_and(|last| last.proposed.as_ref() != Some(&version.schema_hash)) {
+            return Some((agreed, None));
         }
-        self.known().versions.insert(server.to_owned(), release.0.clone());
-        Some(release)
+        Some((version, Some(list)))
     }
 
     fn known(&self) -> MutexGuard<'_, ServersRead> {
