@@ -7,6 +7,7 @@ mod certificates;
 mod changes;
 mod check;
 pub mod classifier;
+pub mod connection;
 mod decode;
 mod discover;
 pub mod environment;

@@ -6,6 +6,8 @@ mod dial;
 mod fault;
 mod fetch;
 mod headers;
+mod names;
+mod proxy;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,13 +23,17 @@ pub use self::{
     fault::head_fault,
     fetch::fetch,
     headers::{kept, lasting},
+    proxy::Proxy,
 };
+use crate::config::connection::ClientTls;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends requests over pooled connections; cheap to clone. It never retries and never follows a redirect.
 pub type HttpConnections = Client<Dialer, Full<Bytes>>;
 
 /// How connections are made and kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionSettings {
     /// Longest time for name, connection and TLS handshake together.
     pub connect_timeout: Duration,
@@ -41,6 +47,10 @@ pub struct ConnectionSettings {
     pub tcp_nodelay: bool,
     /// Whether a name may lead to a private address.
     pub allow_private: bool,
+    /// The proxy through which all connections are made; unset: none.
+    pub proxy: Option<Proxy>,
+    /// Authorities and client certificate; unset: the well-known authorities, and no certificate.
+    pub tls: Option<ClientTls>,
 }
 
 impl Default for ConnectionSettings {
@@ -52,6 +62,8 @@ impl Default for ConnectionSettings {
             http2_prior_knowledge: false,
             tcp_nodelay: true,
             allow_private: false,
+            proxy: None,
+            tls: None,
         }
     }
 }

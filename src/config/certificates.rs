@@ -1,5 +1,5 @@
-//! TLS settings of the listeners, built from the PEM texts of a certificate chain, its key and the clients'
-//! authorities.
+//! TLS settings of the listeners and of connections to upstreams, built from the PEM texts of certificate chains, their
+//! keys and authorities.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -7,14 +7,18 @@ use rustls::{
     RootCertStore, ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
+    sign::CertifiedKey,
 };
+use sha2::{Digest as _, Sha256};
+
+use super::connection::ClientTls;
 
 pub(super) const CERT_FILE: &str = "server.tls.cert_file";
 pub(super) const KEY_FILE: &str = "server.tls.key_file";
 pub(super) const CLIENT_CA_FILE: &str = "server.tls.client_ca_file";
 
 /// What a setting is and why its file cannot be used.
-type FileFault = (&'static str, String);
+pub(super) type FileFault = (&'static str, String);
 
 /// The settings with which connections are accepted.
 ///
@@ -22,7 +26,7 @@ type FileFault = (&'static str, String);
 /// The setting whose file cannot be used, and why.
 pub(super) fn server_settings(chain: &str, key: &str, authorities: Option<&str>) -> Result<ServerConfig, FileFault> {
     let chain = certificates(CERT_FILE, chain)?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unusable(KEY_FILE, "holds no private key"))?;
+    let key = private_key(KEY_FILE, key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -30,10 +34,7 @@ pub(super) fn server_settings(chain: &str, key: &str, authorities: Option<&str>)
     let builder = match authorities {
         None => builder.with_no_client_auth(),
         Some(authorities) => {
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(CLIENT_CA_FILE, authorities)? {
-                roots.add(authority).map_err(unusable(CLIENT_CA_FILE, "holds a certificate that is no authority"))?;
-            }
+            let roots = roots(CLIENT_CA_FILE, authorities)?;
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
             builder.with_client_cert_verifier(verifier.map_err(unusable(CLIENT_CA_FILE, "cannot be used"))?)
         }
@@ -44,6 +45,42 @@ pub(super) fn server_settings(chain: &str, key: &str, authorities: Option<&str>)
     })?;
     settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(settings)
+}
+
+/// What connections to an upstream trust and show. Settings are named within their section here.
+///
+/// # Errors
+/// The setting whose file cannot be used, and why.
+pub(super) fn client_tls(authorities: Option<&str>, identity: Option<(&str, &str)>) -> Result<ClientTls, FileFault> {
+    let mut contents = Sha256::new();
+    for (name, text) in [("ca", authorities), ("cert", identity.map(|it| it.0)), ("key", identity.map(|it| it.1))] {
+        contents.update(Sha256::digest(format!("{name} {text:?}")));
+    }
+    let identity = match identity {
+        None => None,
+        Some((chain, key)) => {
+            let (chain, key) = (certificates("cert_file", chain)?, private_key("key_file", key)?);
+            let made = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider());
+            Some(Arc::new(made.map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => ("key_file", "is not the key of cert_file".to_owned()),
+                error => ("cert_file", format!("cannot be used: {error}")),
+            })?))
+        }
+    };
+    let authorities = authorities.map(|authorities| roots("ca_file", authorities)).transpose()?.map(Arc::new);
+    Ok(ClientTls { authorities, identity, fingerprint: contents.finalize().into() })
+}
+
+fn roots(setting: &'static str, authorities: &str) -> Result<RootCertStore, FileFault> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(setting, authorities)? {
+        roots.add(authority).map_err(unusable(setting, "holds a certificate that is no authority"))?;
+    }
+    Ok(roots)
+}
+
+fn private_key(setting: &'static str, pem: &str) -> Result<PrivateKeyDer<'static>, FileFault> {
+    PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(unusable(setting, "holds no private key"))
 }
 
 fn certificates(setting: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, FileFault> {

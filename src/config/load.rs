@@ -12,7 +12,9 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Config, certificates, check, decode, discover,
+    Config, certificates, check,
+    connection::{ClientTlsConfig, ProxyConfig},
+    decode, discover,
     environment::{self, Environment},
     fault::{ConfigFaults, Fault},
     inherit, lenient, retired,
@@ -188,13 +190,16 @@ impl NamedFiles<'_> {
         for (name, provider) in &mut config.providers {
             let path = format!("providers.{name}");
             self.read_key(&path, provider.api_key_file.as_mut(), &mut provider.api_key);
+            self.read_connection(&path, provider.proxy.as_mut(), provider.tls.as_mut());
             for (credential, keys) in &mut provider.credentials {
                 let path = format!("{path}.credentials.{credential}");
                 self.read_key(&path, keys.api_key_file.as_mut(), &mut keys.api_key);
             }
         }
         for (name, server) in &mut config.tools.servers {
-            self.read_key(&format!("tools.servers.{name}"), server.api_key_file.as_mut(), &mut server.api_key);
+            let path = format!("tools.servers.{name}");
+            self.read_key(&path, server.api_key_file.as_mut(), &mut server.api_key);
+            self.read_connection(&path, server.proxy.as_mut(), server.tls.as_mut());
         }
         if let Some(tls) = &mut config.server.tls {
             self.read_certificates(tls);
@@ -216,12 +221,40 @@ impl NamedFiles<'_> {
         }
     }
 
+    /// The files of a connection to an upstream become what connections are made with.
+    fn read_connection(&mut self, path: &str, proxy: Option<&mut ProxyConfig>, tls: Option<&mut ClientTlsConfig>) {
+        if let Some(proxy) = proxy {
+            let file = proxy.credentials_file.as_mut();
+            self.read_secret(&format!("{path}.proxy"), "credentials", file, &mut proxy.credentials);
+        }
+        let Some(tls) = tls else { return };
+        let mut of = |name: &str, file: &mut Option<PathBuf>| {
+            file.as_mut().map(|file| self.probe(&format!("{path}.tls.{name}"), file))
+        };
+        let authorities = of("ca_file", &mut tls.ca_file);
+        let (chain, key) = (of("cert_file", &mut tls.cert_file), of("key_file", &mut tls.key_file));
+        if [&authorities, &chain, &key].into_iter().any(|text| *text == Some(None)) {
+            return;
+        }
+        let identity = chain.flatten().zip(key.flatten());
+        let identity = identity.as_ref().map(|(chain, key)| (chain.as_str(), key.as_str()));
+        match certificates::client_tls(authorities.flatten().as_deref(), identity) {
+            Ok(loaded) => tls.loaded = Some(loaded),
+            Err((setting, reason)) => self.faults.push((format!("{path}.tls.{setting}"), reason)),
+        }
+    }
+
     /// A key in a file becomes a key like any other.
     fn read_key(&mut self, path: &str, file: Option<&mut PathBuf>, key: &mut Option<Secret>) {
+        self.read_secret(path, "api_key", file, key);
+    }
+
+    /// A secret in the file that the setting `<name>_file` names.
+    fn read_secret(&mut self, path: &str, name: &str, file: Option<&mut PathBuf>, key: &mut Option<Secret>) {
         let Some(file) = file else { return };
-        let at = format!("{path}.api_key_file");
+        let at = format!("{path}.{name}_file");
         if key.is_some() {
-            self.faults.push((at, "is given beside api_key; keep one of them".to_owned()));
+            self.faults.push((at, format!("is given beside {name}; keep one of them")));
         } else if let Some(text) = self.probe(&at, file) {
             if text.trim().is_empty() {
                 self.faults.push((at, "names an empty file".to_owned()));

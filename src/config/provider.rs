@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::secret::Secret;
+use super::{
+    connection::{ClientTlsConfig, ProxyConfig},
+    secret::Secret,
+};
 use crate::{
     domain::{
         adaptation::OutputLimitField,
@@ -51,10 +54,17 @@ pub struct ProviderConfig {
     pub chat: ChatConfig,
     /// The HTTP client.
     pub http: HttpConfig,
+    /// The egress proxy through which it is reached; unset: it is connected to directly. Variables such as `HTTPS_PROXY` are
+    /// not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<ProxyConfig>,
+    /// The certificates of connections to it; unset: the well-known authorities are trusted, and no certificate is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClientTlsConfig>,
     /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the way.
     pub allow_plaintext: bool,
     /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may. Of a name it is judged
-    /// at each connection, by the addresses that the name has then.
+    /// at each connection, by the addresses that the name has then; with `proxy` it is the proxy's name that is judged.
     pub allow_private_addresses: bool,
     /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default false: the provider
     /// receives no trace ids.
@@ -253,6 +263,8 @@ impl Default for ProviderConfig {
             api_key_header: None,
             chat: ChatConfig::default(),
             http: HttpConfig::default(),
+            proxy: None,
+            tls: None,
             allow_plaintext: false,
             allow_private_addresses: false,
             propagate_trace: false,

@@ -1,6 +1,6 @@
 //! All secrets of a configuration, so that they can be redacted.
 
-use super::{Config, observe::JournalStore};
+use super::{Config, connection::ProxyConfig, observe::JournalStore};
 
 impl Config {
     /// The values of all secrets: keys, header values, passwords within URLs.
@@ -15,6 +15,7 @@ impl Config {
                 // `Bearer …` and `Basic …`: what follows is a secret by itself.
                 values.extend(value.split_once(' ').map(|(_, credential)| credential));
             }
+            values.extend(provider.proxy.iter().flat_map(of_proxy));
             values.extend(provider.base_url.as_deref().into_iter().flat_map(of_url));
         }
         for server in self.tools.servers.values() {
@@ -22,6 +23,7 @@ impl Config {
                 values.push(value.expose());
                 values.extend(value.expose().split_once(' ').map(|(_, credential)| credential));
             }
+            values.extend(server.proxy.iter().flat_map(of_proxy));
             let urls = server.url.as_deref().into_iter().chain(server.http.as_ref().map(|http| http.base_url.as_str()));
             values.extend(urls.flat_map(of_url));
         }
@@ -33,6 +35,12 @@ impl Config {
         }
         values
     }
+}
+
+/// The credentials of a proxy, and the password alone.
+fn of_proxy(proxy: &ProxyConfig) -> impl Iterator<Item = &str> {
+    let credentials = proxy.credentials.iter().map(super::Secret::expose);
+    credentials.flat_map(|both| [Some(both), both.split_once(':').map(|(_, password)| password)]).flatten()
 }
 
 /// The password and the query values of a URL.
@@ -84,6 +92,7 @@ providers:
     api_key: key-1
     headers: { x-token: \"Bearer head-er\" }
     credentials: { other: { api_key: key-2 } }
+    proxy: { url: \"http://proxy.example:3128\", credentials: \"user:proxy-password\" }
 targets: { t: { provider: p, model: m } }
 tools:
   servers:
@@ -105,6 +114,7 @@ telemetry: { otlp_headers: { authorization: otlp-key } }
             "key-3",
             "to-ken",
             "child-secret",
+            "proxy-password",
         ] {
             assert!(values.contains(&value), "{value}: {values:?}");
         }

@@ -202,7 +202,7 @@ impl Node {
         within("headers")
             || within("env")
             || within("otlp_headers")
-            || matches!(name, "api_key" | "session_token" | "sha256")
+            || matches!(name, "api_key" | "credentials" | "session_token" | "sha256")
             || matches!(&self.value, Value::Text(text) if text.contains("://") && text.contains('@'))
     }
 

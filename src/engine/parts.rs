@@ -13,6 +13,7 @@ use crate::{
     config::{Config, ProviderConfig, TargetConfig, provider as settings},
     domain::{ids::TargetId, target::Target},
     layers::targets::{SharedPolicies, TargetSpec},
+    outbound::Proxy,
     policy::{
         circuit::CircuitPolicy,
         classify::{Classifier, RuleFault},
@@ -122,6 +123,7 @@ fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
     let mut hasher = DefaultHasher::new();
     provider.key(target.credential()).map(|key| key.expose().to_owned()).hash(&mut hasher);
     (provider.endpoint(), &provider.region, provider.api_key_header).hash(&mut hasher);
+    provider.tls.as_ref().and_then(|tls| tls.loaded.as_ref()).map(|tls| tls.fingerprint).hash(&mut hasher);
     for (name, value) in &provider.headers {
         (name, value.expose()).hash(&mut hasher);
     }
@@ -157,6 +159,8 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             http2_prior_knowledge: http.http2_prior_knowledge,
             allow_http: provider.allow_plaintext,
             allow_private: provider.allow_private_addresses,
+            proxy: provider.proxy.as_ref().and_then(Proxy::configured),
+            tls: provider.tls.as_ref().and_then(|tls| tls.loaded.clone()),
             ..HttpSettings::default()
         },
         chat: ChatOptions {

@@ -5,7 +5,9 @@
 
 use std::{error::Error, io, sync::Arc};
 
-use super::dial::{DialError, NameError};
+use rustls::AlertDescription;
+
+use super::{dial::DialError, names::NameError, proxy::ProxyError};
 use crate::domain::failure::{ProviderError, Surface, TransportFault};
 
 /// Longest message, in bytes.
@@ -99,8 +101,27 @@ fn tls_fault(error: &rustls::Error, phase: ExchangePhase) -> TransportFault {
             TransportFault::Certificate
         }
         (ExchangePhase::Dial, _) => TransportFault::Tls,
+        // TLS 1.3 has the client finish its handshake first: a peer that rejects its certificate, or misses one, reports it
+        // in place of a response, and has processed nothing.
+        (ExchangePhase::Head, rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => {
+            TransportFault::Tls
+        }
         (ExchangePhase::Head | ExchangePhase::Body, _) => TransportFault::Protocol,
     }
+}
+
+/// Whether an alert can only come of the handshake's certificates.
+const fn is_about_certificates(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+    )
 }
 
 fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
@@ -178,12 +199,18 @@ fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
     }
     .to_owned();
     if fault.never_sent() {
-        let mut cause = error;
+        let (mut cause, mut proxy) = (error, None);
         while let Some(deeper) = inner(cause) {
+            proxy = proxy.or(cause.downcast_ref::<ProxyError>());
             cause = deeper;
         }
         words.push_str(": ");
         words.push_str(&cause.to_string());
+        if let Some(ProxyError { proxy, .. }) = proxy {
+            words.push_str(" (connections go through the proxy ");
+            words.push_str(proxy);
+            words.push(')');
+        }
     }
     words.truncate(words.floor_char_boundary(MAX_MESSAGE_BYTES));
     words

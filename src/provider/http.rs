@@ -106,6 +106,8 @@ impl HttpClient {
             http2_prior_knowledge: spec.http.http2_prior_knowledge,
             tcp_nodelay: spec.http.tcp_nodelay,
             allow_private: spec.http.allow_private,
+            proxy: spec.http.proxy.clone(),
+            tls: spec.http.tls.clone(),
         };
         let tls = |source| BuildError::Tls { provider: Arc::clone(&spec.name), source };
         let client = outbound::connections(&settings).map_err(tls)?;

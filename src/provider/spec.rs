@@ -8,7 +8,11 @@ use secrecy::SecretString;
 
 use super::scripted::Script;
 pub use crate::config::provider::KeyHeader;
-use crate::domain::{adaptation::OutputLimitField, target::Dialect};
+use crate::{
+    config::connection::ClientTls,
+    domain::{adaptation::OutputLimitField, target::Dialect},
+    outbound::Proxy,
+};
 
 /// A provider: its endpoint, dialect and keys.
 #[derive(Debug, Clone)]
@@ -62,6 +66,10 @@ pub struct HttpSettings {
     pub allow_private: bool,
     /// Whether small packets are sent at once.
     pub tcp_nodelay: bool,
+    /// The proxy through which all connections are made; unset: none.
+    pub proxy: Option<Proxy>,
+    /// Authorities and client certificate; unset: the well-known authorities, and no certificate.
+    pub tls: Option<ClientTls>,
 }
 
 /// How servers of the chat completions dialect differ.
@@ -119,6 +127,8 @@ impl Default for HttpSettings {
             allow_http: false,
             allow_private: false,
             tcp_nodelay: true,
+            proxy: None,
+            tls: None,
         }
     }
 }

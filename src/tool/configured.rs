@@ -5,9 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::spec::{ChildSpec, HttpPlace, HttpToolSpec, ToolLimits, ToolServerPlace, ToolServerSpec};
-use crate::config::{
-    ToolsConfig,
-    tools::{HttpMethod, HttpToolConfig, ToolServerConfig, ToolServerKind},
+use crate::{
+    config::{
+        ToolsConfig,
+        tools::{HttpMethod, HttpToolConfig, ToolServerConfig, ToolServerKind},
+    },
+    outbound::Proxy,
 };
 
 /// The tool servers of a configuration, in the order of their names.
@@ -40,6 +43,8 @@ fn place(server: &ToolServerConfig) -> Option<ToolServerPlace> {
         allow_http: server.allow_plaintext,
         allow_private: server.allow_private_addresses,
         connect_timeout: server.connect_timeout,
+        proxy: server.proxy.as_ref().and_then(Proxy::configured),
+        tls: server.tls.as_ref().and_then(|tls| tls.loaded.clone()),
     };
     Some(match server.kind()? {
         ToolServerKind::Url(url) => ToolServerPlace::McpHttp(http(url)),

@@ -233,6 +233,8 @@ pub(super) fn connections(spec: &ToolServerSpec, place: &HttpPlace) -> Result<Ht
     let settings = ConnectionSettings {
         connect_timeout: place.connect_timeout,
         allow_private: place.allow_private,
+        proxy: place.proxy.clone(),
+        tls: place.tls.clone(),
         ..ConnectionSettings::default()
     };
     let tls = |source| ToolServersError::Tls { server: Arc::clone(&spec.name), source };

@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
+use crate::{config::connection::ClientTls, outbound::Proxy};
+
 /// One tool server: where it is, how it is spoken to, and its bounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolServerSpec {
@@ -52,6 +54,10 @@ pub struct HttpPlace {
     pub allow_private: bool,
     /// The longest time for name, connection and TLS handshake together.
     pub connect_timeout: Duration,
+    /// The proxy through which all connections are made; unset: none.
+    pub proxy: Option<Proxy>,
+    /// Authorities and client certificate; unset: the well-known authorities, and no certificate.
+    pub tls: Option<ClientTls>,
 }
 
 /// A child process.
@@ -134,6 +140,8 @@ impl HttpPlace {
             allow_http: false,
             allow_private: false,
             connect_timeout: Duration::from_secs(2),
+            proxy: None,
+            tls: None,
         }
     }
 }

@@ -94,3 +94,4 @@ mod tool_sdks;
 mod tool_supervisor;
 mod torn_events;
 mod traces;
+mod upstream_connections;

@@ -4,6 +4,7 @@
 //! force, or that it needs a restart. The settings of one section take effect together, as one value: the test shows that
 //! the section is replaced, and the policies' own tests show what each setting of it does.
 
+mod connections;
 mod policies;
 mod probes;
 mod releases;
@@ -149,6 +150,7 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
     assert!(missing.is_empty() && gone.is_empty(), "without a row: {missing:#?}\nno settings: {gone:#?}");
     let sources = [
         include_str!("settings_in_force/circuits.rs"),
+        include_str!("settings_in_force/connections.rs"),
         include_str!("settings_in_force/loads.rs"),
         include_str!("settings_in_force/policies.rs"),
         include_str!("settings_in_force/probes.rs"),

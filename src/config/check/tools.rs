@@ -74,6 +74,7 @@ impl Checker<'_> {
             }
             self.http_tools(&format!("{path}.http.tools"), http);
         }
+        self.connection(path, server.proxy.as_ref(), server.tls.as_ref(), private);
         self.headers(&format!("{path}.headers"), &server.headers);
         self.key(&format!("{path}.api_key"), server.api_key.as_ref());
         if server.command.as_deref() == Some("") {
@@ -113,7 +114,10 @@ impl Checker<'_> {
     /// Settings of another kind of server.
     fn without_effect(&mut self, path: &str, server: &ToolServerConfig) {
         let (settings, kinds): (&[&str], &str) = if server.command.is_some() {
-            (&["headers", "api_key", "api_key_file", "connect_timeout", "allow_plaintext"], "url or http")
+            (
+                &["headers", "api_key", "api_key_file", "connect_timeout", "proxy", "tls", "allow_plaintext"],
+                "url or http",
+            )
         } else if server.url.is_some() || server.http.is_some() {
             (&["args", "env", "cwd", "restart", "stop_grace"], "command")
         } else {

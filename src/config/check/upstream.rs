@@ -8,6 +8,7 @@ use super::Checker;
 use crate::{
     config::{
         Config,
+        connection::{ClientTlsConfig, ProxyConfig},
         discover::WELL_KNOWN,
         provider::{DEFAULT_CREDENTIAL, ProviderConfig, is_private_address},
         route::{OperationConfig, RouteConfig},
@@ -30,6 +31,8 @@ impl Checker<'_> {
                 let (plaintext, private) = (provider.allow_plaintext, provider.allow_private_addresses);
                 self.base_url(&format!("{path}.base_url"), url, plaintext, private);
             }
+            let (proxy, tls) = (provider.proxy.as_ref(), provider.tls.as_ref());
+            self.connection(&path, proxy, tls, provider.allow_private_addresses);
             if provider.script.is_some() && provider.dialect != Dialect::Scripted {
                 self.fault(&format!("{path}.script"), "is only for the dialect scripted");
             }
@@ -95,6 +98,55 @@ impl Checker<'_> {
         }
         if !loopback && !allow_private && address.is_some_and(is_private_address) {
             self.fault(path, "is a private address; write allow_private_addresses: true if it is meant");
+        }
+    }
+
+    /// By which proxy and with which certificates a provider or tool server is reached. The contents of files were checked
+    /// when they were read.
+    pub(super) fn connection(
+        &mut self,
+        path: &str,
+        proxy: Option<&ProxyConfig>,
+        tls: Option<&ClientTlsConfig>,
+        allow_private: bool,
+    ) {
+        if let Some(proxy) = proxy {
+            self.proxy(&format!("{path}.proxy"), proxy, allow_private);
+        }
+        let Some(tls) = tls else { return };
+        for (name, file, other, wanted) in [
+            ("cert_file", &tls.cert_file, "key_file", &tls.key_file),
+            ("key_file", &tls.key_file, "cert_file", &tls.cert_file),
+        ] {
+            if file.is_some() && wanted.is_none() && !self.is_written(&format!("{path}.tls.{other}")) {
+                self.fault(&format!("{path}.tls.{name}"), format!("has no effect without {other}"));
+            }
+        }
+        for (name, file) in [("ca_file", &tls.ca_file), ("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
+            if file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
+                self.fault(&format!("{path}.tls.{name}"), "is empty; name a file");
+            }
+        }
+    }
+
+    fn proxy(&mut self, path: &str, proxy: &ProxyConfig, allow_private: bool) {
+        let at = format!("{path}.url");
+        let uri = proxy.url.parse::<Uri>().ok();
+        let is_bare = |uri: &Uri| uri.path_and_query().is_none_or(|rest| rest.as_str() == "/");
+        if proxy.url.is_empty() {
+            self.required(&at, "is missing; write it like http://proxy.example:3128");
+        } else if uri.is_none_or(|uri| uri.scheme_str() != Some("http") || !is_bare(&uri)) {
+            self.fault(&at, "is no proxy; write a scheme, host and port, as in http://proxy.example:3128");
+        } else if proxy.url.contains('@') {
+            self.fault(&at, "holds credentials; put them in credentials beside it");
+        } else {
+            self.base_url(&at, &proxy.url, true, allow_private);
+        }
+        if let Some(credentials) = &proxy.credentials {
+            let credentials = credentials.expose();
+            if !credentials.contains(':') || credentials.contains(char::is_control) {
+                self.fault(&format!("{path}.credentials"), "must be of the form user:password");
+            }
         }
     }
 

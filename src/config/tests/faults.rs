@@ -135,7 +135,7 @@ server: { auth: api_key, keys: [ 5 ] }
     assert_eq!(
         faults_of(text, &[]),
         "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
-2:35: providers.p.nonsense: unknown field; expected one of dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, allow_plaintext, allow_private_addresses, propagate_trace, region, script
+2:35: providers.p.nonsense: unknown field; expected one of dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, proxy, tls, allow_plaintext, allow_private_addresses, propagate_trace, region, script
 3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
 4:32: routes.default.targets[0]: is a list, where a text is expected
 4:48: routes.default.deadline: `5` has no unit; write ms, s, m, h or d after the number
@@ -244,4 +244,33 @@ routes: { default: { targets: [t] } }
         faults_of(text, &[]),
         "3:68: targets.t.capabilities.background: `true` is only for the dialect openai_responses"
     );
+}
+
+#[test]
+fn a_proxy_or_certificate_that_cannot_be_used_is_a_fault_of_its_setting() {
+    for (connection, fault) in [
+        ("proxy: { url: 'http://proxy.example:3128' }", ""),
+        ("proxy: { url: 'http://127.0.0.1:3128', credentials: 'user:hunter2' }", ""),
+        ("proxy: { url: 'http://10.0.0.1:3128' }", "p.proxy.url: `http://10.0.0.1:3128` is a private address"),
+        ("proxy: { url: 'http://10.0.0.1:3128' }, allow_private_addresses: true", ""),
+        ("proxy: {}", "p.proxy.url: is missing"),
+        ("proxy: { url: 'proxy.example:3128' }", "is no proxy; write a scheme, host and port"),
+        ("proxy: { url: 'https://proxy.example' }", "is no proxy"),
+        ("proxy: { url: 'http://proxy.example/path' }", "is no proxy"),
+        ("proxy: { url: 'http://user:hunter2@proxy.example' }", "p.proxy.url: holds credentials"),
+        ("proxy: { url: 'http://proxy.example', credentials: hunter2 }", "p.proxy.credentials: must be of the form"),
+        ("tls: { ca_file: /does/not/exist }", "p.tls.ca_file: `/does/not/exist` cannot be read"),
+        ("tls: { ca_file: Cargo.toml }", "p.tls.ca_file: `Cargo.toml` holds no certificate"),
+        ("tls: { cert_file: Cargo.toml }", "p.tls.cert_file: `Cargo.toml` has no effect without key_file"),
+        ("tls: { key_file: Cargo.toml }", "p.tls.key_file: `Cargo.toml` has no effect without cert_file"),
+        ("tls: { cert_file: Cargo.toml, key_file: Cargo.toml }", "p.tls.cert_file: `Cargo.toml` holds no certificate"),
+    ] {
+        let provider = format!("base_url: 'https://api.example.com/v1', {connection}");
+        let text = format!("providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}");
+        let faults = faults_of(&text, &[]);
+        let is_placed = fault.is_empty() || faults.starts_with("1:");
+        let is_expected = if fault.is_empty() { faults.is_empty() } else { faults.contains(fault) };
+        assert!(is_placed && is_expected, "{connection}: {faults}");
+        assert!(!faults.contains("hunter2"), "{connection}: {faults}");
+    }
 }

@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::secret::Secret,
+    config::{
+        connection::{ClientTlsConfig, ProxyConfig},
+        secret::Secret,
+    },
     domain::units,
     policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
 };
@@ -65,6 +68,13 @@ pub struct ToolServerConfig {
     /// Whether what it states about the side effects of its tools is believed. Default false: a tool of which nothing is
     /// known may do anything, and is executed at most once.
     pub trust_annotations: bool,
+    /// The egress proxy through which `url` or `http` is reached; unset: it is connected to directly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<ProxyConfig>,
+    /// The certificates of connections to `url` or `http`; unset: the well-known authorities are trusted, and no certificate
+    /// is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClientTlsConfig>,
     /// Whether its URL may be plain `http` to another host; keys and data sent so can be read on the way.
     pub allow_plaintext: bool,
     /// Whether its URL may lead to a private address (10/8, 192.168/16, …); loopback always may.
@@ -180,6 +190,8 @@ impl Default for ToolServerConfig {
             connect_timeout: Duration::from_secs(2),
             refresh: Duration::from_mins(5),
             trust_annotations: false,
+            proxy: None,
+            tls: None,
             allow_plaintext: false,
             allow_private_addresses: false,
             circuit: None,

@@ -28,7 +28,7 @@ use crate::support::{
 /// Far beyond what any of these calls takes, and far below any default wait.
 const SOON: Duration = Duration::from_secs(8);
 
-fn class_of(outcome: Option<Outcome>) -> Option<FailureClass> {
+pub(super) fn class_of(outcome: Option<Outcome>) -> Option<FailureClass> {
     match outcome? {
         Outcome::Failure(failure) => Some(failure.failure_class()),
         Outcome::Completion(_) => None,

@@ -68,6 +68,11 @@ impl Reloaded {
         let new = self.file.with_extension("new");
         fs::write(&new, self.config.to_string()).unwrap();
         fs::rename(&new, &self.file).unwrap();
+        self.accepted().await
+    }
+
+    /// Waits until a change of the file, or of one that it names, is accepted.
+    pub(crate) async fn accepted(&mut self) -> (ConfigurationReloadedEvent, String) {
         let reading = async {
             loop {
                 let event: RecoveryEvent = self.events.message().await.unwrap().unwrap().event.unwrap();
