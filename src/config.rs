@@ -17,6 +17,7 @@ pub mod lenient;
 pub mod limits;
 mod load;
 pub mod observe;
+mod otlp;
 pub mod policy;
 pub mod provider;
 mod reference;

@@ -170,7 +170,10 @@ pub mod stack {
     pub use crate::stack::{Shared, Stack, stack};
 }
 pub mod telemetry {
-    pub use crate::telemetry::{Metrics, TargetNames, TelemetrySettings, build_tracer};
+    pub use crate::{
+        config::observe::{OtlpEndpoint, OtlpEndpoints, OtlpProtocol},
+        telemetry::{Metrics, TargetNames, TelemetrySettings, build_tracer},
+    };
 }
 pub mod wire_server {
     pub use crate::wire_server::{Reply, Request, WireServer};

@@ -158,7 +158,7 @@ impl Running {
         let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
         let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
-        let exports = settings.otlp_endpoint.is_some();
+        let exports = settings.otlp.traces.is_some();
         let spans = if exports { Spans::new(tracer) } else { Spans::ids_alone() };
         let spans = spans.capturing_content(config.telemetry.capture_content);
         let engine = Engine::new(config.clone(), spans, events.clone())?;
@@ -374,13 +374,14 @@ async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic
 fn telemetry_settings(config: &Config) -> TelemetrySettings {
     let telemetry = &config.telemetry;
     let headers = telemetry.otlp_headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned().into()));
+    let mut otlp = telemetry.endpoints.clone();
+    otlp.metrics = otlp.metrics.filter(|_| telemetry.otlp_metrics);
     TelemetrySettings {
-        otlp_endpoint: telemetry.otlp_endpoint.clone(),
+        otlp,
         otlp_headers: headers.collect(),
         service_name: telemetry.service_name.clone().unwrap_or_else(|| "relight".to_owned()),
         resource: telemetry.resource.clone().into_iter().collect(),
         sample_ratio: telemetry.sample_ratio,
-        otlp_metrics: telemetry.otlp_metrics,
         ..TelemetrySettings::default()
     }
 }

@@ -4,6 +4,7 @@
 //! by the layers with the tracer that is built here. Nothing here blocks a call, and no content passes through.
 
 pub mod endpoint;
+mod export;
 pub mod logs;
 pub mod metrics;
 pub mod settings;

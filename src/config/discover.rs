@@ -114,9 +114,6 @@ pub(super) fn complete(config: &mut Config, environment: &dyn Environment, order
         config.policies.entry(name).or_insert(policy);
     }
     complete_operations(&mut config.operations);
-    if config.telemetry.otlp_endpoint.is_none() {
-        config.telemetry.otlp_endpoint = environment.var("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|url| !url.is_empty());
-    }
     if config.telemetry.service_name.is_none() {
         config.telemetry.service_name = environment.var("OTEL_SERVICE_NAME").filter(|name| !name.is_empty());
     }

@@ -17,7 +17,7 @@ use super::{
     decode, discover,
     environment::{self, Environment},
     fault::{ConfigFaults, Fault},
-    inherit, lenient, retired,
+    inherit, lenient, otlp, retired,
     secret::Secret,
     server::TlsConfig,
     tree::{self, Node, Value},
@@ -150,8 +150,9 @@ fn load_collecting(
     config.tools.inherit(environment);
     let mut named = NamedFiles { base, contents: &mut fingerprint, files: Vec::new(), faults: Vec::new() };
     named.read_all(&mut config);
-    let (named_files, unreadable) = (named.files, named.faults);
-    check::check(&config, &written, unreadable, faults);
+    let (named_files, mut more) = (named.files, named.faults);
+    more.extend(otlp::complete(&mut config.telemetry, environment));
+    check::check(&config, &written, more, faults);
     let fingerprint = format!("{:x}", fingerprint.finalize());
     let (file, text) = (path.map(Path::to_path_buf), Secret::new(text));
     let has_targets = !order.is_empty();

@@ -23,10 +23,16 @@ pub struct EventsConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
-    /// The OTLP/gRPC collector, such as `http://localhost:4317`; unset: `OTEL_EXPORTER_OTLP_ENDPOINT`, or nothing is
-    /// sent.
+    /// The OTLP collector, such as `http://localhost:4317` by gRPC or `http://localhost:4318` by HTTP, where `/v1/traces` and
+    /// `/v1/metrics` are put behind it; unset: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`, which are taken as they are; else
+    /// nothing is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp_endpoint: Option<String>,
+    /// How it is reached; unset: `OTEL_EXPORTER_OTLP_PROTOCOL` (`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`,
+    /// `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL` for one of them), or `grpc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp_protocol: Option<OtlpProtocol>,
     /// Header fields sent to the collector; `OTEL_EXPORTER_OTLP_HEADERS` adds some.
     pub otlp_headers: BTreeMap<String, Secret>,
     /// `service.name`; unset: `OTEL_SERVICE_NAME`, or `relight`. `OTEL_RESOURCE_ATTRIBUTES` adds attributes.
@@ -47,6 +53,52 @@ pub struct TelemetryConfig {
     /// Whether prompts and answers are put on the spans of model calls (`gen_ai.input.messages`,
     /// `gen_ai.output.messages`), up to 64 KiB of text each. They may hold personal data and secrets. Default false.
     pub capture_content: bool,
+    /// Where traces and metrics are sent, as follows from the settings and the environment.
+    #[serde(skip)]
+    pub endpoints: OtlpEndpoints,
+}
+
+/// How a collector is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum OtlpProtocol {
+    /// OTLP by gRPC.
+    #[default]
+    #[serde(rename = "grpc")]
+    Grpc,
+    /// OTLP by HTTP, as binary Protobuf.
+    #[serde(rename = "http/protobuf")]
+    HttpProtobuf,
+}
+
+/// Where one signal is sent, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpEndpoint {
+    /// The whole URL.
+    pub url: String,
+    /// How it is reached.
+    pub protocol: OtlpProtocol,
+}
+
+/// Where traces and metrics are sent; unset: nowhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OtlpEndpoints {
+    /// Traces.
+    pub traces: Option<OtlpEndpoint>,
+    /// Metrics, where they are sent at all.
+    pub metrics: Option<OtlpEndpoint>,
+}
+
+// === impl OtlpProtocol ===
+
+impl OtlpProtocol {
+    /// The protocol of this name, as the standard variables have it.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        match name {
+            "grpc" => Some(Self::Grpc),
+            "http/protobuf" => Some(Self::HttpProtobuf),
+            _ => None,
+        }
+    }
 }
 
 /// The log on standard error.
@@ -168,6 +220,8 @@ impl Default for TelemetryConfig {
     fn default() -> Self {
         Self {
             otlp_endpoint: None,
+            otlp_protocol: None,
+            endpoints: OtlpEndpoints::default(),
             otlp_headers: BTreeMap::new(),
             service_name: None,
             resource: BTreeMap::new(),

@@ -28,11 +28,13 @@ pub use self::{
     labels::TargetNames,
 };
 use super::{
+    export::{by_grpc, by_http, unusable},
     reader::ReaderTask,
     settings::{TelemetryError, TelemetrySettings},
     traces,
 };
 use crate::{
+    config::observe::OtlpProtocol,
     domain::{
         ids::TargetId,
         semconv::{self, attr, label},
@@ -206,10 +208,12 @@ fn provider(registry: &Registry, settings: &TelemetrySettings) -> Result<SdkMete
     let scraped =
         opentelemetry_prometheus::exporter().with_registry(registry.clone()).scope_info_enabled(false).build()?;
     let mut builder = SdkMeterProvider::builder().with_resource(traces::resource(settings)).with_reader(scraped);
-    if let Some(endpoint) = settings.otlp_endpoint.as_ref().filter(|_| settings.otlp_metrics) {
-        let exporter = traces::reaching(MetricExporter::builder().with_tonic(), endpoint, settings)?
-            .build()
-            .map_err(|source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source })?;
+    if let Some(endpoint) = &settings.otlp.metrics {
+        let exporter = match endpoint.protocol {
+            OtlpProtocol::Grpc => by_grpc(MetricExporter::builder().with_tonic(), endpoint, settings)?.build(),
+            OtlpProtocol::HttpProtobuf => by_http(MetricExporter::builder().with_http(), endpoint, settings)?.build(),
+        };
+        let exporter = exporter.map_err(unusable(endpoint))?;
         let mut reader = PeriodicReader::builder(exporter);
         if let Some(interval) = settings.metrics_interval {
             reader = reader.with_interval(interval);

@@ -6,17 +6,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 use secrecy::SecretString;
 
+use crate::config::observe::OtlpEndpoints;
+
 /// Where telemetry is sent and how much of it.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
-    /// OTLP gRPC endpoint, such as `http://collector:4317`; without one nothing is exported, but trace ids exist.
-    pub otlp_endpoint: Option<String>,
+    /// Where traces and metrics are sent; without an endpoint nothing is exported, but trace ids exist.
+    pub otlp: OtlpEndpoints,
     /// Headers for the OTLP endpoint, lower-case names.
     pub otlp_headers: BTreeMap<String, SecretString>,
     /// Certificates (PEM) that vouch for an `https` endpoint; without them the well-known authorities do.
     pub otlp_ca: Option<Vec<u8>>,
-    /// Whether metrics go to the OTLP endpoint too.
-    pub otlp_metrics: bool,
     /// Time between two exports of metrics; unset: `OTEL_METRIC_EXPORT_INTERVAL`, or one minute.
     pub metrics_interval: Option<Duration>,
     /// Longest time for one export.
@@ -50,6 +50,9 @@ pub enum TelemetryError {
         /// Its name.
         name: String,
     },
+    /// TLS for the OTLP endpoint cannot be set up.
+    #[error("TLS for the OTLP endpoint cannot be set up")]
+    Tls(#[from] rustls::Error),
     /// The registry of metrics cannot be set up.
     #[error("metrics cannot be set up")]
     Metrics(#[from] opentelemetry_sdk::error::OTelSdkError),
@@ -66,10 +69,9 @@ pub enum TelemetryError {
 impl Default for TelemetrySettings {
     fn default() -> Self {
         Self {
-            otlp_endpoint: None,
+            otlp: OtlpEndpoints::default(),
             otlp_headers: BTreeMap::new(),
             otlp_ca: None,
-            otlp_metrics: false,
             metrics_interval: None,
             export_timeout: Duration::from_secs(10),
             service_name: "relight".to_owned(),

@@ -6,21 +6,17 @@
 use std::time::Duration;
 
 use opentelemetry::{InstrumentationScope, KeyValue, trace::TracerProvider as _};
-use opentelemetry_otlp::{
-    SpanExporter, WithExportConfig, WithTonicConfig,
-    tonic_types::{
-        metadata::MetadataMap,
-        transport::{Certificate, ClientTlsConfig},
-    },
-};
+use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::{
     Resource,
     trace::{Sampler, SdkTracer, SdkTracerProvider},
 };
-use secrecy::ExposeSecret as _;
 
-use super::settings::{TelemetryError, TelemetrySettings};
-use crate::domain::semconv;
+use super::{
+    export::{by_grpc, by_http, unusable},
+    settings::{TelemetryError, TelemetrySettings},
+};
+use crate::{config::observe::OtlpProtocol, domain::semconv};
 
 /// Keeps the exporter alive; its owner flushes it on shutdown.
 #[derive(Debug)]
@@ -37,11 +33,13 @@ pub struct TracerGuard {
 /// When the endpoint is not a URL, or a header is invalid.
 pub fn build_tracer(settings: &TelemetrySettings) -> Result<(SdkTracer, TracerGuard), TelemetryError> {
     let builder = SdkTracerProvider::builder().with_resource(resource(settings));
-    let provider = match &settings.otlp_endpoint {
+    let provider = match &settings.otlp.traces {
         Some(endpoint) => {
-            let exporter = reaching(SpanExporter::builder().with_tonic(), endpoint, settings)?
-                .build()
-                .map_err(|source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source })?;
+            let exporter = match endpoint.protocol {
+                OtlpProtocol::Grpc => by_grpc(SpanExporter::builder().with_tonic(), endpoint, settings)?.build(),
+                OtlpProtocol::HttpProtobuf => by_http(SpanExporter::builder().with_http(), endpoint, settings)?.build(),
+            };
+            let exporter = exporter.map_err(unusable(endpoint))?;
             let ratio = Sampler::TraceIdRatioBased(settings.sample_ratio.clamp(0.0, 1.0));
             builder.with_sampler(Sampler::ParentBased(Box::new(ratio))).with_batch_exporter(exporter).build()
         }
@@ -81,36 +79,4 @@ pub(super) fn resource(settings: &TelemetrySettings) -> Resource {
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .with_attributes(instance.chain(more))
         .build()
-}
-
-/// Sets an exporter's endpoint, headers and authorities.
-pub(super) fn reaching<B>(builder: B, endpoint: &str, settings: &TelemetrySettings) -> Result<B, TelemetryError>
-where
-    B: WithExportConfig + WithTonicConfig,
-{
-    let builder = builder
-        .with_endpoint(endpoint.to_owned())
-        .with_timeout(settings.export_timeout)
-        .with_metadata(metadata(settings)?);
-    if !endpoint.starts_with("https://") {
-        return Ok(builder);
-    }
-    let tls = ClientTlsConfig::new();
-    Ok(builder.with_tls_config(match &settings.otlp_ca {
-        Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
-        None => tls.with_webpki_roots(),
-    }))
-}
-
-/// The headers of the OTLP endpoint.
-fn metadata(settings: &TelemetrySettings) -> Result<MetadataMap, TelemetryError> {
-    let mut headers = http::HeaderMap::new();
-    for (name, value) in &settings.otlp_headers {
-        let fault = || TelemetryError::Header { name: name.clone() };
-        let parsed = http::HeaderName::try_from(name.as_str()).map_err(|_| fault())?;
-        let mut value = http::HeaderValue::try_from(value.expose_secret()).map_err(|_| fault())?;
-        value.set_sensitive(true);
-        headers.insert(parsed, value);
-    }
-    Ok(MetadataMap::from_headers(headers))
 }

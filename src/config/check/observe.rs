@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use http::Uri;
-
 use super::Checker;
 use crate::config::Config;
 
@@ -17,13 +15,6 @@ impl Checker<'_> {
         let telemetry = &config.telemetry;
         if !(0.0..=1.0).contains(&telemetry.sample_ratio) {
             self.fault("telemetry.sample_ratio", "must be from 0 to 1");
-        }
-        if let Some(endpoint) = &telemetry.otlp_endpoint {
-            let scheme = endpoint.parse::<Uri>().ok().filter(|uri| uri.host().is_some());
-            if !scheme.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
-                let path = "telemetry.otlp_endpoint";
-                self.fault(path, "is no URL; write it like http://localhost:4317");
-            }
         }
         self.level(&telemetry.log.level);
         let journal = &config.journal;

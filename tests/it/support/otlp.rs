@@ -11,6 +11,12 @@ use std::{
     time::Duration,
 };
 
+use axum::{
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, header::CONTENT_TYPE},
+    routing::post,
+};
 use opentelemetry_proto::tonic::{
     collector::{
         metrics::v1::{
@@ -25,6 +31,8 @@ use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value::Value},
     trace::v1::{Span, status::StatusCode},
 };
+use prost::Message as _;
+use relight::internals::telemetry::{OtlpEndpoint, OtlpEndpoints, OtlpProtocol};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
@@ -57,6 +65,47 @@ struct Collector {
     arrived: watch::Sender<usize>,
 }
 
+/// An export of traces by HTTP.
+async fn take_traces(State(collector): State<Collector>, headers: HeaderMap, body: Bytes) -> (HeaderMap, Vec<u8>) {
+    collector.keep_traces(&headers, ExportTraceServiceRequest::decode(body).unwrap());
+    (protobuf(&headers), ExportTraceServiceResponse::default().encode_to_vec())
+}
+
+/// An export of metrics by HTTP.
+async fn take_metrics(State(collector): State<Collector>, headers: HeaderMap, body: Bytes) -> (HeaderMap, Vec<u8>) {
+    collector.keep_metrics(ExportMetricsServiceRequest::decode(body).unwrap());
+    (protobuf(&headers), ExportMetricsServiceResponse::default().encode_to_vec())
+}
+
+/// The media type of a response, which is that of the request.
+fn protobuf(request: &HeaderMap) -> HeaderMap {
+    assert_eq!(request["content-type"], "application/x-protobuf");
+    HeaderMap::from_iter([(CONTENT_TYPE, request["content-type"].clone())])
+}
+
+impl Collector {
+    fn keep_traces(&self, headers: &HeaderMap, request: ExportTraceServiceRequest) {
+        let mut kept = self.kept.lock().unwrap();
+        kept.headers = headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+            .collect();
+        kept.exports.push(format!("{request:?}"));
+        for resource in request.resource_spans {
+            kept.resource = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
+            kept.spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+        self.arrived.send_replace(kept.spans.len());
+    }
+
+    fn keep_metrics(&self, request: ExportMetricsServiceRequest) {
+        self.kept.lock().unwrap().exports.push(format!("{request:?}"));
+        let resources = request.resource_metrics;
+        let metrics = resources.into_iter().flat_map(|resource| resource.scope_metrics).flat_map(|scope| scope.metrics);
+        self.kept.lock().unwrap().metrics.extend(metrics.map(|metric| metric.name));
+    }
+}
+
 #[tonic::async_trait]
 impl TraceService for Collector {
     async fn export(
@@ -64,18 +113,7 @@ impl TraceService for Collector {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let headers = request.metadata().clone().into_headers();
-        let mut kept = self.kept.lock().unwrap();
-        kept.headers = headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-            .collect();
-        let request = request.into_inner();
-        kept.exports.push(format!("{request:?}"));
-        for resource in request.resource_spans {
-            kept.resource = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
-            kept.spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
-        }
-        self.arrived.send_replace(kept.spans.len());
+        self.keep_traces(&headers, request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -86,11 +124,7 @@ impl MetricsService for Collector {
         &self,
         request: Request<ExportMetricsServiceRequest>,
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        let request = request.into_inner();
-        self.kept.lock().unwrap().exports.push(format!("{request:?}"));
-        let resources = request.resource_metrics;
-        let metrics = resources.into_iter().flat_map(|resource| resource.scope_metrics).flat_map(|scope| scope.metrics);
-        self.kept.lock().unwrap().metrics.extend(metrics.map(|metric| metric.name));
+        self.keep_metrics(request.into_inner());
         Ok(Response::new(ExportMetricsServiceResponse::default()))
     }
 }
@@ -126,9 +160,29 @@ impl OtlpReceiver {
         Self { endpoint, kept, arrived, _server: tasks }
     }
 
+    /// Listens for OTLP by HTTP in place of gRPC.
+    pub(crate) async fn start_http() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let kept = Arc::<Mutex<Kept>>::default();
+        let (sender, arrived) = watch::channel(0);
+        let router = axum::Router::new()
+            .route("/v1/traces", post(take_traces))
+            .route("/v1/metrics", post(take_metrics))
+            .with_state(Collector { kept: Arc::clone(&kept), arrived: sender });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { endpoint, kept, arrived, _server: tasks }
+    }
+
     /// Where to export to.
     pub(crate) fn endpoint(&self) -> String {
         self.endpoint.clone()
+    }
+
+    /// Traces to this receiver by gRPC, as a setting.
+    fn traces(&self) -> OtlpEndpoints {
+        traces_to(self.endpoint())
     }
 
     /// Every span that has arrived, in order of arrival: children end, and come, before their parents.
@@ -171,6 +225,12 @@ impl OtlpReceiver {
         let kept = self.kept.lock().unwrap();
         kept.headers.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.clone())
     }
+}
+
+/// Traces to this place by gRPC.
+fn traces_to(url: String) -> OtlpEndpoints {
+    let traces = Some(OtlpEndpoint { url, protocol: OtlpProtocol::Grpc });
+    OtlpEndpoints { traces, ..OtlpEndpoints::default() }
 }
 
 /// An attribute of a span as text; numbers and booleans are written out, arrays are joined by commas.
@@ -235,7 +295,7 @@ mod tests {
         },
         events::EventBus,
         layers::spans::{EntryPoint, Spans},
-        telemetry::{Metrics, TargetNames, TelemetrySettings, build_tracer},
+        telemetry::{Metrics, OtlpEndpoints, TargetNames, TelemetrySettings, build_tracer},
     };
 
     use super::*;
@@ -255,7 +315,7 @@ mod tests {
     async fn what_is_left_at_the_end_arrives_with_its_parents_its_resource_and_its_headers() {
         let receiver = OtlpReceiver::start().await;
         let settings = TelemetrySettings {
-            otlp_endpoint: Some(receiver.endpoint()),
+            otlp: receiver.traces(),
             otlp_headers: BTreeMap::from([("x-key".to_owned(), "abc".to_owned().into())]),
             ..TelemetrySettings::default()
         };
@@ -284,8 +344,7 @@ mod tests {
     async fn a_collector_behind_tls_is_trusted_only_with_its_certificate() {
         let (receiver, pem) = OtlpReceiver::start_tls().await;
         for (otlp_ca, arrived) in [(None, 0), (Some(pem), 1)] {
-            let settings =
-                TelemetrySettings { otlp_endpoint: Some(receiver.endpoint()), otlp_ca, ..TelemetrySettings::default() };
+            let settings = TelemetrySettings { otlp: receiver.traces(), otlp_ca, ..TelemetrySettings::default() };
             let (tracer, guard) = build_tracer(&settings).unwrap();
             drop(Spans::new(tracer).invocation(RPC, &invocation(None)));
             guard.shutdown(Duration::from_secs(3)).await;
@@ -296,7 +355,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_of_a_trace_that_the_caller_does_not_record_is_sent() {
         let receiver = OtlpReceiver::start().await;
-        let settings = TelemetrySettings { otlp_endpoint: Some(receiver.endpoint()), ..TelemetrySettings::default() };
+        let settings = TelemetrySettings { otlp: receiver.traces(), ..TelemetrySettings::default() };
         let (tracer, guard) = build_tracer(&settings).unwrap();
         let open = Spans::new(tracer);
         drop(open.invocation(RPC, &invocation(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))));
@@ -311,8 +370,7 @@ mod tests {
     async fn metrics_are_pushed_at_the_end_too() {
         let receiver = OtlpReceiver::start().await;
         let settings = TelemetrySettings {
-            otlp_endpoint: Some(receiver.endpoint()),
-            otlp_metrics: true,
+            otlp: OtlpEndpoints { metrics: receiver.traces().traces, ..OtlpEndpoints::default() },
             ..TelemetrySettings::default()
         };
         let (metrics, task) = Metrics::start(&EventBus::new(4), &settings, TargetNames::default()).unwrap();
@@ -338,8 +396,7 @@ mod tests {
     #[tokio::test]
     async fn an_unreachable_collector_does_not_delay_the_end() {
         let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let settings =
-            TelemetrySettings { otlp_endpoint: Some(format!("http://{gone}")), ..TelemetrySettings::default() };
+        let settings = TelemetrySettings { otlp: traces_to(format!("http://{gone}")), ..TelemetrySettings::default() };
         let (tracer, guard) = build_tracer(&settings).unwrap();
         drop(Spans::new(tracer).invocation(RPC, &invocation(None)));
         let bound = Duration::from_secs(2);
