@@ -19,6 +19,7 @@ mod load;
 pub mod observe;
 mod otlp;
 pub mod policy;
+pub mod price;
 pub mod provider;
 mod reference;
 mod reload;
@@ -81,6 +82,8 @@ pub struct Config {
     /// The models that can be called, by name.
     #[schemars(with = "BTreeMap<String, TargetConfig>")]
     pub targets: BTreeMap<TargetId, TargetConfig>,
+    /// The currency of all prices (`targets.*.price`), three letters as ISO 4217 has them. Default `USD`.
+    pub currency: String,
     /// What callers name; without any, one route `default` over all targets.
     #[schemars(with = "BTreeMap<String, RouteConfig>")]
     pub routes: BTreeMap<RouteName, RouteConfig>,
@@ -143,6 +146,7 @@ impl Config {
             server: ServerConfig::default(),
             providers: BTreeMap::new(),
             targets: BTreeMap::new(),
+            currency: "USD".to_owned(),
             routes: BTreeMap::new(),
             default_route: None,
             operations: BTreeMap::new(),

@@ -391,7 +391,11 @@ fn target_names(engine: &Engine) -> TargetNames {
     let targets: Vec<&Target> = states.iter().map(|state: &Arc<TargetState>| &*state.target).collect();
     let config = engine.config();
     let tenants = config.server.keys.iter().map(|key| TenantId::from(key.tenant.as_str()));
-    TargetNames::of(targets).with_routes(config.routes.keys().cloned()).with_tenants(tenants)
+    let prices = config.targets.iter().filter_map(|(id, target)| Some((id.clone(), target.price?)));
+    TargetNames::of(targets)
+        .with_routes(config.routes.keys().cloned())
+        .with_tenants(tenants)
+        .with_prices(&config.currency, prices)
 }
 
 fn circuits(engine: &Engine) -> Vec<(TargetId, CircuitState)> {

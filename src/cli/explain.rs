@@ -95,6 +95,18 @@ fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
         let of_response = of_response.map_or_else(String::new, |tokens| format!("; for the response alone {tokens}"));
         tokens(spent).map(|tokens| format!("spent {tokens}{of_response}"))
     }));
+    lines.extend(record.cost.as_ref().map(|cost| {
+        let is_estimate = record.usage.as_ref().is_some_and(|usage| usage.exactness() == v1::UsageExactness::Estimated);
+        let money = |micros: u64| format!("{}.{:06} {}", micros / 1_000_000, micros % 1_000_000, cost.currency);
+        let (about, spent, delivered) =
+            (if is_estimate { "about " } else { "" }, cost.spent_micros, cost.delivered_micros);
+        let recovery = money(spent.saturating_sub(delivered));
+        format!(
+            "cost {about}{}; for the response alone {}; for recovery {about}{recovery}",
+            money(spent),
+            money(delivered)
+        )
+    }));
     if !record.attempts.is_empty() {
         lines.push(String::new());
         lines.extend(attempts_table(&record.attempts).lines());

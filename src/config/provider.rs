@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     connection::{ClientTlsConfig, ProxyConfig},
+    price::PriceConfig,
     secret::Secret,
 };
 use crate::{
@@ -166,6 +167,9 @@ pub struct TargetConfig {
     /// another text is another release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
+    /// What its tokens cost; unset: what calls of it cost is not shown as money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceConfig>,
     /// What the model can do, where it differs from what is known of it.
     pub capabilities: CapabilityOverrides,
     /// When it is closed to calls, where that differs from `circuit`.

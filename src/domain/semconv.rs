@@ -189,6 +189,10 @@ pub mod metric {
     pub const TOKENS_SPENT: &str = "relight.tokens.spent";
     /// Tokens of the answers that were kept; the difference is the price of recovery.
     pub const TOKENS_DELIVERED: &str = "relight.tokens.delivered";
+    /// The money for all attempts.
+    pub const COST_SPENT: &str = "relight.cost.spent";
+    /// The money for the answers that were kept.
+    pub const COST_DELIVERED: &str = "relight.cost.delivered";
     /// 1 for the state that a circuit is in, 0 for the others.
     pub const CIRCUIT_STATE: &str = "relight.circuit.state";
     /// Moves of circuits.
@@ -247,6 +251,8 @@ pub mod label {
     pub const VERSION: &str = "version";
     /// The commit that was built, and its day.
     pub const COMMIT: &str = "commit";
+    /// The currency, three letters.
+    pub const CURRENCY: &str = "currency";
     /// The route.
     pub const ROUTE: &str = "route";
     /// The operation.

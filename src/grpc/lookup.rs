@@ -23,6 +23,7 @@ use super::{
     v1,
 };
 use crate::{
+    config::Config,
     domain::{
         failure::FailureClass,
         fold::StreamStep,
@@ -64,7 +65,7 @@ impl Recovery {
     ) -> Result<v1::GetInvocationResponse, Status> {
         let record = self.record(identity, &name).await?;
         let steps = self.executions.steps(&record.id, MAX_STEPS).await.map_err(|error| journal_failed(&error))?;
-        Ok(v1::GetInvocationResponse { invocation: Some(explained(&record, &steps)) })
+        Ok(v1::GetInvocationResponse { invocation: Some(explained(&record, &steps, &self.engine.config())) })
     }
 
     /// Cancels an invocation and waits, for a while, until it has ended.
@@ -149,7 +150,7 @@ impl Recovery {
     }
 }
 
-fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
+fn explained(record: &Record, steps: &[Entry], config: &Config) -> v1::InvocationRecord {
     use v1::invocation_record::Outcome as End;
     let outcome = record.outcome.as_deref();
     let context = ResponseContext {
@@ -187,6 +188,11 @@ fn explained(record: &Record, steps: &[Entry]) -> v1::InvocationRecord {
         epoch: record.epoch,
         last_seq: record.last_seq,
         rewinds: rewinds(steps),
+        cost: outcome.and_then(|outcome| config.cost_of(outcome)).map(|cost| v1::Cost {
+            currency: config.currency.clone(),
+            spent_micros: cost.spent_micros,
+            delivered_micros: cost.delivered_micros,
+        }),
     }
 }
 

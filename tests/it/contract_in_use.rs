@@ -174,7 +174,7 @@ fn settings() -> serde_json::Value {
     json!({
         "providers": { "q": { "dialect": "openai_chat", "base_url": "http://127.0.0.1:9/v1", "api_key": "k" } },
         "targets": {
-            "main": { "provider": "p", "model": "m-1" }, "spare": { "provider": "p", "model": "m-2" },
+            "main": { "provider": "p", "model": "m-1", "price": { "input_per_million": 3.0, "output_per_million": 15.0 } }, "spare": { "provider": "p", "model": "m-2" },
             "away": { "provider": "q", "model": "m-3" },
         },
         "routes": {

@@ -6,6 +6,7 @@
 
 mod connections;
 mod policies;
+mod prices;
 mod probes;
 mod releases;
 mod routes;
@@ -153,6 +154,7 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
         include_str!("settings_in_force/connections.rs"),
         include_str!("settings_in_force/loads.rs"),
         include_str!("settings_in_force/policies.rs"),
+        include_str!("settings_in_force/prices.rs"),
         include_str!("settings_in_force/probes.rs"),
         include_str!("settings_in_force/releases.rs"),
         include_str!("settings_in_force/routes.rs"),

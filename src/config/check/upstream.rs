@@ -10,6 +10,7 @@ use crate::{
         Config,
         connection::{ClientTlsConfig, ProxyConfig},
         discover::WELL_KNOWN,
+        price::PriceConfig,
         provider::{DEFAULT_CREDENTIAL, ProviderConfig, is_private_address},
         route::{OperationConfig, RouteConfig},
         secret::Secret,
@@ -154,6 +155,9 @@ impl Checker<'_> {
         if config.targets.is_empty() && !self.is_written("targets") {
             self.fault("targets", "are missing; name at least one model of a provider");
         }
+        if config.currency.len() != 3 || !config.currency.bytes().all(|letter| letter.is_ascii_uppercase()) {
+            self.fault("currency", "is no currency; write its three letters, such as USD");
+        }
         let (shared_circuit, shared) = (config.circuit.validate(), config.concurrency.validate());
         for (name, target) in &config.targets {
             let path = format!("targets.{name}");
@@ -165,6 +169,11 @@ impl Checker<'_> {
             }
             if let Some(concurrency) = &target.concurrency {
                 self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
+            }
+            for (price, value) in target.price.iter().flat_map(PriceConfig::named) {
+                if value.is_some_and(|value| !(0.0..=1_000_000.0).contains(&value)) {
+                    self.fault(&format!("{path}.price.{price}"), "must be from 0 to 1000000");
+                }
             }
             if target.model.is_empty() {
                 self.required(&format!("{path}.model"), "is missing; write the model as the provider names it");

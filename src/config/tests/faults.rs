@@ -274,3 +274,17 @@ fn a_proxy_or_certificate_that_cannot_be_used_is_a_fault_of_its_setting() {
         assert!(!faults.contains("hunter2"), "{connection}: {faults}");
     }
 }
+
+#[test]
+fn prices_are_not_negative_and_the_currency_has_three_letters() {
+    let text = "
+currency: dollars
+providers: { p: { dialect: openai_chat, base_url: 'https://example.com' } }
+targets: { t: { provider: p, model: m, price: { input_per_million: -1, output_per_million: 15 } } }
+";
+    assert_eq!(
+        faults_of(text, &[]),
+        "2:11: currency: `dollars` is no currency; write its three letters, such as USD
+4:68: targets.t.price.input_per_million: `-1` must be from 0 to 1000000"
+    );
+}

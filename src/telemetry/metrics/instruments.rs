@@ -53,6 +53,8 @@ pub(super) struct Instruments {
     pub(super) injections: Counter<u64>,
     pub(super) tokens_spent: Counter<u64>,
     pub(super) tokens_delivered: Counter<u64>,
+    pub(super) cost_spent: Counter<f64>,
+    pub(super) cost_delivered: Counter<f64>,
     pub(super) circuit_transitions: Counter<u64>,
     pub(super) budget_exhausted: Counter<u64>,
     pub(super) shed: Counter<u64>,
@@ -68,6 +70,9 @@ impl Instruments {
     pub(super) fn new(meter: &Meter) -> Self {
         let counter = |name: &'static str, unit: &'static str, description: &'static str| {
             meter.u64_counter(name).with_unit(unit).with_description(description).build()
+        };
+        let money = |name: &'static str, description: &'static str| {
+            meter.f64_counter(name).with_unit("{currency}").with_description(description).build()
         };
         let seconds = |name: &'static str, buckets: &[f64], description: &'static str| {
             let histogram = meter.f64_histogram(name).with_unit("s").with_description(description);
@@ -125,6 +130,11 @@ impl Instruments {
                 metric::TOKENS_DELIVERED,
                 "{token}",
                 "Tokens of the answers that were kept; spent less delivered is the price of recovery",
+            ),
+            cost_spent: money(metric::COST_SPENT, "Money for all attempts at targets with prices"),
+            cost_delivered: money(
+                metric::COST_DELIVERED,
+                "Money for the answers that were kept; spent less delivered is the price of recovery",
             ),
             circuit_transitions: counter(metric::CIRCUIT_TRANSITIONS, "{transition}", "Moves of circuits"),
             budget_exhausted: counter(metric::BUDGET_EXHAUSTED, "{refusal}", "Times a retry budget was found empty"),

@@ -10,10 +10,14 @@ use std::{
 
 use opentelemetry::{KeyValue, StringValue};
 
-use crate::domain::{
-    ids::{RouteName, TargetId, TenantId},
-    semconv::label::{MODEL, PROVIDER, TARGET},
-    target::Target,
+use crate::{
+    config::price::PriceConfig,
+    domain::{
+        completion::Usage,
+        ids::{RouteName, TargetId, TenantId},
+        semconv::label::{MODEL, PROVIDER, TARGET},
+        target::Target,
+    },
 };
 
 /// The label value for values beyond the bound.
@@ -27,6 +31,8 @@ pub struct TargetNames {
     names: HashMap<TargetId, TargetName>,
     routes: Vec<RouteName>,
     tenants: Vec<TenantId>,
+    prices: HashMap<TargetId, PriceConfig>,
+    currency: Option<Arc<str>>,
 }
 
 /// A target's provider and model, as label values.
@@ -55,7 +61,7 @@ impl TargetNames {
                 (target.id.clone(), name)
             })
             .collect();
-        Self { names, routes: Vec::new(), tenants: Vec::new() }
+        Self { names, ..Self::default() }
     }
 
     /// The same with the routes that are configured.
@@ -75,6 +81,21 @@ impl TargetNames {
     pub fn with_tenants(mut self, tenants: impl IntoIterator<Item = TenantId>) -> Self {
         self.tenants = tenants.into_iter().collect();
         self
+    }
+
+    /// The same with what the targets' tokens cost, in this currency.
+    #[must_use]
+    pub fn with_prices(mut self, currency: &str, prices: impl IntoIterator<Item = (TargetId, PriceConfig)>) -> Self {
+        self.prices = prices.into_iter().collect();
+        self.currency = Some(currency.into());
+        self
+    }
+
+    /// What so many tokens of a target cost, with the currency; `None` where it has no price, or there are no tokens.
+    #[expect(clippy::cast_precision_loss, reason = "nobody pays 2^53 millionths")]
+    pub(super) fn cost(&self, target: Option<&TargetId>, usage: Usage) -> Option<(Arc<str>, f64)> {
+        let micros = self.prices.get(target?)?.micros(usage);
+        (micros > 0).then_some((self.currency.clone()?, micros as f64 / 1e6))
     }
 
     /// Every tenant that is configured.

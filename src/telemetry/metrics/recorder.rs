@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use opentelemetry::{KeyValue, metrics::Counter};
+use opentelemetry::{KeyValue, StringValue, metrics::Counter};
 
 use super::{
     Inner,
@@ -179,7 +179,9 @@ impl MetricsRecorder {
             attributes.push(KeyValue::new(attr::GEN_AI_TOKEN_TYPE, kind));
             inner.instruments.token_usage.record(tokens, &attributes);
         }
-        count_tokens(&inner.instruments.tokens_spent, &[target, provider, model_label], ended.usage);
+        let labels = [target, provider, model_label];
+        count_tokens(&inner.instruments.tokens_spent, &labels, ended.usage);
+        count_cost(&inner.instruments.cost_spent, &labels, names.cost(event.target.as_ref(), ended.usage));
     }
 
     fn invocation(
@@ -222,6 +224,7 @@ impl MetricsRecorder {
         };
         let labels = self.inner.labels.target(names, target.as_ref(), None);
         count_tokens(&self.inner.instruments.tokens_delivered, &labels, usage);
+        count_cost(&self.inner.instruments.cost_delivered, &labels, names.cost(target.as_ref(), usage));
     }
 
     fn open_of(&mut self, event: &Event, change: impl FnOnce(&mut OpenInvocation)) {
@@ -408,6 +411,12 @@ fn count_tokens(counter: &Counter<u64>, labels: &[KeyValue; 3], usage: Usage) {
         let [target, provider, model] = labels.clone();
         counter.add(tokens, &[target, provider, model, KeyValue::new(label::TOKEN_TYPE, kind)]);
     }
+}
+
+fn count_cost(counter: &Counter<f64>, labels: &[KeyValue; 3], cost: Option<(Arc<str>, f64)>) {
+    let Some((currency, amount)) = cost else { return };
+    let [target, provider, model] = labels.clone();
+    counter.add(amount, &[target, provider, model, KeyValue::new(label::CURRENCY, StringValue::from(currency))]);
 }
 
 fn seconds(millis: u64) -> f64 {
