@@ -58,13 +58,13 @@ impl ToolSettings {
         self.config.releases.subjects.values().any(|subject| subject.candidate.as_str() == server)
     }
 
-    /// Where a server is reached, without credentials: its URL, or what is started for it, as a hash; `None` where there is
-    /// no such server.
+    /// Where a server is reached, without credentials: its URL, or its name and a hash of what is started for it, because
+    /// every server has a child of its own; `None` where there is no such server.
     pub(super) fn endpoint(&self, server: &str) -> Option<String> {
         let config = self.config.tools.servers.get(server)?;
         let started = || {
             let parts = config.command.iter().chain(&config.args).map(String::as_str);
-            format!("stdio:{}", short_hash(parts))
+            format!("{server}:{}", short_hash(parts))
         };
         let http = config.http.as_ref().map(|plain| plain.base_url.clone());
         Some(config.url.clone().or(http).unwrap_or_else(started))

@@ -21,7 +21,6 @@ use crate::{
     domain::{
         clock,
         event::{Event, EventBody},
-        failure::InvalidRequestDetail,
         ids::TargetId,
         release::{ReleaseAction, ReleaseDecision},
     },
@@ -362,7 +361,7 @@ fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
     let subject = (*subject).to_owned();
     let (failure, signature) = match &event.body {
         EventBody::AttemptSucceeded { .. } => (None, String::new()),
-        EventBody::AttemptFailed { class, detail, .. } => (Some(*class), signature(*detail).to_owned()),
+        EventBody::AttemptFailed { class, signature, .. } => (Some(*class), signature.clone()),
         _ => return None,
     };
     let scope = event.scope.as_ref()?;
@@ -373,17 +372,6 @@ fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
     });
     let outcome = ReleaseOutcome { at: event.at, failure, signature, session };
     Some(Seen { subject, target: target.to_owned(), outcome })
-}
-
-/// What failures of one broken contract share: a `TypeError`, an `AttributeError`, a `-32602` or an unknown field is judged as
-/// a request that does not fit.
-const fn signature(detail: Option<InvalidRequestDetail>) -> &'static str {
-    match detail {
-        Some(InvalidRequestDetail::ParameterMismatch) => "parameter_mismatch",
-        Some(InvalidRequestDetail::UnsupportedParameter) => "unsupported_parameter",
-        Some(InvalidRequestDetail::BadSchema) => "bad_schema",
-        Some(InvalidRequestDetail::MessageOrder | InvalidRequestDetail::Other) | None => "",
-    }
 }
 
 fn written(book: &Book) -> String {

@@ -10,11 +10,14 @@ use super::{
     observe::millis,
 };
 
-use crate::domain::{
-    completion::{Break, Delta, Usage},
-    event::EventBody,
-    failure::{Failure, FailureClass},
-    invocation::AttemptCause,
+use crate::{
+    domain::{
+        completion::{Break, Delta, Usage},
+        event::EventBody,
+        failure::{Failure, FailureClass},
+        invocation::AttemptCause,
+    },
+    policy::release,
 };
 
 /// Observes attempts.
@@ -132,6 +135,7 @@ impl AttemptGuard for AttemptSpanGuard {
         let body = EventBody::AttemptFailed {
             class: failure.class,
             detail: failure.detail,
+            signature: release::signature(failure).to_owned(),
             message: failure.own_words().into_owned(),
             retryable: failure.retryable,
             retry_after: failure.retry_after,

@@ -23,7 +23,7 @@ pub use self::{
     routing::ReleaseRouting,
     setting::{ReleaseMode, ReleasePolicy},
 };
-use crate::domain::failure::FailureClass;
+use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail};
 pub use crate::domain::release::{ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseLane};
 
 /// Decisions of a release that are kept, newest last.
@@ -475,6 +475,20 @@ impl ReleaseMonitor {
 
 fn by_operator(action: ReleaseAction, evidence: ReleaseEvidence, reason: &str, now: Timestamp) -> ReleaseDecision {
     ReleaseDecision { at: now, action, lane: None, provisional: false, evidence, reason: reason.to_owned() }
+}
+
+/// What failures of one broken release share, by its detail or by an error of the code behind it; empty where nothing is
+/// known.
+#[must_use]
+pub fn signature(failure: &Failure) -> &'static str {
+    let of_detail = match failure.detail {
+        Some(InvalidRequestDetail::ParameterMismatch) => "parameter_mismatch",
+        Some(InvalidRequestDetail::UnsupportedParameter) => "unsupported_parameter",
+        Some(InvalidRequestDetail::BadSchema) => "bad_schema",
+        Some(InvalidRequestDetail::MessageOrder | InvalidRequestDetail::Other) | None => "",
+    };
+    let in_words = ["TypeError", "AttributeError"].into_iter().find(|error| failure.message.contains(error));
+    if of_detail.is_empty() { in_words.unwrap_or_default() } else { of_detail }
 }
 
 /// Whether a failure is one of the upstream that serves a release, and not of the release.

@@ -32,7 +32,7 @@ def free_port():
 class Relight:
     """A server of its own, with one MCP server as a child."""
 
-    def __init__(self, program, env=None, tools=None, extra=None):
+    def __init__(self, program, env=None, tools=None, extra=None, releases=None):
         self.folder = tempfile.TemporaryDirectory()
         self.notes = pathlib.Path(self.folder.name) / "notes"
         ports = [free_port() for _ in range(3)]
@@ -60,6 +60,7 @@ class Relight:
                 },
                 "groups": {"activity": ["s/get_activity", "s/get_activity_on"]},
             },
+            "releases": {"subjects": releases or {}},
         }
         file = pathlib.Path(self.folder.name) / "relight.json"
         file.write_text(json.dumps(config))
@@ -84,11 +85,8 @@ class Relight:
         return pathlib.Path(self.log.name).read_text(encoding="utf-8")[-4000:]
 
     def cli(self, *arguments, check=True, stdin=None):
-        server = [] if arguments[0] == "health" else ["--server", f"http://{self.address}"]
-        if arguments[0] == "health":
-            server = ["--server", f"http://{self.address}"]
         return subprocess.run(
-            [BINARY, *arguments, *server], check=check, capture_output=True, text=True, input=stdin, timeout=120
+            [BINARY, *arguments, "--address", f"http://{self.address}"], check=check, capture_output=True, text=True, input=stdin, timeout=120
         )
 
     def invoke(self, tool, arguments, goal="", *more):
@@ -154,7 +152,7 @@ def mistake_is_learnt(program):
         response = relight.invoke("get_activity", {"id": "2024-01-15"})
         assert output(response)["tool"] == "get_activity_on" and len(response["attempts"]) == 1, response
         learnt = json.loads(relight.cli("learning", "--output", "json").stdout)
-        assert learnt["confusions"][0]["right"] == "get_activity_on", learnt
+        assert learnt["confusions"][0]["right"] == "s/get_activity_on", learnt
         relight.cli("learning", "--forget")
         response = relight.invoke("get_activity", {"id": "2024-01-22"})
         assert len(response["attempts"]) == 2, "what was forgotten is not used"
@@ -170,6 +168,31 @@ def argument_is_adapted(program):
         assert "ADAPT" in applied(response), response
         response = relight.invoke("search", {"query": "runs", "limit": 3})
         assert len(response["attempts"]) == 1, "the next call is adapted before it fails"
+
+
+def new_version_is_rolled_back(program):
+    new = {"command": program[0], "args": program[1:], "env": {"RENAMED": "1"}, "trust_annotations": True}
+    releases = {"s": {"candidate": "s2", "share": 1.0}}
+    with Relight(program, tools={"control": {"read_only": True}}, extra={"s2": new}, releases=releases) as relight:
+        until(lambda: "s2@" in relight.cli("releases").stdout, "the new version is on trial")
+        response = relight.invoke("search", {"query": "runs", "limit": 2})
+        sent = json.loads(field(output(response), "arguments_json"))
+        assert sent == {"query": "runs", "max_results": 2} and len(response["attempts"]) == 1, response
+        relight.invoke("s2/control", {"action": "break"})
+        for _ in range(6):
+            assert output(relight.invoke("search", {"query": "runs", "limit": 2})), "the old version takes over"
+            time.sleep(0.2)
+        failed = [one for one in relight.executions("--tool", "s2/search") if one["state"].endswith("FAILED")]
+        assert 2 <= len(failed) <= 3, failed
+        response = relight.invoke("search", {"query": "runs", "limit": 2})
+        assert len(response["attempts"]) == 1, response
+
+
+def until(holds, what, seconds=20):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
 
 
 def not_idempotent_is_executed_at_most_once(program):
@@ -242,6 +265,7 @@ STORIES = [
     refusal_is_explained,
     mistake_is_learnt,
     argument_is_adapted,
+    new_version_is_rolled_back,
     not_idempotent_is_executed_at_most_once,
     supervisor_goes_on,
     goal_is_remembered,

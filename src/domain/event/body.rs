@@ -118,6 +118,9 @@ pub enum EventBody {
         class: FailureClass,
         /// What was wrong with the request, for `invalid_request` only.
         detail: Option<InvalidRequestDetail>,
+        /// What failures of one broken release share, by which releases are judged; empty where nothing is known.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        signature: String,
         /// A redacted message without upstream text.
         message: String,
         /// Whether a retry at the same target may help.

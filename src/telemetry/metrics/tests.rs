@@ -72,6 +72,7 @@ fn recover(bus: &EventBus) {
         1,
         main(),
         EventBody::AttemptFailed {
+            signature: String::new(),
             class,
             detail: None,
             message: "cut".to_owned(),
@@ -227,6 +228,7 @@ async fn levels_are_read_anew_at_each_scrape() {
 #[tokio::test]
 async fn failures_are_counted_by_what_they_mean() {
     let failed = |class, sent| EventBody::AttemptFailed {
+        signature: String::new(),
         class,
         detail: None,
         message: String::new(),

@@ -105,6 +105,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
         EventBody::AttemptFailed {
             class,
             detail,
+            signature: _,
             message,
             retryable,
             retry_after,

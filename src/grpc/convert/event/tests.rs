@@ -117,6 +117,7 @@ fn every_body() -> Vec<EventBody> {
         EventBody::AttemptReadOn { reason: text(), requests: 1 },
         EventBody::AttemptSucceeded { duration_ms: 5, usage },
         EventBody::AttemptFailed {
+            signature: String::new(),
             class,
             detail,
             message: text(),

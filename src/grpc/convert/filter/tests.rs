@@ -51,6 +51,7 @@ fn circuit_closed() -> EventBody {
 
 fn attempt_failed() -> Event {
     let body = EventBody::AttemptFailed {
+        signature: String::new(),
         class: FailureClass::Timeout,
         detail: None,
         message: "no answer".to_owned(),
