@@ -18,6 +18,8 @@ import drivers  # noqa: E402
 from upstream import Upstream  # noqa: E402
 
 KEY = "sk-relight"
+# Adapters over gRPC, which test_adapters.py tries.
+ADAPTERS = ["langchain-grpc", "pydantic-grpc"]
 # What happens, and the targets of its route.
 SCENARIOS = {
     "call": ["call"],
@@ -31,7 +33,7 @@ SCENARIOS = {
 
 
 def config(upstream, port, admin, front):
-    names = [*drivers.FRAMEWORKS, "raw"]
+    names = [*drivers.FRAMEWORKS, *ADAPTERS, "raw"]
     targets = "".join(
         f"  {kind}-{name}: {{ provider: models, model: {kind}-{name} }}\n"
         for name in names
@@ -76,8 +78,8 @@ def upstream():
 
 
 @pytest.fixture(scope="session")
-def front(upstream, tmp_path_factory):
-    """The front's address."""
+def ports(upstream, tmp_path_factory):
+    """A server's ports: gRPC, administration, front."""
     folder = tmp_path_factory.mktemp("relight")
     ports = free_ports(3)
     (folder / "relight.yaml").write_text(config(upstream, *ports))
@@ -90,9 +92,21 @@ def front(upstream, tmp_path_factory):
         if server.poll() is not None:
             pytest.fail((folder / "log").read_text())
         time.sleep(0.1)
-    yield f"http://127.0.0.1:{ports[2]}"
+    yield ports
     server.kill()
     server.wait()
+
+
+@pytest.fixture(scope="session")
+def front(ports):
+    """The front's address."""
+    return f"http://127.0.0.1:{ports[2]}"
+
+
+@pytest.fixture(scope="session")
+def grpc(ports):
+    """The gRPC target."""
+    return f"127.0.0.1:{ports[0]}"
 
 
 @pytest.fixture(scope="session")
