@@ -19,7 +19,7 @@ from upstream import Upstream  # noqa: E402
 
 KEY = "sk-relight"
 # Adapters over gRPC, which test_adapters.py tries.
-ADAPTERS = ["langchain-grpc", "pydantic-grpc"]
+ADAPTERS = ["langchain-grpc", "pydantic-grpc", "ai-grpc"]
 # What happens, and the targets of its route.
 SCENARIOS = {
     "call": ["call"],

@@ -12,6 +12,8 @@ cd "$(dirname "$0")/../.."
 tests=$PWD/tests/frameworks
 export FRAMEWORKS_HOME=$PWD/target/frameworks
 home=$FRAMEWORKS_HOME
+# With `buf` in it, by `.ci/run tools`.
+tools=$PWD/target/ci-venv/bin
 
 packages=()
 command -v npm >/dev/null || packages+=(nodejs npm)
@@ -54,7 +56,10 @@ export GOCACHE=$home/../clients/go-build GOMODCACHE=$home/../clients/go-mod GOFL
 rm -rf "$home/package"
 mkdir -p "$home/package/clients"
 cp -r proto "$home/package/"
-cp -r clients/python "$home/package/clients/"
+cp -r clients/python clients/typescript "$home/package/clients/"
 "$home/venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps "$home/package/clients/python"
+(cd "$home/package/clients/typescript" && npm ci --silent --no-audit --no-fund && PATH=$tools:$PATH npm run --silent build)
+npm install --silent --no-audit --no-fund --no-save --prefix "$home/node" "$home/package/clients/typescript"
+cp "$tests/ai_grpc.mjs" "$home/node/"
 
 "$home/venv/bin/python" -m pytest -q -p no:cacheprovider "$tests"

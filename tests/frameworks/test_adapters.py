@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import functools
 import io
+import json
 import pathlib
 import re
+import subprocess
 
+import drivers
 import pytest
 import relight
 from langchain_core.messages import HumanMessage
@@ -125,8 +129,41 @@ def test_pydantic_ai_raises_its_own_error_for_a_failure_for_good(grpc):
     assert isinstance(raised.value.__cause__, relight.FailureError)
 
 
-@pytest.mark.parametrize("adapter", ["langchain-grpc", "pydantic-grpc"])
+@functools.cache
+def ai_sdk(grpc):
+    """What the AI SDK made of every scenario."""
+    folder = drivers.HOME / "node"
+    ran = subprocess.run(["node", "ai_grpc.mjs", grpc], cwd=folder, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_the_ai_sdk_gets_the_answer_and_what_recovery_did(grpc):
+    outcomes = ai_sdk(grpc)
+    assert {scenario: outcomes[scenario]["text"] for scenario in ("call", "stream", "limited", "cut", "outage")} == dict.fromkeys(
+        ("call", "stream", "limited", "cut", "outage"), TEXT
+    )
+    assert [outcomes[scenario]["attempts"] for scenario in ("call", "limited")] == [1, 2]
+    assert outcomes["outage"]["attempts"] >= 2 and outcomes["call"]["tokens"] > 0
+
+
+def test_the_ai_sdk_snippet_of_the_page_works(grpc):
+    section = PAGE.read_text().split("\n## AI SDK over gRPC\n", 1)[1]
+    block = re.search(r"^```js\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[1]
+    script = drivers.HOME / "node" / "snippet.mjs"
+    leave = "\nprocess.exit(0);\n"
+    script.write_text(block.replace("127.0.0.1:50051", grpc).replace("'default'", "'call-ai-grpc'") + leave)
+    ran = subprocess.run(["node", script.name], cwd=script.parent, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == TEXT, ran.stderr
+
+
+def test_the_ai_sdk_calls_tools_and_throws_a_failure_for_good(grpc):
+    assert ai_sdk(grpc)["tools"] == {"text": WEATHER}
+    assert ai_sdk(grpc)["dead"] == {"error": "FailureError"}
+
+
+@pytest.mark.parametrize("adapter", ["langchain-grpc", "pydantic-grpc", "ai-grpc"])
 def test_no_adapter_multiplies_the_calls(upstream, adapter):
-    # A call more by the snippet of the page.
+    # With the snippets of the page.
     expected = {"call": 2, "stream": 1, "tools": 2, "limited": 2, "cut": 2, "spare": 1}
     assert {kind: upstream.calls[f"{kind}-{adapter}"] for kind in expected} == expected
