@@ -5,6 +5,7 @@
 //! What the stable release shows too, what a shared upstream causes, and repeats of one session are no evidence.
 
 mod evidence;
+mod failures;
 mod lanes;
 mod routing;
 mod setting;
@@ -18,12 +19,13 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use self::evidence::Outcomes;
+use self::{evidence::Outcomes, failures::is_of_the_upstream};
 pub use self::{
+    failures::signature,
     routing::ReleaseRouting,
     setting::{ReleaseMode, ReleasePolicy},
 };
-use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail};
+use crate::domain::failure::FailureClass;
 pub use crate::domain::release::{ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseLane};
 
 /// Decisions of a release that are kept, newest last.
@@ -475,33 +477,6 @@ impl ReleaseMonitor {
 
 fn by_operator(action: ReleaseAction, evidence: ReleaseEvidence, reason: &str, now: Timestamp) -> ReleaseDecision {
     ReleaseDecision { at: now, action, lane: None, provisional: false, evidence, reason: reason.to_owned() }
-}
-
-/// What failures of one broken release share, by its detail or by an error of the code behind it; empty where nothing is
-/// known.
-#[must_use]
-pub fn signature(failure: &Failure) -> &'static str {
-    let of_detail = match failure.detail {
-        Some(InvalidRequestDetail::ParameterMismatch) => "parameter_mismatch",
-        Some(InvalidRequestDetail::UnsupportedParameter) => "unsupported_parameter",
-        Some(InvalidRequestDetail::BadSchema) => "bad_schema",
-        Some(InvalidRequestDetail::MessageOrder | InvalidRequestDetail::Other) | None => "",
-    };
-    let in_words = ["TypeError", "AttributeError"].into_iter().find(|error| failure.message.contains(error));
-    if of_detail.is_empty() { in_words.unwrap_or_default() } else { of_detail }
-}
-
-/// Whether a failure is one of the upstream that serves a release, and not of the release.
-const fn is_of_the_upstream(class: FailureClass) -> bool {
-    matches!(
-        class,
-        FailureClass::RateLimited
-            | FailureClass::QuotaExceeded
-            | FailureClass::Overloaded
-            | FailureClass::ServerError
-            | FailureClass::Network
-            | FailureClass::Authentication
-    )
 }
 
 /// Whether `at` is at most `span` before `now`.

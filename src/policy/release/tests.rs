@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     ReleaseAction, ReleaseDecision, ReleaseLane, ReleaseMode, ReleaseMonitor, ReleaseOutcome, ReleasePolicy,
-    ReleaseRefusal, ReleaseState, ReleaseVersion, signature,
+    ReleaseRefusal, ReleaseState, ReleaseVersion,
 };
-use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail};
+use crate::domain::failure::FailureClass;
 
 /// A subject with a candidate that takes half of the traffic, and the time.
 struct Trial {
@@ -334,18 +334,4 @@ fn everything_that_is_known_survives_being_written() {
     assert_eq!(read(&written(&once)), once);
     assert_eq!(once.candidate.as_ref().unwrap().evidence.run_length(), 1);
     assert!(written(&once).len() < 64 * 1024);
-}
-
-#[test]
-fn errors_of_the_code_behind_a_release_have_a_signature() {
-    let failed = |class, detail, message: &str| {
-        let failure = Failure { detail, ..Failure::local(class, message) };
-        signature(&failure)
-    };
-    let missing = "AttributeError: 'NoneType' object has no attribute 'cursor'";
-    assert_eq!(failed(FailureClass::ServerError, None, missing), "AttributeError");
-    assert_eq!(failed(FailureClass::ToolFailed, None, "TypeError: 'int' object is not iterable"), "TypeError");
-    let mismatch = Some(InvalidRequestDetail::ParameterMismatch);
-    assert_eq!(failed(FailureClass::InvalidRequest, mismatch, "TypeError: unexpected"), "parameter_mismatch");
-    assert_eq!(failed(FailureClass::ServerError, None, "500"), "");
 }
