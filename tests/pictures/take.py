@@ -27,11 +27,14 @@ import yaml  # noqa: E402
 
 RELIGHT, PHOENIX, CHROMIUM, FOLDER = sys.argv[1], sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4])
 SECONDS = int(os.environ.get("PICTURE_SECONDS", "45"))
-# The panels of docs/on-call.md, by dashboard and title.
+# The panel of each question of docs/on-call.md: its picture, dashboard and title.
 PANELS = [
-    ("targets", "Failed attempts by class"),
-    ("recovery", "Tokens spent and delivered"),
-    ("recovery", "Attempts per call"),
+    ("failing", "targets", "Failed attempts by class"),
+    ("waits", "recovery", "Wait before a recovery, p95"),
+    ("cost", "recovery", "Tokens spent and delivered"),
+    ("affected", "callers", "Calls by tenant"),
+    ("amplified", "recovery", "Attempts per call"),
+    ("circuits", "targets", "Circuits that moved"),
 ]
 
 
@@ -105,11 +108,12 @@ def main():
                     trace = recovered_call(server)
                     time.sleep(5)
                     take("trace", f"{traces}/redirects/traces/{trace}", 1400, 800)
-                    shown = [expression for panel in PANELS for expression in expressions(*panel)]
-                    query = {}
-                    for number, expression in enumerate(shown):
-                        query |= {f"g{number}.expr": expression, f"g{number}.tab": "0", f"g{number}.range_input": "1m"}
-                    take("panels", f"http://{prometheus.address}/graph?{urllib.parse.urlencode(query)}", 1400, 700 * len(shown))
+                    for name, *panel in PANELS:
+                        shown, query = expressions(*panel), {}
+                        for number, expression in enumerate(shown):
+                            query |= {f"g{number}.expr": expression, f"g{number}.tab": "0", f"g{number}.range_input": "1m"}
+                        url = f"http://{prometheus.address}/graph?{urllib.parse.urlencode(query)}"
+                        take(name, url, 1000, 280 + 700 * len(shown))
 
 
 main()
