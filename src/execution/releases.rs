@@ -247,7 +247,7 @@ impl Releases {
         let mut decisions = Vec::new();
         for (subject, trial) in &policy.subjects {
             let (Some(stable), Some(candidate)) =
-                (self.version(&config, subject), self.version(&config, trial.candidate.as_str()))
+                (self.version(&config, book, subject), self.version(&config, book, trial.candidate.as_str()))
             else {
                 continue;
             };
@@ -287,9 +287,9 @@ impl Releases {
     }
 
     /// What makes a target or tool server this version now; `None` where it is gone, or its tools are not listed yet.
-    fn version(&self, config: &Config, target: &str) -> Option<ReleaseVersion> {
+    fn version(&self, config: &Config, book: &Book, target: &str) -> Option<ReleaseVersion> {
         if config.tools.servers.contains_key(target) {
-            return self.servers.version(target);
+            return self.servers.version(target, known_version(book, target));
         }
         let state = self.engine.targets().state(&TargetId::from(target))?;
         let prompt = config.targets.get(&state.target.id).and_then(|target| target.system_prompt.as_deref());

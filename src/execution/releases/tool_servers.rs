@@ -32,10 +32,17 @@ pub(super) struct ToolServerReleases {
 
 #[derive(Debug, Default)]
 struct ServersRead {
-    versions: BTreeMap<String, ReleaseVersion>,
+    versions: BTreeMap<String, ReadVersion>,
     /// What is broken between two versions of a subject, by the hashes of what they list.
     contracts: BTreeMap<(String, String), Option<String>>,
     refetched: BTreeMap<String, Refetched>,
+}
+
+/// A version of a server as it was read, and the one that all replicas knew then.
+#[derive(Debug, Clone)]
+struct ReadVersion {
+    version: ReleaseVersion,
+    in_book: Option<ReleaseVersion>,
 }
 
 /// A list that was fetched anew because another replica knew it otherwise.
@@ -51,7 +58,7 @@ type Server<'a> = (&'a str, Option<ReleaseVersion>);
 
 /// What was read of the servers of one subject.
 struct SubjectRead {
-    servers: Vec<ReleaseVersion>,
+    servers: Vec<ReadVersion>,
     contract: Option<((String, String), Option<String>)>,
 }
 
@@ -72,16 +79,17 @@ impl ToolServerReleases {
         });
         let (mut versions, mut contracts) = (BTreeMap::new(), BTreeMap::new());
         for SubjectRead { servers, contract } in join_all(reading).await {
-            versions.extend(servers.into_iter().map(|version| (version.target.clone(), version)));
+            versions.extend(servers.into_iter().map(|read| (read.version.target.clone(), read)));
             contracts.extend(contract);
         }
         let mut known = self.known();
         (known.versions, known.contracts) = (versions, contracts);
     }
 
-    /// The version of a server; `None` where what it lists is not known yet.
-    pub(super) fn version(&self, server: &str) -> Option<ReleaseVersion> {
-        self.known().versions.get(server).cloned()
+    /// The version of a server, where `in_book` is the one that all replicas know now; `None` where what it lists is not
+    /// known yet.
+    pub(super) fn version(&self, server: &str, in_book: Option<ReleaseVersion>) -> Option<ReleaseVersion> {
+        self.known().versions.get(server).cloned().map(|read| read.now(in_book))
     }
 
     /// What a candidate breaks for the callers of the stable release, in words; `None` where nothing, or where that is not
@@ -92,8 +100,13 @@ impl ToolServerReleases {
     }
 
     async fn read_subject(&self, stable: Server<'_>, candidate: Server<'_>) -> SubjectRead {
+        let in_book = [stable.1.clone(), candidate.1.clone()];
         let (stable, candidate) = tokio::join!(self.read_one(stable), self.read_one(candidate));
-        let servers = [&stable, &candidate].into_iter().flatten().map(|(version, _)| version.clone()).collect();
+        let read = [&stable, &candidate].into_iter().zip(in_book).filter_map(|(read, in_book)| {
+            let (version, _) = read.as_ref()?;
+            Some(ReadVersion { version: version.clone(), in_book })
+        });
+        let servers = read.collect();
         let lists = stable.zip(candidate).and_then(|((stable, listed), (candidate, lists))| {
             Some(((stable.schema_hash, candidate.schema_hash), (listed?, lists?)))
         });
@@ -132,5 +145,42 @@ impl ToolServerReleases {
 
     fn known(&self) -> MutexGuard<'_, ServersRead> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl ReadVersion ===
+
+impl ReadVersion {
+    /// What counts where all replicas know `in_book` now. If another replica changed that since the server was read here, it
+    /// may have seen a newer list, so that its version counts until the server is read again.
+    fn now(self, in_book: Option<ReleaseVersion>) -> ReleaseVersion {
+        if in_book == self.in_book {
+            return self.version;
+        }
+        in_book.unwrap_or(self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(schema_hash: &str) -> ReleaseVersion {
+        ReleaseVersion {
+            target: "routes".to_owned(),
+            model: String::new(),
+            endpoint: "http://127.0.0.1:1/mcp".to_owned(),
+            prompt_hash: String::new(),
+            schema_hash: schema_hash.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_version_that_another_replica_saw_since_is_not_undone() {
+        let read = ReadVersion { version: listing("old"), in_book: Some(listing("old")) };
+        assert_eq!(read.now(Some(listing("new"))), listing("new"));
+        let read = ReadVersion { version: listing("new"), in_book: Some(listing("old")) };
+        assert_eq!(read.clone().now(Some(listing("old"))), listing("new"));
+        assert_eq!(read.now(None), listing("new"));
     }
 }
