@@ -55,6 +55,8 @@ struct InvocationRow {
     epoch_first_seq: u64,
     entries: Vec<Entry>,
     executions: Vec<ToolExecution>,
+    /// Bytes of its request.
+    request_bytes: u64,
     /// Bytes of the content of its steps, which its own cap is about.
     bytes: u64,
     /// Bytes of all that is kept of it.
@@ -91,7 +93,8 @@ impl MemoryState {
             return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
         }
         self.make_room();
-        let held = ROW_BYTES + if self.limits.payloads == Payloads::Full { json_bytes(&new.request) } else { 0 };
+        let request_bytes = if self.limits.payloads == Payloads::Full { json_bytes(&new.request) } else { 0 };
+        let held = ROW_BYTES + request_bytes;
         if !self.free(held) {
             return Err(JournalError::Full(format!("{} bytes are kept", self.bytes)));
         }
@@ -105,7 +108,8 @@ impl MemoryState {
         self.running.insert(id.clone());
         let record = new.into_record(&self.limits, now);
         let (entries, executions) = (Vec::new(), Vec::new());
-        self.rows.insert(id, InvocationRow { record, epoch_first_seq: 1, entries, executions, bytes: 0, held });
+        let row = InvocationRow { record, epoch_first_seq: 1, entries, executions, request_bytes, bytes: 0, held };
+        self.rows.insert(id, row);
         self.bytes += held;
         Ok(BeginResult::New { epoch: 1 })
     }
@@ -167,15 +171,15 @@ impl MemoryState {
             row.held += added;
             self.bytes += added;
             if self.limits.payloads == Payloads::Full {
-                let before = row.record.request.as_ref().map_or(0, json_bytes);
                 // It is not executed again, so the call is no longer needed; the delivery settings are.
                 if let Some(request) = &mut row.record.request {
                     request.call = None;
                 }
-                let after = row.record.request.as_ref().map_or(0, json_bytes);
-                let added = after + json_bytes(&end.outcome) + json_bytes(&end.snapshot);
-                row.held = (row.held + added).saturating_sub(before);
-                self.bytes = (self.bytes + added).saturating_sub(before);
+                let freed = row.request_bytes;
+                row.request_bytes = row.record.request.as_ref().map_or(0, json_bytes);
+                let added = row.request_bytes + json_bytes(&end.outcome) + json_bytes(&end.snapshot);
+                row.held = (row.held + added).saturating_sub(freed);
+                self.bytes = (self.bytes + added).saturating_sub(freed);
                 row.record.outcome = Some(end.outcome);
                 row.record.snapshot = Some(end.snapshot);
             }
