@@ -153,6 +153,7 @@ pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimit
                     let mut out = Vec::new();
                     let taken = take(&mut frames, &mut parser, &linger, &bytes, &mut out);
                     linger.note(parser.is_whole(), &out, &limits);
+                    join(&mut out);
                     if matches!(taken, Taken::Complete) {
                         // Before the finish, because the stream may not be polled after it: servers send the end of the
                         // body a moment after the mark, and only when it is read can the connection be reused.
@@ -259,6 +260,17 @@ fn take<D: ResponseParser>(
         Err(_) if parser.is_whole() && !linger.is_misled() => Taken::NotNeeded,
         Err(flaw) => Taken::Flawed(flaw),
     }
+}
+
+/// Joins pieces of one block: what arrived together goes on together.
+fn join(deltas: &mut Vec<Delta>) {
+    deltas.dedup_by(|next, last| match (last, next) {
+        (Delta::BlockDelta { block, text }, Delta::BlockDelta { block: same, text: more }) if block == same => {
+            text.push_str(more);
+            true
+        }
+        _ => false,
+    });
 }
 
 /// Handles the end of a body.
