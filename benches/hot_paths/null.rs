@@ -107,7 +107,7 @@ impl TestStack {
     pub(crate) async fn pass(&self) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let messages = vec![Message::text(Role::User, "What is the answer?")];
-        let call = Call::Model(ModelCall { messages, ..ModelCall::default() });
+        let call = Call::Model(Arc::new(ModelCall { messages, ..ModelCall::default() }));
         let id = InvocationId::from(format!("call-{number}"));
         let deadline = Instant::now() + Duration::from_mins(1);
         let invocation = Invocation::new(id, self.plan.route.clone(), call, deadline);

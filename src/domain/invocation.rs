@@ -2,7 +2,7 @@
 
 mod history;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ impl Invocation {
 #[serde(rename_all = "snake_case")]
 pub enum Call {
     /// A model.
-    Model(ModelCall),
+    Model(Arc<ModelCall>),
     /// A tool.
     Tool(ToolInvocation),
 }

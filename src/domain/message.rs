@@ -3,6 +3,8 @@
 //! Opaque fields (reasoning signatures and the like) are carried verbatim, in place, neither merged nor re-encoded;
 //! tool arguments stay the raw JSON text that the model wrote.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -96,9 +98,12 @@ impl Message {
 
     /// All text parts, joined by line feeds.
     #[must_use]
-    pub fn joined_text(&self) -> String {
+    pub fn joined_text(&self) -> Cow<'_, str> {
         let texts: Vec<&str> = self.parts.iter().filter_map(Part::as_text).collect();
-        texts.join("\n")
+        match texts[..] {
+            [only] => Cow::Borrowed(only),
+            _ => Cow::Owned(texts.join("\n")),
+        }
     }
 }
 

@@ -434,7 +434,7 @@ mod tests {
             (None, Some(short), true, Some(short)),
         ] {
             let arrival = Arrival { timeout, ..Arrival::new("acme".into(), EntryPoint::Grpc("test")) };
-            let call = Call::Model(ModelCall::default());
+            let call = Call::Model(Arc::default());
             let request = InvocationRequest { deadline, resumable, ..InvocationRequest::new(arrival, call) };
             assert_eq!(request.time_allowed(), allowed, "{deadline:?} {timeout:?} {resumable}");
         }

@@ -131,7 +131,7 @@ mod tests {
         let engine = Engine::new(loaded.config, Spans::disabled(), EventBus::new(16)).unwrap();
         let call = ModelCall { messages: vec![Message::text(Role::User, "Hello")], ..ModelCall::default() };
         let arrival = Arrival::new("acme".into(), EntryPoint::Grpc("test"));
-        let context = engine.resolve(InvocationRequest::new(arrival, Call::Model(call))).unwrap();
+        let context = engine.resolve(InvocationRequest::new(arrival, Call::Model(Arc::new(call)))).unwrap();
         (engine, context)
     }
 

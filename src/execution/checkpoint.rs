@@ -100,6 +100,7 @@ impl ExecutionShared {
         let version = thread.version;
         let messages = match &mut Arc::make_mut(invocation).call {
             Call::Model(call) => {
+                let call = Arc::make_mut(call);
                 let turn = std::mem::replace(&mut call.messages, thread.messages);
                 call.messages.extend(turn.iter().cloned());
                 turn

@@ -114,7 +114,7 @@ impl Front {
             thread: headers.thread.or(named),
             labels: requested.labels,
             overrides,
-            ..InvocationRequest::new(arrival, Call::Model(requested.call))
+            ..InvocationRequest::new(arrival, Call::Model(Arc::new(requested.call)))
         });
         let mut incoming = resolved.map_err(Refused::unresolved)?;
         if is_new {
@@ -139,7 +139,7 @@ pub(super) fn whole(outcome: &Outcome, write: impl FnOnce(&Completion) -> Value)
 
 /// The response to a request that was passed on: the provider's own document.
 pub(super) fn passed_on(outcome: &Outcome) -> Result<Response, Refused> {
-    respond(outcome, |completion| completion.message.joined_text())
+    respond(outcome, |completion| completion.message.joined_text().into_owned())
 }
 
 fn respond(outcome: &Outcome, write: impl FnOnce(&Completion) -> String) -> Result<Response, Refused> {

@@ -45,10 +45,10 @@ async fn pass_on(
     let admitted = front.admit(shown, headers, body)?;
     let mut fields = RequestFields::read(&admitted.body)?;
     let model = fields.model()?;
-    if !fields.all().get("input").is_some_and(|input| input.is_string() || input.is_array()) {
+    if !fields.all().get("input").is_some_and(|input| input.get().starts_with(['"', '['])) {
         return Err(Refused::invalid("input", "`input` must be a string or an array"));
     }
-    let call = ModelCall { extra: fields.rest(), endpoint: Endpoint::Embeddings, ..ModelCall::default() };
+    let call = ModelCall { extra: fields.rest()?, endpoint: Endpoint::Embeddings, ..ModelCall::default() };
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: ENTRY, model, stream: false, call, labels: BTreeMap::new(), thread };
     let started = front.begin(admitted.caller, admitted.headers, requested).await?;

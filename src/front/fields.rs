@@ -2,30 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, error::Category, value::RawValue};
 
 use super::error::Refused;
 
 /// Most pairs in `metadata`, and the longest key and value, in bytes.
 const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
 
-/// The fields that were not read yet.
-pub(super) struct RequestFields(Map<String, Value>);
+/// The fields that were not read yet, as they came.
+pub(super) struct RequestFields<'a>(BTreeMap<String, &'a RawValue>);
 
 // === impl RequestFields ===
 
-impl RequestFields {
+impl<'a> RequestFields<'a> {
     /// The fields of a body.
     ///
     /// # Errors
     /// When it is no JSON object.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Refused> {
-        let body: Value = serde_json::from_slice(body)
-            .map_err(|error| Refused::invalid("body", format!("the body is no JSON: {error}")))?;
-        match body {
-            Value::Object(fields) => Ok(Self(fields)),
-            _ => Err(Refused::invalid("body", "the body is no JSON object")),
-        }
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, Refused> {
+        let fields = serde_json::from_slice(body).map_err(|error| match error.classify() {
+            Category::Data => Refused::invalid("body", "the body is no JSON object"),
+            _ => Refused::invalid("body", format!("the body is no JSON: {error}")),
+        })?;
+        Ok(Self(fields))
     }
 
     /// The model, which is a route here.
@@ -34,14 +33,22 @@ impl RequestFields {
         model.ok_or_else(|| Refused::invalid("model", "`model` is missing: name a route"))
     }
 
-    /// The fields as they are.
-    pub(super) fn all(&self) -> &Map<String, Value> {
+    /// The fields as they are, by their names.
+    pub(super) fn all(&self) -> &BTreeMap<String, &'a RawValue> {
         &self.0
     }
 
     /// Takes a field out; `null` is as good as nothing.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name).filter(|value| !value.is_null())
+    ///
+    /// # Errors
+    /// When it is nested too deeply.
+    pub(super) fn take(&mut self, name: &str) -> Result<Option<Value>, Refused> {
+        self.take_raw(name).map(|value| parsed(name, value)).transpose()
+    }
+
+    /// Takes a field out as it came; `null` is as good as nothing.
+    pub(super) fn take_raw(&mut self, name: &str) -> Option<&'a RawValue> {
+        self.0.remove(name).filter(|value| !is_null(value))
     }
 
     /// Takes a field out; `what` says what it must be.
@@ -51,7 +58,7 @@ impl RequestFields {
         what: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, Refused> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take(name)? else { return Ok(None) };
         read(&value).map(Some).ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
     }
 
@@ -104,7 +111,22 @@ impl RequestFields {
     }
 
     /// What is left, for the provider.
-    pub(super) fn rest(self) -> Map<String, Value> {
-        self.0.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    ///
+    /// # Errors
+    /// When a field is nested too deeply.
+    pub(super) fn rest(self) -> Result<Map<String, Value>, Refused> {
+        let rest = self.0.into_iter().filter(|(_, value)| !is_null(value));
+        rest.map(|(name, value)| parsed(&name, value).map(|value| (name, value))).collect()
     }
+}
+
+/// A field as a value: it is JSON, but may be nested too deeply.
+pub(super) fn parsed(name: &str, value: &RawValue) -> Result<Value, Refused> {
+    serde_json::from_str(value.get())
+        .map_err(|error| Refused::invalid(name, format!("`{name}` cannot be read: {error}")))
+}
+
+/// Whether a field says nothing.
+pub(super) fn is_null(value: &RawValue) -> bool {
+    value.get() == "null"
 }

@@ -11,7 +11,7 @@ mod extend;
 mod parked;
 mod tool;
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{borrow::Cow, sync::Arc, task::Poll, time::Duration};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
@@ -145,7 +145,10 @@ where
 {
     fn new(inner: Arc<S>, targets: Targets, scope: Arc<InvocationScope>) -> Self {
         let call = match &scope.invocation.call {
-            Call::Model(call) => Arc::new(inject::repair(call).into_owned()),
+            Call::Model(call) => match inject::repair(call) {
+                Cow::Borrowed(_) => Arc::clone(call),
+                Cow::Owned(repaired) => Arc::new(repaired),
+            },
             Call::Tool(_) => Arc::default(),
         };
         Self {

@@ -8,6 +8,7 @@ mod assemble;
 mod chunk;
 mod finish;
 mod inband;
+mod json;
 mod messages;
 mod request;
 #[cfg(test)]

@@ -41,13 +41,13 @@ impl CallResult {
     /// Reads what became of it, and what its caller holds.
     pub(super) fn read(&mut self, fold: Option<&AnswerState>, outcome: &Outcome) {
         self.records = outcome.attempts.len();
-        let held: Option<String> = fold.map(|fold| fold.message().joined_text());
+        let held: Option<String> = fold.map(|fold| fold.message().joined_text().into_owned());
         match &outcome.result {
             Ok(completion) => {
                 self.answered = true;
                 self.class = None;
                 let whole = |number| upstream::text(&outcome.invocation, number);
-                let text = completion.message.joined_text();
+                let text = completion.message.joined_text().into_owned();
                 self.sound = held.as_ref() == Some(&text)
                     && outcome.attempts.iter().any(|attempt| whole(attempt.number) == text);
             }

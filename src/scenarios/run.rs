@@ -204,7 +204,7 @@ struct LoadGenerator {
     specs: Vec<TargetSpec>,
     shared: SharedPolicies,
     plans: Vec<Arc<Plan>>,
-    request: ModelCall,
+    request: Arc<ModelCall>,
 }
 
 impl LoadGenerator {
@@ -255,7 +255,7 @@ impl LoadGenerator {
             specs,
             shared,
             plans,
-            request: request(),
+            request: Arc::new(request()),
         }
     }
 
@@ -275,7 +275,7 @@ impl LoadGenerator {
         let deadline = Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline);
         let invocation = Invocation {
             tenant: TenantId::from(callers.name.as_str()),
-            ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(self.request.clone()), deadline)
+            ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(Arc::clone(&self.request)), deadline)
         };
         let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
         let observed = follow(self.stack.clone(), InvocationContext::new(invocation, Arc::clone(plan), entry));

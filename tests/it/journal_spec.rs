@@ -159,7 +159,7 @@ fn invocation(name: &str) -> NewInvocation {
         thread: None,
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         deadline_at: at(60),
-        request: RecordedRequest { call: Some(Call::Model(call)), ..RecordedRequest::default() },
+        request: RecordedRequest { call: Some(Call::Model(std::sync::Arc::new(call))), ..RecordedRequest::default() },
         owner: owner("one"),
     }
 }

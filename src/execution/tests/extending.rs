@@ -112,7 +112,7 @@ async fn a_limit_that_the_caller_set_is_accepted() {
     let mut incoming = Ask::new("Tell me.").resolved(&engine);
     let invocation = std::sync::Arc::make_mut(&mut incoming.invocation);
     let crate::domain::invocation::Call::Model(call) = &mut invocation.call else { panic!("a model is asked") };
-    call.max_output_tokens = Some(50);
+    std::sync::Arc::make_mut(call).max_output_tokens = Some(50);
     let mut started = here.start(incoming).await.unwrap();
     let outcome = started.follower.outcome().await.unwrap();
     assert_eq!((finish(&outcome), outcome.attempts.len()), (FinishReason::Length, 1));

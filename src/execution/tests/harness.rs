@@ -86,7 +86,7 @@ impl Ask {
             request_id: self.request_id,
             thread: self.thread,
             overrides,
-            ..InvocationRequest::new(arrival, Call::Model(call))
+            ..InvocationRequest::new(arrival, Call::Model(Arc::new(call)))
         };
         engine.resolve(request).unwrap()
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::super::steadiness::Steadiness;
 use crate::{
-    domain::{invocation::Call, message::ModelCall},
+    domain::invocation::Call,
     journal::{
         BeginResult, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner, RecordedRequest, Takeover,
     },
@@ -89,7 +89,7 @@ impl World {
                 labels: BTreeMap::new(),
                 deadline_at: world.wall(),
                 request: RecordedRequest {
-                    call: Some(Call::Model(ModelCall::default())),
+                    call: Some(Call::Model(std::sync::Arc::default())),
                     ..RecordedRequest::default()
                 },
                 owner: replica.owner.clone(),

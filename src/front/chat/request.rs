@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
 
 use super::message;
 use crate::{
@@ -40,7 +41,7 @@ impl ChatRequest {
         let mut fields = RequestFields::read(body)?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
-        let messages = fields.take("messages").unwrap_or_default();
+        let messages = fields.take("messages")?.unwrap_or_default();
         let (include_usage, stream) = (include_usage(&mut fields)?, fields.boolean("stream")?.unwrap_or(false));
         let labels = fields.labels()?;
         let longest = fields.count("max_completion_tokens")?;
@@ -61,7 +62,7 @@ impl ChatRequest {
             reasoning_effort: fields.text("reasoning_effort")?,
             response_format: response_format(&mut fields)?,
             stop: stop(&mut fields)?,
-            extra: fields.rest(),
+            extra: fields.rest()?,
             ..ModelCall::default()
         };
         Ok(Self { model, stream, include_usage, call, labels })
@@ -69,8 +70,8 @@ impl ChatRequest {
 }
 
 /// Refuses what a client would wait for in vain; takes out what asks for nothing.
-fn refuse_what_is_not_here(fields: &mut RequestFields) -> Result<(), Refused> {
-    let one_choice = fields.take("n").is_none_or(|n| n.as_u64() == Some(1));
+fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused> {
+    let one_choice = fields.take("n")?.is_none_or(|n| n.as_u64() == Some(1));
     if !one_choice {
         return Err(Refused::unsupported("n", "`n` must be 1: an answer is recovered as one"));
     }
@@ -78,23 +79,23 @@ fn refuse_what_is_not_here(fields: &mut RequestFields) -> Result<(), Refused> {
         return Err(Refused::unsupported("logprobs", "`logprobs` is not available here"));
     }
     for name in ["top_logprobs", "audio", "background"] {
-        if fields.take(name).is_some_and(|value| value.as_u64() != Some(0) && value.as_bool() != Some(false)) {
+        if fields.take(name)?.is_some_and(|value| value.as_u64() != Some(0) && value.as_bool() != Some(false)) {
             return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
         }
     }
     for (name, instead) in [("functions", "tools"), ("function_call", "tool_choice")] {
-        if fields.take(name).is_some() {
+        if fields.take_raw(name).is_some() {
             return Err(Refused::unsupported(name, format!("`{name}` is not taken here; use `{instead}`")));
         }
     }
     let only_text = |value: &Value| value.as_array().is_some_and(|kinds| kinds.iter().all(|kind| kind == "text"));
-    if fields.take("modalities").is_some_and(|value| !only_text(&value)) {
+    if fields.take("modalities")?.is_some_and(|value| !only_text(&value)) {
         return Err(Refused::unsupported("modalities", "`modalities` may hold nothing but `text`"));
     }
     Ok(())
 }
 
-fn include_usage(fields: &mut RequestFields) -> Result<bool, Refused> {
+fn include_usage(fields: &mut RequestFields<'_>) -> Result<bool, Refused> {
     let wanted = fields.typed("stream_options", "an object", |value| {
         let options = value.as_object()?;
         match options.get("include_usage") {
@@ -105,31 +106,59 @@ fn include_usage(fields: &mut RequestFields) -> Result<bool, Refused> {
     Ok(wanted.unwrap_or(false))
 }
 
-fn tools(fields: &mut RequestFields) -> Result<Vec<ToolDefinition>, Refused> {
-    let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
-    tools.iter().enumerate().map(|(index, tool)| one_tool(index, tool)).collect()
+fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused> {
+    let Some(tools) = fields.take_raw("tools") else { return Ok(Vec::new()) };
+    let tools: Vec<&RawValue> =
+        serde_json::from_str(tools.get()).map_err(|_| Refused::invalid("tools", "`tools` must be an array"))?;
+    tools.into_iter().enumerate().map(|(index, tool)| one_tool(index, tool)).collect()
 }
 
-fn one_tool(index: usize, tool: &Value) -> Result<ToolDefinition, Refused> {
-    if tool.get("type").is_some_and(|kind| kind != "function") {
+/// The fields of a tool that are read here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ToolFields<'a> {
+    r#type: Option<Value>,
+    #[serde(borrow)]
+    function: Option<&'a RawValue>,
+}
+
+/// The fields of a tool's function; the schema as it came, for it may be long.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FunctionFields<'a> {
+    name: Option<Value>,
+    description: Option<Value>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+}
+
+fn one_tool(index: usize, tool: &RawValue) -> Result<ToolDefinition, Refused> {
+    // What is no object has no name.
+    let tool: ToolFields<'_> = serde_json::from_str(tool.get()).unwrap_or_default();
+    if tool.r#type.is_some_and(|kind| kind != "function") {
         return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `function` are taken"));
     }
-    let text = |pointer: &str| tool.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let name = text("/function/name");
+    let function = tool.function.and_then(|function| serde_json::from_str(function.get()).ok());
+    let FunctionFields { name, description, parameters } = function.unwrap_or_default();
+    let text = |value: Option<Value>| match value {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    };
+    let (name, description) = (text(name), text(description));
     if name.is_empty() {
         return Err(Refused::invalid(format!("tools[{index}].function.name"), "a tool needs a name"));
     }
-    let parameters = match tool.pointer("/function/parameters") {
-        None | Some(Value::Null) => String::new(),
-        Some(schema @ Value::Object(_)) => schema.to_string(),
+    let parameters = match parameters.map(RawValue::get) {
+        None | Some("null") => "",
+        Some(schema) if schema.starts_with('{') => schema,
         Some(_) => {
             return Err(Refused::invalid(format!("tools[{index}].function.parameters"), "a schema is an object"));
         }
     };
-    Ok(ToolDefinition { name, description: text("/function/description"), parameters })
+    Ok(ToolDefinition { name, description, parameters: parameters.to_owned() })
 }
 
-fn tool_choice(fields: &mut RequestFields) -> Result<ToolChoice, Refused> {
+fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {
     let what = "`auto`, `none`, `required` or a function by its name";
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
@@ -143,7 +172,7 @@ fn tool_choice(fields: &mut RequestFields) -> Result<ToolChoice, Refused> {
     Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
 }
 
-fn response_format(fields: &mut RequestFields) -> Result<ResponseFormat, Refused> {
+fn response_format(fields: &mut RequestFields<'_>) -> Result<ResponseFormat, Refused> {
     let what = "of type `text`, `json_object` or `json_schema` with a name and a schema";
     let read = |value: &Value| match value.get("type")?.as_str()? {
         "text" => Some(ResponseFormat::Text),
@@ -158,7 +187,7 @@ fn response_format(fields: &mut RequestFields) -> Result<ResponseFormat, Refused
     Ok(fields.typed("response_format", what, read)?.unwrap_or_default())
 }
 
-fn stop(fields: &mut RequestFields) -> Result<Vec<String>, Refused> {
+fn stop(fields: &mut RequestFields<'_>) -> Result<Vec<String>, Refused> {
     let read = |value: &Value| match value {
         Value::String(one) => Some(vec![one.clone()]),
         Value::Array(many) => many.iter().map(|one| one.as_str().map(str::to_owned)).collect(),

@@ -41,7 +41,7 @@ impl MessagesRequest {
         let mut fields = RequestFields::read(body)?;
         let model = fields.model()?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
-        let (system, messages) = (fields.take("system"), fields.take("messages").unwrap_or_default());
+        let (system, messages) = (fields.take("system")?, fields.take("messages")?.unwrap_or_default());
         let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
         let cached = [system.as_ref(), Some(&messages)].into_iter().flatten().chain(&tools).any(is_marked);
         let (tool_choice, parallel_tool_calls) = tool_choice(&mut fields)?;
@@ -64,7 +64,7 @@ impl MessagesRequest {
             reasoning_effort,
             response_format,
             stop: stop_sequences(&mut fields)?,
-            extra: fields.rest(),
+            extra: fields.rest()?,
             extra_of: Some(Dialect::Anthropic.as_str().to_owned()),
             ..ModelCall::default()
         };
@@ -86,7 +86,7 @@ fn is_marked(value: &Value) -> bool {
     }
 }
 
-fn labels(fields: &mut RequestFields) -> Result<BTreeMap<String, String>, Refused> {
+fn labels(fields: &mut RequestFields<'_>) -> Result<BTreeMap<String, String>, Refused> {
     let what = "an object whose `user_id` is a string of at most 512 bytes, without control characters";
     let user = fields.typed("metadata", what, |value| match value.as_object()?.get("user_id") {
         None | Some(Value::Null) => Some(None),
@@ -111,7 +111,7 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
 }
 
 /// The choice, and whether several calls at once may be made.
-fn tool_choice(fields: &mut RequestFields) -> Result<(ToolChoice, Option<bool>), Refused> {
+fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<bool>), Refused> {
     let what = "of type `auto`, `any`, `none` or `tool` with a name";
     let read = |value: &Value| {
         let one = value.get("disable_parallel_tool_use").and_then(Value::as_bool);
@@ -128,7 +128,7 @@ fn tool_choice(fields: &mut RequestFields) -> Result<(ToolChoice, Option<bool>),
 }
 
 /// The effort and the shape of the answer; what else is in the field is passed on.
-fn output_config(fields: &mut RequestFields) -> Result<(Option<String>, ResponseFormat), Refused> {
+fn output_config(fields: &mut RequestFields<'_>) -> Result<(Option<String>, ResponseFormat), Refused> {
     let what = "an object whose `effort` is a string and whose `format` is of type `json_schema` with a schema";
     let read = |value: &Value| {
         let config: &Map<String, Value> = value.as_object()?;
@@ -149,7 +149,7 @@ fn output_config(fields: &mut RequestFields) -> Result<(Option<String>, Response
     Ok(fields.typed("output_config", what, read)?.unwrap_or_default())
 }
 
-fn stop_sequences(fields: &mut RequestFields) -> Result<Vec<String>, Refused> {
+fn stop_sequences(fields: &mut RequestFields<'_>) -> Result<Vec<String>, Refused> {
     let read = |value: &Value| value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect();
     Ok(fields.typed("stop_sequences", "an array of strings", read)?.unwrap_or_default())
 }

@@ -14,7 +14,11 @@ use crate::{
         message::{Message, ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
         target::Dialect,
     },
-    front::{error::Refused, fields::RequestFields, place::FieldPath},
+    front::{
+        error::Refused,
+        fields::{RequestFields, is_null, parsed},
+        place::FieldPath,
+    },
 };
 
 /// What of a request its response repeats.
@@ -65,9 +69,10 @@ impl ResponsesRequest {
     /// When a field is missing, is not what it must be, or asks for what this front has not.
     pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
         let mut fields = RequestFields::read(body)?;
-        let repeated =
-            fields.all().iter().filter(|(name, value)| REPEATED.contains(&name.as_str()) && !value.is_null());
-        let echo = repeated.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let repeated = fields.all().iter().filter(|(name, value)| REPEATED.contains(&name.as_str()) && !is_null(value));
+        let echo = repeated
+            .map(|(name, value)| parsed(name, value).map(|value| (name.clone(), value)))
+            .collect::<Result<_, _>>()?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
         let (stream, store) = (fields.boolean("stream")?.unwrap_or(false), fields.boolean("store")?);
@@ -101,9 +106,9 @@ impl ResponsesRequest {
         };
         // Relight asks for what it needs; encrypted reasoning is always returned.
         for name in ["include", "stream_options"] {
-            fields.take(name);
+            fields.take(name)?;
         }
-        call.extra = fields.rest();
+        call.extra = fields.rest()?;
         for (name, rest) in [("reasoning", reasoning), ("text", text)] {
             if !rest.is_empty() {
                 call.extra.insert(name.to_owned(), Value::Object(rest));
@@ -119,23 +124,23 @@ impl ResponsesRequest {
 }
 
 /// Refuses what a client would wait for in vain; takes out what asks for nothing.
-fn refuse_what_is_not_here(fields: &mut RequestFields) -> Result<(), Refused> {
+fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused> {
     if fields.boolean("background")? == Some(true) {
         let message = "`background` is not available here; what breaks off is resumed without it";
         return Err(Refused::unsupported("background", message));
     }
     for name in ["conversation", "prompt", "max_tool_calls"] {
-        if fields.take(name).is_some() {
+        if fields.take(name)?.is_some() {
             return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
         }
     }
-    if fields.take("top_logprobs").is_some_and(|value| value.as_u64() != Some(0)) {
+    if fields.take("top_logprobs")?.is_some_and(|value| value.as_u64() != Some(0)) {
         return Err(Refused::unsupported("top_logprobs", "`top_logprobs` is not available here"));
     }
     Ok(())
 }
 
-fn input_items(fields: &mut RequestFields) -> Result<Vec<Value>, Refused> {
+fn input_items(fields: &mut RequestFields<'_>) -> Result<Vec<Value>, Refused> {
     let read = |value: &Value| match value {
         Value::String(text) => Some(vec![json!({"type": "message", "role": "user", "content": text})]),
         Value::Array(items) => Some(items.clone()),
@@ -145,7 +150,7 @@ fn input_items(fields: &mut RequestFields) -> Result<Vec<Value>, Refused> {
 }
 
 /// The effort, and what else is said of reasoning.
-fn reasoning(fields: &mut RequestFields) -> Result<(Option<String>, Map<String, Value>), Refused> {
+fn reasoning(fields: &mut RequestFields<'_>) -> Result<(Option<String>, Map<String, Value>), Refused> {
     let read = |value: &Value| {
         let mut rest: Map<String, Value> = value.as_object()?.clone();
         rest.retain(|_, value| !value.is_null());
@@ -159,7 +164,7 @@ fn reasoning(fields: &mut RequestFields) -> Result<(Option<String>, Map<String, 
 }
 
 /// The shape of the answer, and what else is said of its text.
-fn text(fields: &mut RequestFields) -> Result<(ResponseFormat, Map<String, Value>), Refused> {
+fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, Value>), Refused> {
     let what = "an object whose `format` is of type `text`, `json_object` or `json_schema` with a name and a schema";
     let read = |value: &Value| {
         let mut rest: Map<String, Value> = value.as_object()?.clone();
@@ -180,7 +185,7 @@ fn text(fields: &mut RequestFields) -> Result<(ResponseFormat, Map<String, Value
     Ok(fields.typed("text", what, read)?.unwrap_or_default())
 }
 
-fn tools(fields: &mut RequestFields) -> Result<Vec<ToolDefinition>, Refused> {
+fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused> {
     let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
     let one = |(index, tool): (usize, &Value)| {
         let place = FieldPath::new(format!("tools[{index}]"));
@@ -201,7 +206,7 @@ fn tools(fields: &mut RequestFields) -> Result<Vec<ToolDefinition>, Refused> {
     tools.iter().enumerate().map(one).collect()
 }
 
-fn tool_choice(fields: &mut RequestFields) -> Result<ToolChoice, Refused> {
+fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
             "auto" => Some(ToolChoice::Auto),

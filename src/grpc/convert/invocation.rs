@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -46,7 +47,7 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
     let on_thread = !wire.thread_id.is_empty();
     let call = match wire.call {
         Some(v1::invocation::Call::Model(model)) => {
-            Some(Call::Model(read_model_call(&at.field("model"), model, on_thread, &mut faults)))
+            Some(Call::Model(Arc::new(read_model_call(&at.field("model"), model, on_thread, &mut faults))))
         }
         Some(v1::invocation::Call::Tool(tool)) => Some(Call::Tool(tool_call(&at.field("tool"), tool, &mut faults))),
         None => {

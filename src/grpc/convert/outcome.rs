@@ -65,7 +65,7 @@ pub fn completion_of(completion: &Completion) -> v1::Completion {
     let output = completion.tool_output.as_deref();
     v1::Completion {
         message: output.is_none().then(|| wire_message(&completion.message, false)),
-        text: output.map_or_else(|| completion.message.joined_text(), |output| output.reply.text()),
+        text: output.map_or_else(|| completion.message.joined_text().into_owned(), |output| output.reply.text()),
         finish_reason: output.map_or_else(|| completion.finish.into(), |_| v1::FinishReason::Stop).into(),
         raw_finish_reason: completion.finish_raw.clone(),
         usage: Some(usage(&completion.usage)),

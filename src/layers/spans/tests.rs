@@ -76,7 +76,7 @@ fn invocation(traceparent: Option<&str>) -> Invocation {
             tracestate: Some("vendor=1".to_owned()),
             baggage: None,
         },
-        ..Invocation::new("inv-1".into(), "default".into(), Call::Model(call), Instant::now())
+        ..Invocation::new("inv-1".into(), "default".into(), Call::Model(Arc::new(call)), Instant::now())
     }
 }
 

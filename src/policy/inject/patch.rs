@@ -12,7 +12,12 @@ use crate::domain::{
 /// The patch that turns the caller's history `original` into what the model saw, `sent`, followed by its `answer`.
 #[must_use]
 pub fn history_patch(sent: &ModelCall, original: &ModelCall, answer: &Message) -> HistoryPatch {
-    let common = sent.messages.iter().zip(&original.messages).take_while(|(left, right)| left == right).count();
+    let is_same = |(left, right): &(&Message, &Message)| left == right;
+    let common = if std::ptr::eq(sent, original) {
+        sent.messages.len()
+    } else {
+        sent.messages.iter().zip(&original.messages).take_while(is_same).count()
+    };
     let replaced = original.messages.len() - common;
     let mut messages = sent.messages.get(common..).unwrap_or_default().to_vec();
     messages.push(answer.clone());

@@ -17,6 +17,10 @@ pub const INTERRUPTED: &str = "interrupted, outcome unknown";
 /// Assistant messages in a row that all call tools are one turn, which a translation may have to merge.
 #[must_use]
 pub fn repair(call: &ModelCall) -> Cow<'_, ModelCall> {
+    let mut parts = call.messages.iter().flat_map(|message| &message.parts);
+    if !parts.any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_))) {
+        return Cow::Borrowed(call);
+    }
     let mut repaired = Vec::with_capacity(call.messages.len());
     let mut rest = call.messages.as_slice();
     while !rest.is_empty() {

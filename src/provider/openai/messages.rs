@@ -3,14 +3,19 @@
 //! Each tool result is a message of its own, right behind its call, whatever message it was in; nothing is between a
 //! call and its results.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
-use super::ChatDialect;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::{
+    ChatDialect,
+    json::{Json, JsonObject},
+};
 use crate::domain::message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
 /// The conversation in this dialect.
-pub(super) fn translate(messages: &[Message], dialect: &ChatDialect<'_>) -> Vec<Value> {
+pub(super) fn translate<'a>(messages: &'a [Message], dialect: &'a ChatDialect<'_>) -> Vec<JsonObject<'a>> {
     let mut translated = Vec::with_capacity(messages.len());
     for message in messages {
         for part in &message.parts {
@@ -24,7 +29,7 @@ pub(super) fn translate(messages: &[Message], dialect: &ChatDialect<'_>) -> Vec<
 }
 
 /// The message beside its tool results; `None` where nothing is left.
-fn said(message: &Message, dialect: &ChatDialect<'_>) -> Option<Value> {
+fn said<'a>(message: &'a Message, dialect: &'a ChatDialect<'_>) -> Option<JsonObject<'a>> {
     match message.role {
         Role::System => Some(with_content("system", message)),
         Role::Developer => Some(with_content(if dialect.developer_role { "developer" } else { "system" }, message)),
@@ -38,34 +43,36 @@ fn said(message: &Message, dialect: &ChatDialect<'_>) -> Option<Value> {
     }
 }
 
-fn with_content(role: &str, message: &Message) -> Value {
-    json!({"role": role, "content": content(message)})
+fn with_content<'a>(role: &'a str, message: &'a Message) -> JsonObject<'a> {
+    JsonObject::of([("role", role.into()), ("content", content(message))])
 }
 
 /// Plain text where there is nothing but text, for not every server accepts parts.
-fn content(message: &Message) -> Value {
+fn content(message: &Message) -> Json<'_> {
     let has_media = message.parts.iter().any(|part| matches!(part, Part::Image(_) | Part::File(_)));
     if !has_media {
-        return Value::String(message.joined_text());
+        return message.joined_text().into();
     }
     let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(json!({"type": "text", "text": text})),
-        Part::Image(media) => Some(json!({"type": "image_url", "image_url": {"url": url_of(media)}})),
+        Part::Text(text) => Some(JsonObject::of([("type", "text".into()), ("text", text.into())]).into()),
+        Part::Image(media) => {
+            let url = JsonObject::of([("url", url_of(media).into())]);
+            Some(JsonObject::of([("type", "image_url".into()), ("image_url", url.into())]).into())
+        }
         Part::File(media) => Some(file(media)),
         Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Refusal(_) => None,
     });
-    Value::Array(parts.collect())
+    Json::Array(parts.collect())
 }
 
-fn assistant(message: &Message, dialect: &ChatDialect<'_>) -> Value {
-    let mut fields = Map::new();
-    fields.insert("role".to_owned(), json!("assistant"));
+fn assistant<'a>(message: &'a Message, dialect: &'a ChatDialect<'_>) -> JsonObject<'a> {
+    let mut fields = JsonObject::of([("role", "assistant".into())]);
     let mut calls = Vec::new();
     let mut reasoning = String::new();
     let mut refusal = None;
     for part in &message.parts {
         match part {
-            Part::ToolCall(call) => calls.push(tool_call(call)),
+            Part::ToolCall(call) => calls.push(tool_call(call).into()),
             Part::Reasoning(piece) => reasoning.push_str(&piece.text),
             Part::Refusal(text) => refusal = Some(text),
             Part::Text(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
@@ -73,48 +80,51 @@ fn assistant(message: &Message, dialect: &ChatDialect<'_>) -> Value {
     }
     let text = message.joined_text();
     let says_nothing = text.is_empty() && (!calls.is_empty() || refusal.is_some());
-    fields.insert("content".to_owned(), if says_nothing { Value::Null } else { Value::String(text) });
+    fields.set("content", if says_nothing { Json::Value(Value::Null) } else { text.into() });
     if let Some(refusal) = refusal {
-        fields.insert("refusal".to_owned(), json!(refusal));
+        fields.set("refusal", refusal);
     }
     if let Some(field) = &dialect.options.reasoning_field
         && !reasoning.is_empty()
     {
-        fields.insert(field.clone(), Value::String(reasoning));
+        fields.set(field, reasoning);
     }
     if !calls.is_empty() {
-        fields.insert("tool_calls".to_owned(), Value::Array(calls));
+        fields.set("tool_calls", Json::Array(calls));
     }
-    Value::Object(fields)
+    fields
 }
 
-fn tool_call(call: &ToolCall) -> Value {
+fn tool_call(call: &ToolCall) -> JsonObject<'_> {
     let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+    let function = JsonObject::of([("name", (&call.name).into()), ("arguments", arguments.into())]);
+    JsonObject::of([("id", (&call.id).into()), ("type", "function".into()), ("function", function.into())])
 }
 
 /// The dialect has no mark for a failed tool, so the text states it.
-fn tool_result(result: &ToolResult) -> Value {
+fn tool_result(result: &ToolResult) -> JsonObject<'_> {
     let content = if result.is_error && !result.content.starts_with("Error") {
-        format!("Error: {}", result.content)
+        Cow::Owned(format!("Error: {}", result.content))
     } else {
-        result.content.clone()
+        Cow::Borrowed(result.content.as_str())
     };
-    json!({"role": "tool", "tool_call_id": result.call_id, "content": content})
+    JsonObject::of([("role", "tool".into()), ("tool_call_id", (&result.call_id).into()), ("content", content.into())])
 }
 
-fn file(media: &Media) -> Value {
+fn file(media: &Media) -> Json<'_> {
     if let (Some(format), MediaSource::Bytes(bytes)) = (media.mime_type.strip_prefix("audio/"), &media.source) {
         let format = if format == "mpeg" { "mp3" } else { format.trim_start_matches("x-") };
-        return json!({"type": "input_audio", "input_audio": {"data": STANDARD.encode(bytes), "format": format}});
+        return json!({"type": "input_audio", "input_audio": {"data": STANDARD.encode(bytes), "format": format}})
+            .into();
     }
     let name = media.name.as_deref().unwrap_or("file");
-    json!({"type": "file", "file": {"filename": name, "file_data": url_of(media)}})
+    let file = JsonObject::of([("filename", name.into()), ("file_data", url_of(media).into())]);
+    JsonObject::of([("type", "file".into()), ("file", file.into())]).into()
 }
 
-fn url_of(media: &Media) -> String {
+fn url_of(media: &Media) -> Cow<'_, str> {
     match &media.source {
-        MediaSource::Url(url) => url.clone(),
-        MediaSource::Bytes(bytes) => format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes)),
+        MediaSource::Url(url) => Cow::Borrowed(url),
+        MediaSource::Bytes(bytes) => format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes)).into(),
     }
 }

@@ -4,12 +4,16 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{ChatDialect, messages};
+use super::{
+    ChatDialect,
+    json::{Json, JsonObject},
+    messages,
+};
 use crate::domain::{
     failure::ProviderError,
-    message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
+    message::{ModelCall, Part, ResponseFormat, Role, ToolChoice, ToolDefinition},
     target::{Dialect, PrefillMark},
     wire::ProviderRequest,
 };
@@ -25,43 +29,54 @@ pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Result<
         ..ProviderError::default()
     };
     let body = fields(&call.target.model, &call.call, dialect).map_err(&refused)?;
-    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+    let mut written = Vec::with_capacity(expected_bytes(&call.call));
+    serde_json::to_writer(&mut written, &body)
+        .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
+    Ok(written)
+}
+
+/// About how long the body is, in bytes, so that a long one is not moved while it is written.
+fn expected_bytes(call: &ModelCall) -> usize {
+    let texts = call.messages.iter().flat_map(|message| &message.parts).filter_map(Part::as_text);
+    let texts: usize = texts.map(|text| text.len() + text.len() / 16 + 64).sum();
+    let tools = call.tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.len() + 96);
+    texts + tools.sum::<usize>() + 1024
 }
 
 /// The fields of the body.
-pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>) -> Result<Map<String, Value>, String> {
-    let mut body = Map::new();
-    let mut set = |name: &str, value: Value| {
-        body.insert(name.to_owned(), value);
-    };
-    set("model", json!(model));
+pub(super) fn fields<'a>(
+    model: &'a str,
+    call: &'a ModelCall,
+    dialect: &'a ChatDialect<'_>,
+) -> Result<JsonObject<'a>, String> {
+    let mut body = JsonObject::of([("model", model.into())]);
     let begun = call.messages.last().is_some_and(|message| message.role == Role::Assistant);
     let mut messages = messages::translate(&call.messages, dialect);
     match dialect.prefill_mark {
         PrefillMark::ContinueFinalMessage if begun => {
-            set("continue_final_message", json!(true));
-            set("add_generation_prompt", json!(false));
+            body.set("continue_final_message", json!(true));
+            body.set("add_generation_prompt", json!(false));
         }
         PrefillMark::Prefix if begun => {
             if let Some(last) = messages.last_mut() {
-                last["prefix"] = json!(true);
+                last.set("prefix", json!(true));
             }
         }
         PrefillMark::None | PrefillMark::ContinueFinalMessage | PrefillMark::Prefix => {}
     }
-    set("messages", Value::Array(messages));
-    set("stream", json!(dialect.options.stream));
+    body.set("messages", Json::Array(messages.into_iter().map(Json::Object).collect()));
+    body.set("stream", json!(dialect.options.stream));
     if dialect.stream_usage {
-        set("stream_options", json!({"include_usage": true}));
+        body.set("stream_options", json!({"include_usage": true}));
     }
     if !call.tools.is_empty() {
-        let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
-        set("tools", Value::Array(tools?));
+        let tools: Result<Vec<Json<'_>>, String> = call.tools.iter().map(tool).collect();
+        body.set("tools", Json::Array(tools?));
         if let Some(choice) = tool_choice(&call.tool_choice) {
-            set("tool_choice", choice);
+            body.set("tool_choice", choice);
         }
         if let Some(parallel) = call.parallel_tool_calls.filter(|_| dialect.parallel_tools) {
-            set("parallel_tool_calls", json!(parallel));
+            body.set("parallel_tool_calls", json!(parallel));
         }
     }
     let sampling = &call.sampling;
@@ -73,43 +88,49 @@ pub(super) fn fields(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>) -
     ];
     for (name, value) in numbers {
         if let Some(value) = value {
-            set(name, json!(value));
+            body.set(name, json!(value));
         }
     }
     if let Some(top_k) = sampling.top_k {
-        set("top_k", json!(top_k));
+        body.set("top_k", json!(top_k));
     }
     if let Some(seed) = sampling.seed {
-        set("seed", json!(seed));
+        body.set("seed", json!(seed));
     }
     if let Some(limit) = call.max_output_tokens {
-        set(dialect.output_limit_field.as_str(), json!(limit));
+        body.set(dialect.output_limit_field.as_str(), json!(limit));
     }
     if let Some(effort) = &call.reasoning_effort {
-        set("reasoning_effort", json!(effort));
+        body.set("reasoning_effort", effort);
     }
     if let Some(format) = response_format(&call.response_format)? {
-        set("response_format", format);
+        body.set("response_format", format);
     }
     if !call.stop.is_empty() {
-        set("stop", json!(call.stop));
+        body.set("stop", json!(call.stop));
     }
-    body.extend(call.extra_for(Dialect::OpenaiChat.as_str()).cloned().unwrap_or_default());
+    for (name, value) in call.extra_for(Dialect::OpenaiChat.as_str()).into_iter().flatten() {
+        body.set(name, value.clone());
+    }
     Ok(body)
 }
 
-fn tool(definition: &ToolDefinition) -> Result<Value, String> {
-    let mut function = Map::new();
-    function.insert("name".to_owned(), json!(definition.name));
+fn tool(definition: &ToolDefinition) -> Result<Json<'_>, String> {
+    let mut function = JsonObject::of([("name", (&definition.name).into())]);
     if !definition.description.is_empty() {
-        function.insert("description".to_owned(), json!(definition.description));
+        function.set("description", &definition.description);
     }
     if !definition.parameters.trim().is_empty() {
-        let schema: Value = serde_json::from_str(&definition.parameters)
+        let schema = raw(&definition.parameters)
             .map_err(|error| format!("Invalid schema for function '{}': it is not JSON: {error}", definition.name))?;
-        function.insert("parameters".to_owned(), schema);
+        function.set("parameters", schema);
     }
-    Ok(json!({"type": "function", "function": function}))
+    Ok(JsonObject::of([("type", "function".into()), ("function", function.into())]).into())
+}
+
+/// JSON text as it is; its outer blanks are left out.
+fn raw(text: &str) -> Result<Json<'_>, serde_json::Error> {
+    serde_json::from_str(text).map(Json::Raw)
 }
 
 fn tool_choice(choice: &ToolChoice) -> Option<Value> {
@@ -122,15 +143,15 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     }
 }
 
-fn response_format(format: &ResponseFormat) -> Result<Option<Value>, String> {
+fn response_format(format: &ResponseFormat) -> Result<Option<Json<'_>>, String> {
     match format {
         ResponseFormat::Text => Ok(None),
-        ResponseFormat::JsonObject => Ok(Some(json!({"type": "json_object"}))),
+        ResponseFormat::JsonObject => Ok(Some(json!({"type": "json_object"}).into())),
         ResponseFormat::JsonSchema { name, schema, strict } => {
-            let schema: Value = serde_json::from_str(schema)
+            let schema = raw(schema)
                 .map_err(|error| format!("Invalid schema for response_format '{name}': it is not JSON: {error}"))?;
-            let wrapped = json!({"name": name, "schema": schema, "strict": strict});
-            Ok(Some(json!({"type": "json_schema", "json_schema": wrapped})))
+            let named = JsonObject::of([("name", name.into()), ("schema", schema), ("strict", json!(strict).into())]);
+            Ok(Some(JsonObject::of([("type", "json_schema".into()), ("json_schema", named.into())]).into()))
         }
     }
 }

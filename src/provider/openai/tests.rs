@@ -18,7 +18,7 @@ use crate::{
 fn written_at(call: &ModelCall, base_url: &str, options: &ChatOptions) -> Value {
     let place = ModelRef { dialect: Dialect::OpenaiChat, family: "p", endpoint: base_url, model: "m" };
     let dialect = ChatDialect::of(options, &capabilities(&place), &DialectOverrides::default());
-    Value::Object(request::fields("m", call, &dialect).unwrap())
+    serde_json::to_value(request::fields("m", call, &dialect).unwrap()).unwrap()
 }
 
 fn written(call: &ModelCall, base_url: &str) -> Value {
@@ -215,5 +215,5 @@ fn what_a_target_was_found_not_to_take_is_worded_otherwise() {
     let dialect = ChatDialect::of(&options, &able, &wording);
     let expected = json!({"model": "m", "stream": true, "max_tokens": 7,
         "messages": [{"role": "system", "content": "Be brief."}]});
-    assert_eq!(Value::Object(request::fields("m", &call, &dialect).unwrap()), expected);
+    assert_eq!(serde_json::to_value(request::fields("m", &call, &dialect).unwrap()).unwrap(), expected);
 }

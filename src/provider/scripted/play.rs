@@ -231,7 +231,7 @@ fn reported_usage(usage: UsageStep, input_tokens: u64, output_tokens: u64) -> Op
 
 fn last_user_text(call: &ModelCall) -> String {
     let from_user = call.messages.iter().rev().find(|message| message.role == Role::User);
-    from_user.map(Message::joined_text).unwrap_or_default()
+    from_user.map(Message::joined_text).unwrap_or_default().into_owned()
 }
 
 fn input_words(call: &ModelCall) -> u64 {

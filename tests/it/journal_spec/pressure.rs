@@ -13,7 +13,7 @@ const THREADS: u64 = 30 * 24 * 3600;
 fn large(name: &str, bytes: usize) -> NewInvocation {
     let call = ModelCall { messages: vec![said(Role::User, &"p".repeat(bytes))], ..ModelCall::default() };
     NewInvocation {
-        request: RecordedRequest { call: Some(Call::Model(call)), ..RecordedRequest::default() },
+        request: RecordedRequest { call: Some(Call::Model(std::sync::Arc::new(call))), ..RecordedRequest::default() },
         ..invocation(name)
     }
 }

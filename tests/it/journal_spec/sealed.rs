@@ -47,7 +47,7 @@ async fn everything(engine: &Engine) -> String {
 async fn filled(journal: &Arc<dyn Journal>) -> Vec<Entry> {
     let key = thread("t");
     let call = ModelCall { messages: vec![said(Role::User, CONTENT)], ..ModelCall::default() };
-    let request = RecordedRequest { call: Some(Call::Model(call)), ..RecordedRequest::default() };
+    let request = RecordedRequest { call: Some(Call::Model(std::sync::Arc::new(call))), ..RecordedRequest::default() };
     let new = NewInvocation { thread: Some(key.id.clone()), request, ..requested("a", "key") };
     begin(journal, new).await;
     journal.lock_thread(&key, &id("a"), at(1)).await.unwrap();

@@ -30,7 +30,7 @@ async fn version_of(journal: &Arc<dyn Journal>, key: &ThreadKey) -> u64 {
 
 async fn texts(journal: &Arc<dyn Journal>, key: &ThreadKey) -> Vec<String> {
     let thread = journal.load_thread(key).await.unwrap().unwrap();
-    thread.messages.iter().map(Message::joined_text).collect()
+    thread.messages.iter().map(|message| message.joined_text().into_owned()).collect()
 }
 
 async fn a_turn_and_its_answer_are_appended_in_one_piece_and_the_version_grows_by_one(engine: Engine) {

@@ -170,7 +170,7 @@ impl TestStack {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let settings = &self.settings;
         let messages = vec![Message::text(Role::User, "What is the answer?")];
-        let call = Call::Model(ModelCall { messages, ..ModelCall::default() });
+        let call = Call::Model(Arc::new(ModelCall { messages, ..ModelCall::default() }));
         let id = InvocationId::from(format!("call-{number}"));
         let invocation = Invocation::new(id, RouteName::from("route"), call, Instant::now() + allowed);
         let plan = Plan {

@@ -27,7 +27,7 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
     body["metadata"] = json!({"user_id": "u-1"});
     let request = read(&body).unwrap();
     let call = &request.call;
-    assert_eq!((call.messages[0].role, call.messages[0].joined_text().as_str()), (Role::System, "Be brief."));
+    assert_eq!((call.messages[0].role, call.messages[0].joined_text().as_ref()), (Role::System, "Be brief."));
     assert_eq!((call.tools[0].name.as_str(), &call.tool_choice), ("add", &ToolChoice::Required));
     assert_eq!((call.parallel_tool_calls, call.max_output_tokens), (Some(false), Some(7)));
     assert_eq!(call.reasoning_effort.as_deref(), Some("low"));

@@ -28,7 +28,7 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
     body["service_tier"] = json!("flex");
     body["include"] = json!(["reasoning.encrypted_content"]);
     let (request, messages) = read(&body).unwrap();
-    assert_eq!((messages[0].role, messages[1].joined_text().as_str()), (Role::System, "Hi"));
+    assert_eq!((messages[0].role, messages[1].joined_text().as_ref()), (Role::System, "Hi"));
     let call = &request.call;
     assert_eq!(call.tool_choice, ToolChoice::Tool("add".to_owned()));
     assert!(matches!(&call.response_format, ResponseFormat::JsonSchema { name, .. } if name == "n"));
