@@ -43,8 +43,11 @@ use axum::{
     routing::{get, post},
 };
 
-use self::error::{Protocol, Refused};
-pub use self::{error::EarlyRefusal, mcp::mcp_router};
+use self::error::Refused;
+pub use self::{
+    error::{EarlyRefusal, Protocol},
+    mcp::mcp_router,
+};
 use crate::{
     config::server::OpenaiFrontConfig,
     domain::ids::{RouteName, TenantId},

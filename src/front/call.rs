@@ -8,7 +8,6 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
-use serde_json::Value;
 
 use super::{
     Front, PeerCertificate, Principal,
@@ -132,17 +131,13 @@ pub(super) async fn ended(mut started: Started) -> Result<Arc<Outcome>, Refused>
     started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))
 }
 
-/// The response to a request that is not streamed: what `write` makes of the whole answer.
-pub(super) fn whole(outcome: &Outcome, write: impl FnOnce(&Completion) -> Value) -> Result<Response, Refused> {
-    respond(outcome, |completion| write(completion).to_string())
-}
-
 /// The response to a request that was passed on: the provider's own document.
 pub(super) fn passed_on(outcome: &Outcome) -> Result<Response, Refused> {
-    respond(outcome, |completion| completion.message.joined_text().into_owned())
+    whole(outcome, |completion| completion.message.joined_text().into_owned())
 }
 
-fn respond(outcome: &Outcome, write: impl FnOnce(&Completion) -> String) -> Result<Response, Refused> {
+/// The response to a request that is not streamed: the document that `write` makes of the whole answer.
+pub(super) fn whole(outcome: &Outcome, write: impl FnOnce(&Completion) -> String) -> Result<Response, Refused> {
     let told = ResponseHeaders::of(outcome);
     let completion = match &outcome.result {
         Ok(completion) => completion,

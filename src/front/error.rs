@@ -49,7 +49,7 @@ const NO_ROOM_RETRY_MS: u64 = 1_000;
 
 /// In whose words a client is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub enum Protocol {
     /// `OpenAI`'s, for all paths but Anthropic's.
     Openai,
     /// Anthropic's.
@@ -74,7 +74,8 @@ pub(super) struct Refused {
 
 impl Protocol {
     /// That of a request: Anthropic's paths are its own, and its clients name its version.
-    pub(super) fn of(path: &str, headers: &HeaderMap) -> Self {
+    #[must_use]
+    pub fn of(path: &str, headers: &HeaderMap) -> Self {
         let is_anthropic = path.starts_with("/v1/messages") || headers.contains_key("anthropic-version");
         if is_anthropic { Self::Anthropic } else { Self::Openai }
     }
@@ -330,10 +331,10 @@ impl EarlyRefusal {
         Self(Refused::unreadable(StatusCode::BAD_REQUEST, "the body broke off"))
     }
 
-    /// The response to a request for this path, in the words of the protocol that is spoken there.
+    /// The response, in the words of the client's protocol.
     #[must_use]
-    pub fn respond(self, path: &str, headers: &HeaderMap) -> Response {
-        self.0.respond(Protocol::of(path, headers))
+    pub fn respond(self, protocol: Protocol) -> Response {
+        self.0.respond(protocol)
     }
 }
 

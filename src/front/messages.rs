@@ -71,7 +71,7 @@ async fn answer(
         return stream::respond(&front, started, events).await;
     }
     let outcome = call::ended(started).await?;
-    call::whole(&outcome, |completion| document::message(&outcome.invocation, completion))
+    call::whole(&outcome, |completion| document::message(&outcome.invocation, completion).to_string())
 }
 
 async fn count(

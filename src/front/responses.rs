@@ -101,7 +101,7 @@ async fn answer(
     call::whole(&outcome, |completion| {
         let parts = completion.message.parts.iter().cloned();
         let output = items::of_parts(&outcome.invocation, parts);
-        document.ended(completion, &output)
+        document.ended(completion, &output).to_string()
     })
 }
 

@@ -4,9 +4,9 @@
 //! only when it was asked for, and `[DONE]` ends a whole answer and nothing else.
 
 use axum::body::Bytes;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::document;
+use super::document::{self, AnswerCall, AnswerFunction, UsageFields};
 use crate::{
     domain::{
         completion::{BlockKind, Completion},
@@ -31,6 +31,50 @@ pub(super) struct Chunks {
     calls: u32,
 }
 
+#[derive(Serialize)]
+struct ChatChunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: &'a [DeltaChoice<'a>],
+    #[serde(skip_serializing_if = "ChunkUsage::is_missing")]
+    usage: ChunkUsage,
+}
+
+/// What a chunk says of the answer's cost.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ChunkUsage {
+    /// Nothing, because it was not asked for.
+    Missing,
+    /// The cost, or null where it is not known.
+    Said(Option<UsageFields>),
+}
+
+#[derive(Serialize)]
+struct DeltaChoice<'a> {
+    index: u32,
+    delta: AnswerDelta<'a>,
+    logprobs: (),
+    finish_reason: Option<&'static str>,
+}
+
+/// What a chunk adds; what it does not add is missing.
+#[derive(Default, Serialize)]
+struct AnswerDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[AnswerCall<'a>; 1]>,
+}
+
 // === impl Chunks ===
 
 impl Chunks {
@@ -41,31 +85,29 @@ impl Chunks {
 
     fn role(&mut self) -> Option<Bytes> {
         let first = !std::mem::replace(&mut self.begun, true);
-        first.then(|| self.delta(&json!({"role": "assistant", "content": ""})))
+        first.then(|| self.delta(AnswerDelta { role: Some("assistant"), content: Some(""), ..AnswerDelta::default() }))
     }
 
-    fn delta(&self, delta: &Value) -> Bytes {
-        self.chunk(delta, &Value::Null)
+    fn delta(&self, delta: AnswerDelta<'_>) -> Bytes {
+        self.chunk(delta, None)
     }
 
-    fn chunk(&self, delta: &Value, finish_reason: &Value) -> Bytes {
-        let mut chunk = self.frame();
-        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
-        chunk["choices"] = json!([choice]);
-        if self.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        event(&chunk)
+    fn chunk(&self, delta: AnswerDelta<'_>, finish_reason: Option<&'static str>) -> Bytes {
+        let choice = DeltaChoice { index: 0, delta, logprobs: (), finish_reason };
+        self.event(&[choice], if self.include_usage { ChunkUsage::Said(None) } else { ChunkUsage::Missing })
     }
 
-    fn frame(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "chat.completion.chunk",
-            "created": self.created_unix,
-            "model": self.model,
-            "choices": [],
-        })
+    fn event(&self, choices: &[DeltaChoice<'_>], usage: ChunkUsage) -> Bytes {
+        let (object, created) = ("chat.completion.chunk", self.created_unix);
+        event(&ChatChunk { id: &self.id, object, created, model: &self.model, choices, usage })
+    }
+}
+
+// === impl ChunkUsage ===
+
+impl ChunkUsage {
+    const fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
     }
 }
 
@@ -75,14 +117,15 @@ impl AnswerEvents for Chunks {
     }
 
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
-        let delta = match &block.kind {
-            BlockKind::Text => json!({"content": text}),
-            BlockKind::Reasoning => json!({"reasoning_content": text}),
-            BlockKind::Refusal => json!({"refusal": text}),
+        let mut delta = AnswerDelta::default();
+        match &block.kind {
+            BlockKind::Text => delta.content = Some(text),
+            BlockKind::Reasoning => delta.reasoning_content = Some(text),
+            BlockKind::Refusal => delta.refusal = Some(text),
             BlockKind::ToolCall { .. } => return Vec::new(),
-        };
+        }
         let mut events = Vec::from_iter(self.role());
-        events.push(self.delta(&delta));
+        events.push(self.delta(delta));
         events
     }
 
@@ -91,22 +134,21 @@ impl AnswerEvents for Chunks {
         let mut events = Vec::from_iter(self.role());
         let index = self.calls;
         self.calls += 1;
-        let mut begin = document::tool_call(id, name, "");
-        begin["index"] = json!(index);
-        events.push(self.delta(&json!({"tool_calls": [begin]})));
-        let rest = json!({"index": index, "function": {"arguments": block.text}});
-        events.push(self.delta(&json!({"tool_calls": [rest]})));
+        let begin = AnswerCall { index: Some(index), ..AnswerCall::whole(id, name, "") };
+        let function = AnswerFunction { name: None, arguments: &block.text };
+        let rest = AnswerCall { index: Some(index), id: None, kind: None, function };
+        for call in [begin, rest] {
+            events.push(self.delta(AnswerDelta { tool_calls: Some([call]), ..AnswerDelta::default() }));
+        }
         events
     }
 
     fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
         self.answered_by(&completion.model);
         let mut events = Vec::from_iter(self.role());
-        events.push(self.chunk(&json!({}), &json!(document::finish_reason(completion.finish))));
+        events.push(self.chunk(AnswerDelta::default(), Some(document::finish_reason(completion.finish))));
         if self.include_usage {
-            let mut chunk = self.frame();
-            chunk["usage"] = document::usage(completion.usage);
-            events.push(event(&chunk));
+            events.push(self.event(&[], ChunkUsage::Said(document::usage(completion.usage))));
         }
         events.push(Bytes::from_static(b"data: [DONE]\n\n"));
         events
@@ -117,6 +159,6 @@ impl AnswerEvents for Chunks {
     }
 }
 
-fn event(data: &Value) -> Bytes {
-    Bytes::from(format!("data: {data}\n\n"))
+fn event(data: &impl Serialize) -> Bytes {
+    Bytes::from(format!("data: {}\n\n", document::written(data)))
 }

@@ -1,6 +1,6 @@
 //! The whole answer as one document of this wire, and the words that document and stream share.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use crate::domain::{
     completion::{Completion, Exactness, FinishReason, Usage},
@@ -8,42 +8,105 @@ use crate::domain::{
     message::Part,
 };
 
+#[derive(Serialize)]
+struct ChatCompletion<'a> {
+    id: String,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: [AnswerChoice<'a>; 1],
+    usage: Option<UsageFields>,
+}
+
+#[derive(Serialize)]
+struct AnswerChoice<'a> {
+    index: u32,
+    message: AnswerMessage<'a>,
+    logprobs: (),
+    finish_reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct AnswerMessage<'a> {
+    role: &'static str,
+    content: Option<String>,
+    refusal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<AnswerCall<'a>>,
+}
+
+/// A tool call as a message has it, or a piece of one as a stream has it.
+#[derive(Serialize)]
+pub(super) struct AnswerCall<'a> {
+    /// Its place among the calls of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<&'static str>,
+    pub(super) function: AnswerFunction<'a>,
+}
+
+/// The function that a tool call names, and its arguments as JSON.
+#[derive(Serialize)]
+pub(super) struct AnswerFunction<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<&'a str>,
+    pub(super) arguments: &'a str,
+}
+
+/// What an answer cost.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct UsageFields {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: CachedTokens,
+    completion_tokens_details: ReasoningTokens,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct CachedTokens {
+    cached_tokens: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ReasoningTokens {
+    reasoning_tokens: u64,
+}
+
 /// The document of a whole answer.
-pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completion: &Completion) -> Value {
-    let mut texts = DocumentTexts::default();
-    for part in &completion.message.parts {
-        match part {
-            Part::Text(text) => texts.content.push_str(text),
-            Part::Reasoning(reasoning) => texts.reasoning.push_str(&reasoning.text),
-            Part::Refusal(text) => texts.refusal.push_str(text),
-            Part::ToolCall(call) => texts.calls.push(tool_call(&call.id, &call.name, &call.arguments)),
-            Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
-        }
-    }
-    let choice = json!({
-        "index": 0,
-        "message": texts.message(),
-        "logprobs": null,
-        "finish_reason": finish_reason(completion.finish),
-    });
-    json!({
-        "id": answer_id(invocation),
-        "object": "chat.completion",
-        "created": created_unix,
-        "model": completion.model,
-        "choices": [choice],
-        "usage": usage(completion.usage),
+pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completion: &Completion) -> String {
+    written(&ChatCompletion {
+        id: answer_id(invocation),
+        object: "chat.completion",
+        created: created_unix,
+        model: &completion.model,
+        choices: [AnswerChoice {
+            index: 0,
+            message: AnswerMessage::of(&completion.message.parts),
+            logprobs: (),
+            finish_reason: finish_reason(completion.finish),
+        }],
+        usage: usage(completion.usage),
+    })
+}
+
+/// A document or an event as JSON.
+pub(super) fn written(document: &impl Serialize) -> String {
+    serde_json::to_string(document).unwrap_or_else(|error| {
+        // Their fields are texts and numbers, which can always be written.
+        tracing::error!(%error, "an answer cannot be written as JSON");
+        String::new()
     })
 }
 
 /// The id of an answer: the invocation's, as this wire writes ids.
 pub(super) fn answer_id(invocation: &InvocationId) -> String {
     format!("chatcmpl-{invocation}")
-}
-
-/// A tool call as a message has it.
-pub(super) fn tool_call(id: &str, name: &str, arguments: &str) -> Value {
-    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
 /// Why the model stopped, in this wire's five words.
@@ -56,50 +119,57 @@ pub(super) const fn finish_reason(reason: FinishReason) -> &'static str {
     }
 }
 
-/// What the answer cost, without the attempts that failed; null where nothing is known.
-pub(super) fn usage(usage: Usage) -> Value {
+/// What the answer cost, without the attempts that failed; nothing where nothing is known.
+pub(super) fn usage(usage: Usage) -> Option<UsageFields> {
     if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0 {
-        return Value::Null;
+        return None;
     }
-    json!({
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
-        "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    Some(UsageFields {
+        prompt_tokens: usage.input_tokens,
+        completion_tokens: usage.output_tokens,
+        total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        prompt_tokens_details: CachedTokens { cached_tokens: usage.cached_input_tokens },
+        completion_tokens_details: ReasoningTokens { reasoning_tokens: usage.reasoning_tokens },
     })
 }
 
-#[derive(Default)]
-struct DocumentTexts {
-    content: String,
-    reasoning: String,
-    refusal: String,
-    calls: Vec<Value>,
+// === impl AnswerMessage ===
+
+impl<'a> AnswerMessage<'a> {
+    fn of(parts: &'a [Part]) -> Self {
+        let (mut content, mut reasoning, mut refusal) = (String::new(), String::new(), String::new());
+        let mut calls = Vec::new();
+        for part in parts {
+            match part {
+                Part::Text(text) => content.push_str(text),
+                Part::Reasoning(part) => reasoning.push_str(&part.text),
+                Part::Refusal(text) => refusal.push_str(text),
+                Part::ToolCall(call) => calls.push(AnswerCall::whole(&call.id, &call.name, &call.arguments)),
+                Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
+            }
+        }
+        let said = |text: String| (!text.is_empty()).then_some(text);
+        // An answer that is nothing but an empty text is the empty text.
+        let content = if calls.is_empty() && refusal.is_empty() { Some(content) } else { said(content) };
+        let (refusal, reasoning_content) = (said(refusal), said(reasoning));
+        Self { role: "assistant", content, refusal, reasoning_content, tool_calls: calls }
+    }
 }
 
-impl DocumentTexts {
-    fn message(self) -> Map<String, Value> {
-        let text = |text: String| if text.is_empty() { Value::Null } else { Value::String(text) };
-        let says_nothing_else = self.calls.is_empty() && self.refusal.is_empty();
-        let mut fields = Map::new();
-        fields.insert("role".to_owned(), json!("assistant"));
-        // An answer that is nothing but an empty text is the empty text.
-        let content = if says_nothing_else { Value::String(self.content) } else { text(self.content) };
-        fields.insert("content".to_owned(), content);
-        fields.insert("refusal".to_owned(), text(self.refusal));
-        if !self.reasoning.is_empty() {
-            fields.insert("reasoning_content".to_owned(), Value::String(self.reasoning));
-        }
-        if !self.calls.is_empty() {
-            fields.insert("tool_calls".to_owned(), Value::Array(self.calls));
-        }
-        fields
+// === impl AnswerCall ===
+
+impl<'a> AnswerCall<'a> {
+    /// A call with all that names it.
+    pub(super) const fn whole(id: &'a str, name: &'a str, arguments: &'a str) -> Self {
+        let function = AnswerFunction { name: Some(name), arguments };
+        Self { index: None, id: Some(id), kind: Some("function"), function }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::domain::message::{Message, Reasoning, Role, ToolCall};
 
@@ -121,17 +191,23 @@ mod tests {
             usage: Usage { input_tokens: 3, output_tokens: 4, exactness: Exactness::Exact, ..Usage::default() },
         };
         let document = completion(&InvocationId::from("i-1"), 7, &answer);
+        let document: Value = serde_json::from_str(&document).unwrap();
         assert_eq!((&document["id"], &document["model"]), (&json!("chatcmpl-i-1"), &json!("m-1")));
         let choice = &document["choices"][0];
         assert_eq!(choice["finish_reason"], "tool_calls");
         assert_eq!(choice["message"]["content"], "Let me add.");
         assert_eq!(choice["message"]["reasoning_content"], "Hm.");
-        assert_eq!(choice["message"]["tool_calls"], json!([tool_call("c1", "add", "{}")]));
+        assert_eq!(
+            choice["message"]["tool_calls"],
+            json!([
+                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+            ])
+        );
         assert_eq!(document["usage"]["total_tokens"], 7);
     }
 
     #[test]
     fn unknown_usage_is_null_and_not_zero() {
-        assert_eq!(usage(Usage::default()), Value::Null);
+        assert_eq!(usage(Usage::default()), None);
     }
 }

@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::{BodyFault, Intake, holding};
 use crate::{
-    front::{self, ClientCertificate, EarlyRefusal, entries},
+    front::{self, ClientCertificate, EarlyRefusal, Protocol, entries},
     server::{
         connection::{Activity, LimitedListener, LimitedStream, RequestGuard},
         refused_callers,
@@ -44,10 +44,10 @@ impl Intake {
 }
 
 async fn admit(State(intake): State<Intake>, request: Request, next: Next) -> Response {
-    let (path, headers) = (request.uri().path().to_owned(), request.headers().clone());
+    let protocol = Protocol::of(request.uri().path(), request.headers());
     match intake.handle_http(request, next).await {
         Ok(response) => response,
-        Err(refusal) => refusal.respond(&path, &headers),
+        Err(refusal) => refusal.respond(protocol),
     }
 }
 
@@ -66,7 +66,7 @@ impl Intake {
         let identity = match authenticator.recognise_fresh(authorization.as_deref(), certificate).await {
             Ok(identity) => identity,
             Err(reason) => {
-                let refused = EarlyRefusal::unauthenticated().respond(parts.uri.path(), &parts.headers);
+                let refused = EarlyRefusal::unauthenticated().respond(Protocol::of(parts.uri.path(), &parts.headers));
                 return Ok(refused_callers::unrecognised(refused, reason));
             }
         };
