@@ -14,11 +14,25 @@ use super::{
 /// Invocations of one transaction at most.
 const BATCH: usize = 100;
 
-/// Invocations whose events go before it is looked again whether the rest may stay.
-const FEW: u64 = 50;
-
-/// Invocations or threads that go whole before it is looked again: no more than needed are lost.
+/// Threads that are deleted before their bytes are counted: no more than needed are lost.
 const FEWEST: u64 = 8;
+
+/// Finished invocations, the oldest first.
+const OLDEST: &str = "state = 'finished' AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
+
+/// Finished invocations that have events, the oldest first.
+const OLDEST_WITH_EVENTS: &str =
+    "state = 'finished' AND event_count > 0 AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
+
+/// How much is removed, at most of the one and just enough of the other.
+#[derive(Debug, Clone, Copy, Default)]
+struct Amount {
+    count: u64,
+    bytes: u64,
+}
+
+/// All that a condition finds.
+const ALL: Amount = Amount { count: u64::MAX, bytes: u64::MAX };
 
 impl Store {
     pub(super) async fn compact(&self, now: Timestamp) -> Result<Compacted, JournalError> {
@@ -26,38 +40,26 @@ impl Store {
         let kept_since = micros(earlier(now, self.limits.outcomes_kept));
         let stripped_since = micros(earlier(now, self.limits.events_kept));
         let mut done = Compacted::default();
-        let old = "state = 'finished' AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
-        done.deleted += self.in_batches(old, kept_since, micros(now), Work::Delete, u64::MAX).await?;
+        done.deleted += self.in_batches(OLDEST, kept_since, micros(now), Work::Delete, ALL).await?.count;
         // Abandoned: not taken over for as long as its outcome would have been kept.
         let old = "state = 'running' AND deadline_at <= $1 AND lease_expires_at <= $2 ORDER BY lease_expires_at";
-        done.deleted += self.in_batches(old, kept_since, micros(now), Work::Delete, u64::MAX).await?;
-        let old = "state = 'finished' AND event_count > 0 AND finished_at <= $1 AND finished_at <= $2 \
-                   ORDER BY finished_at";
-        done.stripped += self.in_batches(old, stripped_since, micros(now), Work::Strip, u64::MAX).await?;
-        let excess = self.stats().await?.invocations.saturating_sub(self.limits.max_invocations);
-        let oldest = "state = 'finished' AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
-        done.deleted += self.in_batches(oldest, i64::MAX, i64::MAX, Work::Delete, excess).await?;
-        done.threads += self.delete_threads(earlier(now, self.limits.threads_kept), now, u64::MAX).await?;
-        while self.stats().await?.bytes > self.limits.total_bytes {
-            let oldest = "state = 'finished' AND event_count > 0 AND finished_at <= $1 AND finished_at <= $2 \
-                          ORDER BY finished_at";
-            let stripped = self.in_batches(oldest, i64::MAX, i64::MAX, Work::Strip, FEW).await?;
-            done.stripped += stripped;
-            if stripped > 0 {
-                continue;
-            }
-            let oldest = "state = 'finished' AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
-            let deleted = self.in_batches(oldest, i64::MAX, i64::MAX, Work::Delete, FEWEST).await?;
-            done.deleted += deleted;
-            if deleted > 0 {
-                continue;
-            }
-            let threads = self.delete_threads(Timestamp::MAX, now, FEWEST).await?;
-            done.threads += threads;
-            if threads == 0 {
-                // The rest belongs to what runs.
-                break;
-            }
+        done.deleted += self.in_batches(old, kept_since, micros(now), Work::Delete, ALL).await?.count;
+        let stripped = self.in_batches(OLDEST_WITH_EVENTS, stripped_since, micros(now), Work::Strip, ALL).await?;
+        done.stripped += stripped.count;
+        let count = self.stats().await?.invocations.saturating_sub(self.limits.max_invocations);
+        done.deleted += self.oldest(OLDEST, Work::Delete, Amount { count, ..ALL }).await?.count;
+        done.threads += self.delete_threads(earlier(now, self.limits.threads_kept), now, u64::MAX).await?.count;
+        // Counted once: a count reads the whole table.
+        let mut bytes = self.stats().await?.bytes.saturating_sub(self.limits.total_bytes);
+        if bytes > 0 {
+            let stripped = self.oldest(OLDEST_WITH_EVENTS, Work::Strip, Amount { bytes, ..ALL }).await?;
+            bytes = bytes.saturating_sub(stripped.bytes);
+            let deleted = self.oldest(OLDEST, Work::Delete, Amount { bytes, ..ALL }).await?;
+            bytes = bytes.saturating_sub(deleted.bytes);
+            // What is left then belongs to what runs.
+            let threads = self.delete_threads(Timestamp::MAX, now, bytes).await?;
+            (done.stripped, done.deleted) = (done.stripped + stripped.count, done.deleted + deleted.count);
+            done.threads += threads.count;
         }
         for sql in self.dialect.shrink {
             // A reader that is in the way is passed over until the next time.
@@ -68,22 +70,29 @@ impl Store {
         Ok(done)
     }
 
-    /// Deletes at most `limit` threads that were not used since then and on which nothing runs, the oldest first;
-    /// returns how many.
-    async fn delete_threads(&self, unused_since: Timestamp, now: Timestamp, limit: u64) -> Result<u64, JournalError> {
+    /// Deletes threads that were not used since then and on which nothing runs, the oldest first, until `bytes` are free.
+    async fn delete_threads(
+        &self,
+        unused_since: Timestamp,
+        now: Timestamp,
+        bytes: u64,
+    ) -> Result<Amount, JournalError> {
         let sql = "DELETE FROM threads WHERE (tenant, thread_id) IN (SELECT tenant, thread_id FROM threads AS t \
                    WHERE updated_at <= $1 AND NOT EXISTS (SELECT 1 FROM invocations AS i WHERE \
                    i.invocation_id = t.running_invocation AND i.state = 'running' AND i.lease_expires_at > $2) \
-                   ORDER BY updated_at LIMIT $3)";
-        let mut done = 0;
-        while done < limit {
-            let batch = (limit - done).min(BATCH as u64);
+                   ORDER BY updated_at LIMIT $3) RETURNING bytes";
+        let batch = if bytes == u64::MAX { BATCH as u64 } else { FEWEST };
+        let mut done = Amount::default();
+        while done.bytes < bytes {
             let mut writing = self.write().await?;
             let query = sqlx::query(sql).bind(micros(unused_since)).bind(micros(now)).bind(int(batch));
-            let deleted = query.execute(writing.db()).await?.rows_affected();
+            let deleted = query.fetch_all(writing.db()).await?;
             writing.commit().await?;
-            done += deleted;
-            if deleted < batch {
+            for row in &deleted {
+                done.bytes += count(row, "bytes")?;
+            }
+            done.count += deleted.len() as u64;
+            if (deleted.len() as u64) < batch {
                 break;
             }
         }
@@ -113,68 +122,89 @@ impl Store {
         })
     }
 
-    /// Processes at most `limit` invocations of a condition; returns how many.
+    /// Removes from the finished invocations of a condition, whenever they ended.
+    async fn oldest(&self, condition: &'static str, work: Work, limit: Amount) -> Result<Amount, JournalError> {
+        self.in_batches(condition, i64::MAX, i64::MAX, work, limit).await
+    }
+
+    /// Removes from the invocations of a condition until the limit is reached; returns what was removed.
     async fn in_batches(
         &self,
         condition: &'static str,
         first: i64,
         second: i64,
         work: Work,
-        limit: u64,
-    ) -> Result<u64, JournalError> {
-        let mut done = 0;
-        while done < limit {
-            let batch = (limit - done).min(BATCH as u64);
+        limit: Amount,
+    ) -> Result<Amount, JournalError> {
+        let mut done = Amount::default();
+        while done.count < limit.count && done.bytes < limit.bytes {
+            let batch = (limit.count - done.count).min(BATCH as u64);
             let mut writing = self.write().await?;
-            let ids = self.some(&mut writing, condition, (first, second), batch).await?;
-            for id in &ids {
-                work.on(writing.db(), id).await?;
+            let found = self.some(&mut writing, condition, (first, second), batch).await?;
+            let mut ids = Vec::with_capacity(found.len());
+            for (id, event_bytes, content_bytes) in &found {
+                if done.bytes >= limit.bytes {
+                    break;
+                }
+                ids.push(id.as_str());
+                done.count += 1;
+                done.bytes += event_bytes + if matches!(work, Work::Delete) { *content_bytes } else { 0 };
             }
+            work.on(writing.db(), &ids).await?;
             writing.commit().await?;
-            done += ids.len() as u64;
-            if (ids.len() as u64) < batch {
+            if (found.len() as u64) < batch {
                 break;
             }
         }
         Ok(done)
     }
 
+    /// Ids, bytes of events and bytes of content.
     async fn some(
         &self,
         writing: &mut WriteTransaction<'_>,
         condition: &'static str,
         values: (i64, i64),
         limit: u64,
-    ) -> Result<Vec<String>, JournalError> {
+    ) -> Result<Vec<(String, u64, u64)>, JournalError> {
         let free = self.dialect.for_update_free;
-        let sql = format!("SELECT invocation_id FROM invocations WHERE {condition} LIMIT $3{free}");
+        let columns = "invocation_id, event_bytes, content_bytes";
+        let sql = format!("SELECT {columns} FROM invocations WHERE {condition} LIMIT $3{free}");
         let query = sqlx::query(AssertSqlSafe(sql)).bind(values.0).bind(values.1).bind(int(limit));
-        query.fetch_all(writing.db()).await?.iter().map(|row| rows::text(row, "invocation_id")).collect()
+        let found = query.fetch_all(writing.db()).await?;
+        let fields =
+            |row| Ok((rows::text(row, "invocation_id")?, count(row, "event_bytes")?, count(row, "content_bytes")?));
+        found.iter().map(fields).collect()
     }
 }
 
-/// What is done to an expired invocation.
+/// What is done to expired invocations.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    /// Its events go.
+    /// Their events are deleted.
     Strip,
-    /// It goes whole.
+    /// They are deleted as a whole.
     Delete,
 }
 
 // === impl Work ===
 
 impl Work {
-    async fn on(self, db: &mut AnyConnection, id: &str) -> Result<(), JournalError> {
+    async fn on(self, db: &mut AnyConnection, ids: &[&str]) -> Result<(), JournalError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
         let statements: &[&'static str] = match self {
-            Self::Strip => &[
-                "DELETE FROM events WHERE invocation_id = $1",
-                "UPDATE invocations SET event_count = 0, event_bytes = 0 WHERE invocation_id = $1",
-            ],
-            Self::Delete => &["DELETE FROM invocations WHERE invocation_id = $1"],
+            Self::Strip => {
+                &["DELETE FROM events WHERE", "UPDATE invocations SET event_count = 0, event_bytes = 0 WHERE"]
+            }
+            Self::Delete => &["DELETE FROM invocations WHERE"],
         };
-        for sql in statements {
-            sqlx::query(*sql).bind(id.to_owned()).execute(&mut *db).await?;
+        let places: Vec<String> = (1..=ids.len()).map(|place| format!("${place}")).collect();
+        for statement in statements {
+            let sql = format!("{statement} invocation_id IN ({})", places.join(", "));
+            let query = ids.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, id| query.bind((*id).to_owned()));
+            query.execute(&mut *db).await?;
         }
         Ok(())
     }

@@ -34,14 +34,15 @@ async fn committed(journal: &Arc<dyn Journal>, name: &str, bytes: usize, when: u
 async fn prompts_answers_and_threads_count_and_the_bound_holds(engine: Engine) {
     let bound = 1 << 20;
     let journal = engine.open_with(Limits { total_bytes: bound, ..Limits::default() }).await;
-    for number in 0..100_u64 {
+    for number in 0..250_u64 {
         let name = format!("prompt {number}");
         begin(&journal, large(&name, 20_000)).await;
         journal.finish(end(&name, 1, &"a".repeat(20_000), Vec::new()), at(number)).await.unwrap();
     }
-    journal.compact(at(100)).await.unwrap();
+    journal.compact(at(250)).await.unwrap();
     let stats = journal.stats().await.unwrap();
-    assert!(stats.bytes <= bound && stats.bytes > bound / 4, "{stats:?}");
+    // In memory a prompt is dropped with its end, and in a database it counts until it is deleted: 60 kB at most.
+    assert!(stats.bytes <= bound && stats.bytes > bound - 60_000, "{stats:?}");
 }
 
 async fn an_unused_thread_is_deleted_after_30_days(engine: Engine) {
