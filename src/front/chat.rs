@@ -42,6 +42,7 @@ async fn answer(
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
     let ChatRequest { model, stream, include_usage, call, labels } = ChatRequest::read(&admitted.body)?;
+    drop(admitted.body);
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: ENTRY, model: model.clone(), stream, call, labels, thread };
     let started = front.begin(admitted.caller, admitted.headers, requested).await?;

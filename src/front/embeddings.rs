@@ -49,6 +49,7 @@ async fn pass_on(
         return Err(Refused::invalid("input", "`input` must be a string or an array"));
     }
     let call = ModelCall { extra: fields.rest()?, endpoint: Endpoint::Embeddings, ..ModelCall::default() };
+    drop(admitted.body);
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: ENTRY, model, stream: false, call, labels: BTreeMap::new(), thread };
     let started = front.begin(admitted.caller, admitted.headers, requested).await?;

@@ -60,6 +60,7 @@ async fn answer(
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
     let MessagesRequest { model, stream, call, labels } = MessagesRequest::read(&admitted.body)?;
+    drop(admitted.body);
     if call.max_output_tokens.is_none() {
         return Err(Refused::invalid("max_tokens", "`max_tokens` is missing"));
     }
@@ -82,6 +83,7 @@ async fn count(
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
     let MessagesRequest { model, call, labels, .. } = MessagesRequest::read(&admitted.body)?;
+    drop(admitted.body);
     let call = ModelCall { endpoint: Endpoint::CountTokens, ..call };
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: COUNT_ENTRY, model, stream: false, call, labels, thread };

@@ -73,6 +73,7 @@ async fn answer(
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
     let mut request = ResponsesRequest::read(&admitted.body)?;
+    drop(admitted.body);
     stored::put_in_place(&front, &admitted.caller, &mut request.input).await?;
     let mut messages = request.messages()?;
     let thread = match (&request.previous, &admitted.headers.thread) {

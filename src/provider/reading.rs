@@ -149,9 +149,12 @@ pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimit
                 let mut bytes = first;
                 let mut linger = Linger::default();
                 loop {
-                    facts.remember(&bytes);
+                    let chunk = mem::take(&mut bytes);
+                    facts.remember(&chunk);
                     let mut out = Vec::new();
-                    let taken = take(&mut frames, &mut parser, &linger, &bytes, &mut out);
+                    let taken = take(&mut frames, &mut parser, &linger, &chunk, &mut out);
+                    // Before the next one is awaited, so that the connection can read it into the same buffer.
+                    drop(chunk);
                     linger.note(parser.is_whole(), &out, &limits);
                     join(&mut out);
                     if matches!(taken, Taken::Complete) {
