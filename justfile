@@ -39,9 +39,17 @@ score FILE:
 scenarios *ARGS:
     cargo run --locked --release -- scenarios {{ARGS}}
 
+# What a call costs beside a bare proxy, as a table; words select kinds of calls.
+bench *KINDS:
+    cargo bench --locked --bench overhead -- {{KINDS}}
+
 # The benchmarks of what is hot.
-bench *ARGS:
-    cargo bench --locked {{ARGS}}
+bench-parts *ARGS:
+    cargo bench --locked --bench hot_paths -- {{ARGS}}
+
+# Where one kind of call spends its time, as a flame graph.
+profile KIND="front unary":
+    benches/profile.sh "{{KIND}}"
 
 # The reference of the code, in a browser.
 doc:

@@ -1,14 +1,15 @@
-//! The kinds of calls that are counted, their clients and their upstream.
+//! The kinds of calls that are counted and measured, and their clients.
 
-use std::time::Duration;
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
-use relight::internals::{
-    grpc::v1::{
-        Invocation, InvokeWithRecoveryRequest, Message, ModelCall, Overrides, Part, RewindMode, Role,
-        StreamWithRecoveryRequest, TextPart, invocation::Call, part::Content,
-        recovery_service_client::RecoveryServiceClient, stream_with_recovery_request::Start,
-    },
-    wire_server::{Reply, WireServer, answers::openai},
+use relight::internals::grpc::v1::{
+    Invocation, InvokeWithRecoveryRequest, Message, ModelCall, Overrides, Part, RewindMode, Role,
+    StreamWithRecoveryRequest, TextPart, invocation::Call, part::Content,
+    recovery_service_client::RecoveryServiceClient, stream_with_recovery_request::Start,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -17,8 +18,6 @@ use tokio::{
     time::timeout,
 };
 use tonic::transport::Channel;
-
-use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SQLITE: &str = "sqlite:{}/journal.db";
@@ -57,39 +56,22 @@ pub(crate) const KINDS: &[(&str, &str, Kind)] = &[
 pub(crate) struct Caller {
     http: TcpStream,
     grpc: RecoveryServiceClient<Channel>,
-    made: u32,
 }
 
-/// An upstream whose answers have as many words as the request's `max_tokens` says.
-pub(crate) async fn upstream() -> WireServer {
-    let upstream = WireServer::start().await.unwrap();
-    upstream.otherwise(|request| {
-        let body = &request.body;
-        let limit = body.get("max_completion_tokens").or_else(|| body.get("max_tokens"));
-        let words = usize::try_from(limit.and_then(Value::as_u64).unwrap()).unwrap();
-        let mut events = vec![openai::chunk(&json!({"role": "assistant", "content": ""}), None)];
-        events.extend((0..words).map(|word| openai::chunk(&json!({"content": format!("word {word} ")}), None)));
-        events.push(openai::chunk(&json!({}), Some("stop")));
-        events.push(openai::usage_chunk(10, words));
-        events.push("[DONE]".to_owned());
-        // At once, so that the count of reads and writes is the server's own.
-        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        Reply::body(200, &[("content-type", "text/event-stream")], body.as_bytes())
-    });
-    upstream
-}
+/// Calls of all callers, so that each has a request id of its own.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Caller {
-    pub(crate) async fn connect(server: &Server) -> Self {
-        let http = TcpStream::connect(server.front).await.unwrap();
+    /// Connects to an HTTP front and a gRPC API.
+    pub(crate) async fn connect(front: SocketAddr, grpc: SocketAddr) -> Self {
+        let http = TcpStream::connect(front).await.unwrap();
         http.set_nodelay(true).unwrap();
-        let grpc = Channel::from_shared(format!("http://{}", server.grpc)).unwrap().connect().await.unwrap();
-        Self { http, grpc: RecoveryServiceClient::new(grpc), made: 0 }
+        let grpc = Channel::from_shared(format!("http://{grpc}")).unwrap().connect_lazy();
+        Self { http, grpc: RecoveryServiceClient::new(grpc) }
     }
 
     /// Makes one call, which must succeed.
     pub(crate) async fn call(&mut self, kind: Kind) {
-        self.made += 1;
         timeout(PATIENCE, async {
             match kind {
                 Kind::Front { .. } => self.over_http(kind).await,
@@ -129,7 +111,7 @@ impl Caller {
         let call = ModelCall { messages: vec![message], max_output_tokens: Some(pieces), ..ModelCall::default() };
         let invocation = Invocation {
             operation: "executor".to_owned(),
-            request_id: if request_id { format!("request-{}", self.made) } else { String::new() },
+            request_id: if request_id { format!("request-{}", MADE.fetch_add(1, Relaxed)) } else { String::new() },
             overrides: stream.then(|| Overrides { rewind_mode: RewindMode::Rewind.into(), ..Overrides::default() }),
             call: Some(Call::Model(call)),
             ..Invocation::default()

@@ -8,6 +8,7 @@
 
 mod calls;
 mod server;
+mod upstream;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -42,13 +43,13 @@ fn limits() -> BTreeMap<&'static str, Cost> {
 
 #[tokio::test]
 async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
-    let upstream = calls::upstream().await;
+    let upstream = upstream::start().await;
     let limits = limits();
     let mut table = format!("{:<32}{:>12}{:>10}{:>14}\n", "kind", "allocations", "KiB", "system calls");
     let mut dear = Vec::new();
     for (name, store, kind) in KINDS {
         let server = Server::start(upstream.address(), store).await;
-        let mut caller = calls::Caller::connect(&server).await;
+        let mut caller = calls::Caller::connect(server.front, server.grpc).await;
         for _ in 0..WARM_UP {
             caller.call(*kind).await;
         }

@@ -1,0 +1,100 @@
+//! A server that is measured, in a process of its own.
+
+use std::{net::SocketAddr, process::Stdio, time::Duration};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+use crate::passthrough;
+
+/// The process; it ends when it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) front: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+    /// How long after its start it accepted a connection.
+    pub(crate) ready_after: Duration,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Process {
+    /// Starts the bare proxy. Its gRPC address is never called.
+    pub(crate) async fn passthrough(upstream: SocketAddr) -> Self {
+        let began = Instant::now();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([passthrough::ARGUMENT, &upstream.to_string()])
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let front = lines.next_line().await.unwrap().unwrap().parse().unwrap();
+        Self { child, front, grpc: upstream, ready_after: began.elapsed(), _folder: None }
+    }
+
+    /// Starts `relight serve` with its defaults and this journal; `{}` in `store` stands for a folder of its own.
+    pub(crate) async fn relight(upstream: SocketAddr, store: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store.replace("{}", &folder.path().display().to_string());
+        let (front, grpc, admin) = (free_address().await, free_address().await, free_address().await);
+        let configuration = folder.path().join("relight.yaml");
+        let yaml = format!(
+            "server: {{ listen: \"{grpc}\", admin_listen: \"{admin}\", openai_front: {{ listen: \"{front}\" }} }}\n\
+             providers: {{ p: {{ dialect: openai_chat, base_url: \"http://{upstream}/v1\", api_key: k }} }}\n\
+             targets: {{ main: {{ provider: p, model: m-1 }} }}\n\
+             routes: {{ default: {{ targets: [main] }} }}\n\
+             journal: {{ store: \"{store}\" }}\n"
+        );
+        std::fs::write(&configuration, yaml).unwrap();
+        let binary = std::env::var("RELIGHT_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_relight").to_owned());
+        let began = Instant::now();
+        let child = Command::new(binary)
+            .args(["serve", "--config", configuration.to_str().unwrap()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        while TcpStream::connect(front).await.is_err() || TcpStream::connect(grpc).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "relight does not listen");
+            sleep(Duration::from_millis(1)).await;
+        }
+        Self { child, front, grpc, ready_after: began.elapsed(), _folder: Some(folder) }
+    }
+
+    /// The CPU time that it has used.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = self.read("stat");
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        // Fields 14 and 15 of proc_pid_stat(5), user and system time in hundredths of a second, which Linux always reports.
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// The memory that it holds, in MiB.
+    pub(crate) fn resident_mib(&self) -> f64 {
+        let status = self.read("status");
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        kib.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+    }
+
+    /// Starts to record for so long where it spends its time, into `file`.
+    pub(crate) fn profile(&self, file: &str, duration: Duration) -> Child {
+        let (process, seconds) = (self.child.id().unwrap().to_string(), duration.as_secs().to_string());
+        let mut perf = Command::new("perf");
+        perf.args(["record", "--quiet", "-F", "499", "-g", "-p", &process, "-o", file, "sleep", &seconds]);
+        perf.spawn().unwrap()
+    }
+
+    fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id().unwrap())).unwrap()
+    }
+}
+
+async fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}

@@ -1,0 +1,88 @@
+//! A model that responds at once, with as many words as a request's limit of tokens.
+
+use std::{fmt::Write as _, net::SocketAddr};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+/// Starts it, for as long as the process runs.
+pub(crate) async fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            socket.set_nodelay(true).unwrap();
+            tokio::spawn(serve(socket));
+        }
+    });
+    address
+}
+
+async fn serve(mut socket: TcpStream) {
+    let mut bytes = Vec::new();
+    while let Some(body) = request(&mut socket, &mut bytes).await {
+        if socket.write_all(response(&body).as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The body of the next request; `None` where the client has left.
+async fn request(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
+    let (start, length) = loop {
+        if let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            let fields = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
+            let length = fields.split("content-length: ").nth(1)?.lines().next()?.parse::<usize>().ok()?;
+            break (head + 4, length);
+        }
+        if socket.read_buf(bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    while bytes.len() < start + length {
+        if socket.read_buf(bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let rest = bytes.split_off(start + length);
+    let body = String::from_utf8(bytes.split_off(start)).ok()?;
+    *bytes = rest;
+    Some(body)
+}
+
+fn response(request: &str) -> String {
+    let limit = request.split("tokens\":").nth(1).unwrap();
+    let words: u32 = limit.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap();
+    let is_stream = request.contains("\"stream\":true");
+    let common = "\"id\":\"c-1\",\"created\":1,\"model\":\"m-1\"";
+    let usage =
+        format!("\"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":{words},\"total_tokens\":{}}}", words + 10);
+    let (kind, body) = if is_stream {
+        let chunk = |delta: &str, reason: &str| {
+            format!(
+                "data: {{{common},\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\
+                 \"finish_reason\":{reason}}}]}}\n\n"
+            )
+        };
+        let mut body = chunk("\"role\":\"assistant\",\"content\":\"\"", "null");
+        for word in 0..words {
+            body.push_str(&chunk(&format!("\"content\":\"word {word} \""), "null"));
+        }
+        body.push_str(&chunk("", "\"stop\""));
+        write!(
+            body,
+            "data: {{{common},\"object\":\"chat.completion.chunk\",\"choices\":[],{usage}}}\n\ndata: [DONE]\n\n"
+        )
+        .unwrap();
+        ("text/event-stream", body)
+    } else {
+        let text: String = (0..words).map(|word| format!("word {word} ")).collect();
+        let message = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
+        let choice = format!("{{\"index\":0,\"message\":{message},\"finish_reason\":\"stop\"}}");
+        ("application/json", format!("{{{common},\"object\":\"chat.completion\",\"choices\":[{choice}],{usage}}}"))
+    };
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
