@@ -72,7 +72,7 @@ pub struct Settings {
     pub owner: Owner,
     /// In what the journal is kept: `memory`, `sqlite` or `postgres`.
     pub store: &'static str,
-    /// Whether what is told is recorded before.
+    /// Whether steps are recorded before they are published.
     pub mode: JournalMode,
     /// How long a lease is good; renewed three times as often.
     pub lease: Duration,
@@ -288,7 +288,7 @@ impl Executions {
         }
     }
 
-    /// Stops whatever still runs without ending it, so that another replica goes on with it at once.
+    /// Stops whatever still runs without ending it, so that another replica continues it at once.
     pub async fn hand_over(&self) {
         self.shared.closing.store(true, Ordering::SeqCst);
         let held = self.shared.held();
@@ -387,10 +387,10 @@ impl ExecutionShared {
         self.journal.health().is_some_and(|health| *health.borrow() != StoreHealth::Up)
     }
 
-    /// Says that the journal was away, or was not; whoever watches is told when that changes.
+    /// Notes whether the journal was available; an event is emitted when that changes.
     fn journal_was(&self, failure: Option<&JournalError>) {
-        let told = self.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).take(failure);
-        if let Some(body) = told {
+        let event = self.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).take(failure);
+        if let Some(body) = event {
             self.engine.events().publish(None, 0, None, body);
         }
     }

@@ -12,7 +12,7 @@
 //! `x-relight-deadline-ms` (or `x-request-timeout`, in seconds), `idempotency-key` (the gRPC API's `request_id`: the same
 //! key and body join the call that runs, or get its answer once more), `x-relight-thread` (the conversation that Relight
 //! keeps; messages are then only the new ones), and W3C trace context. An answer
-//! tells by headers: `x-relight-invocation` and `x-request-id` (both the id of the invocation),
+//! says by headers: `x-relight-invocation` and `x-request-id` (both the id of the invocation),
 //! `x-relight-attempts`, `x-relight-target` (who answers, where that is certain), and `x-relight-adapted` (what of the
 //! request was changed so that a model takes it; never silently). A refusal has its status, its error object and its
 //! `retry-after` as the table in `error.rs` has them, and `x-should-retry`, which the official SDKs obey. A stream that

@@ -173,7 +173,7 @@ pub trait Journal: Debug + Send + Sync {
     }
 
     /// Puts `new` in the place of what is kept under this name, if that still is `expected`; returns whether it was. In
-    /// memory nothing is kept, and nobody else changes it.
+    /// memory nothing is kept, and no other process changes it.
     fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool>;
 
     /// How much is kept.

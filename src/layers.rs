@@ -1,4 +1,4 @@
-//! The layers: thin tower services that ask a policy and obey it.
+//! The layers: thin tower services that carry out what a policy decides.
 //!
 //! Each file is one layer. `stack.rs` lists them in order, each with its reason. Those of the invocation plane are tower
 //! services, which refuse in `call` and never in `poll_ready`; those of the attempt plane stand on [`guarded`]. What must
@@ -37,10 +37,10 @@ use futures_util::Stream;
 
 use crate::domain::{completion::Delta, failure::Failure, fold::StreamStep};
 
-/// An invocation as it goes: steps that end in exactly one `StreamStep::Terminal`. Dropping it cancels everything below.
+/// A running invocation: steps that end in exactly one `StreamStep::Terminal`. Dropping it cancels everything below.
 pub type StepStream = Pin<Box<dyn Stream<Item = StreamStep> + Send>>;
 
-/// An attempt as it goes: deltas that end with a `Delta::Finish` or with one judged failure.
+/// A running attempt: deltas that end with a `Delta::Finish` or with one judged failure.
 pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Failure>> + Send>>;
 
 /// What a layer's `call` returns.

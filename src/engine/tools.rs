@@ -37,7 +37,7 @@ use crate::{
 /// How long the list of a server is waited for when a call names a tool.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long the list of a server is waited for to tell its release; it goes on being fetched after that.
+/// How long a call waits for the list of a server, which has its release; the list is still fetched after that.
 const RELEASE_LIST_WITHIN: Duration = Duration::from_millis(500);
 
 /// Names that are proposed where one is unknown.

@@ -33,7 +33,7 @@ impl Executions {
 }
 
 impl ExecutionShared {
-    /// The invocation that a request id stands for. One that ended because its clients were gone is none: its request id
+    /// The invocation that a request id names. One that ended because its clients were gone is none: its request id
     /// is free again for the same request.
     pub(super) async fn earlier(
         self: &Arc<Self>,

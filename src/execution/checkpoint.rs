@@ -20,7 +20,7 @@ use crate::{
     journal::{Held, JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey},
 };
 
-/// The wait before a conversation that could not be loaded is asked for once more.
+/// The wait before a conversation that could not be loaded is loaded once more.
 pub(super) const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// How long one who waits for a thread waits for a word of the journal before it looks by itself.
@@ -68,7 +68,7 @@ impl Executions {
         self.shared.journal.load_thread(key).await
     }
 
-    /// Deletes a kept conversation, at `version` or at any; tells whether there was one.
+    /// Deletes a kept conversation, at `version` or at any; returns whether there was one.
     ///
     /// # Errors
     /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while an invocation runs on it.
@@ -122,7 +122,7 @@ impl ExecutionShared {
             return Ok(None);
         }
         let Some(spot) = self.lines.join(key, self.settings.thread_queue) else {
-            // Where nobody runs, the lock decides.
+            // Where no invocation runs, the lock decides.
             return running.map_or(Ok(None), |running| Err(StartError::ThreadBusy(running)));
         };
         let Ok(head) = timeout_at(deadline, spot.head()).await else {
@@ -156,7 +156,7 @@ impl ExecutionShared {
                 return busy;
             }
             self.wait_for(running, invocation.deadline).await;
-            // It is recorded and does not run yet, so that nobody else renews its lease.
+            // It is recorded and does not run yet, so that nothing else renews its lease.
             let held = [Held { id: invocation.id.clone(), epoch }];
             if let Err(error) = self.journal.renew(&self.settings.owner, &held, clock::wall_now()).await {
                 return Err(ThreadUnusable::Load(error));

@@ -1,7 +1,7 @@
 //! Who drives a run: the follower that waits for its end, or a task of its own.
 //!
 //! Of a unary call there is just one who waits. That it drives the run itself saves the hand-over between two threads for
-//! every step; when it goes away, the run goes on as a task, which sees to the end as for any client that leaves.
+//! every step; when it leaves, the run continues as a task, which ends it as for any client that leaves.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use super::ExecutionShared;
 
-/// A run that goes on only while it is driven; dropped before its end, it becomes a task.
+/// A run that proceeds only while it is polled; dropped before its end, it becomes a task.
 pub(super) struct Driver {
     shared: Arc<ExecutionShared>,
     /// `None` once it has ended. Never locked: a follower is shared by reference, and a future is not.

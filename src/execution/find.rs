@@ -47,7 +47,7 @@ impl Executions {
         Ok(self.shared.journal.read(id, 0, limit).await?.map(|page| page.entries).unwrap_or_default())
     }
 
-    /// An invocation by its id, whoever's it is: for those who administer.
+    /// An invocation of any tenant by its id, for administrators.
     ///
     /// # Errors
     /// When the journal fails.

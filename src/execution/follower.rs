@@ -34,10 +34,10 @@ const PAGE: usize = 256;
 /// How long a follower waits for a word of the journal before it looks whether the owner still lives.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What a follower is told.
+/// What a follower receives.
 #[derive(Debug, Clone)]
 pub enum StreamItem {
-    /// A step that the client has already; for whoever keeps count of what the client holds.
+    /// A step that the client has already, for callers that keep track of what the client holds.
     Known(Arc<Entry>),
     /// The next step.
     Step(Arc<Entry>),
@@ -56,7 +56,7 @@ pub enum StreamItem {
     },
 }
 
-/// Why nothing more can be told, though the invocation may have more: come back, here or elsewhere.
+/// Why no more steps can be read here although the invocation may have more: resume here or at another replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
     /// This replica ends.
@@ -82,7 +82,7 @@ pub struct Follower {
     changes: Option<Changes>,
     ready: VecDeque<StreamItem>,
     over: bool,
-    /// What it follows, where that goes on only while this waits for its end.
+    /// The run that it follows, where that proceeds only while this waits for its end.
     driver: Option<Driver>,
 }
 
@@ -121,22 +121,22 @@ impl Follower {
         self.driver = Some(driver);
     }
 
-    /// Time since the last word of the target that is asked here; `None` where that is not known.
+    /// Time since the last data of the target that is called here; `None` where that is not known.
     pub fn upstream_silence(&self) -> Option<Duration> {
-        let heard = self.seat.as_ref()?.execution().replay.last_heard()?;
-        Some(Instant::now().saturating_duration_since(heard))
+        let active_at = self.seat.as_ref()?.execution().replay.last_activity()?;
+        Some(Instant::now().saturating_duration_since(active_at))
     }
 
     /// What comes next; `None` after the end. Cancel safe.
     ///
     /// # Errors
-    /// [`Lost`]: nothing more can be told here.
+    /// [`Lost`]: no more steps can be read here.
     pub async fn next(&mut self) -> Result<Option<StreamItem>, Lost> {
         // Who takes it step by step may be slow, and others may follow.
         drop(self.driver.take());
         loop {
-            if let Some(told) = self.ready.pop_front() {
-                return Ok(Some(told));
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(Some(item));
             }
             if self.over {
                 return Ok(None);
@@ -148,21 +148,21 @@ impl Follower {
     /// The end, whatever comes before it.
     ///
     /// # Errors
-    /// [`Lost`]: it cannot be told here.
+    /// [`Lost`]: the outcome cannot be read here.
     pub async fn outcome(&mut self) -> Result<Arc<Outcome>, Lost> {
         let Some(mut driver) = self.driver.take() else { return self.end().await };
         tokio::select! {
             biased;
             () = driver.drive() => {}
-            // What is left to be done for others goes on without this.
+            // What is left to be done for other followers continues without this one.
             end = self.end() => return end,
         }
         self.end().await
     }
 
     async fn end(&mut self) -> Result<Arc<Outcome>, Lost> {
-        while let Some(told) = self.next().await? {
-            if let StreamItem::Step(entry) = told
+        while let Some(item) = self.next().await? {
+            if let StreamItem::Step(entry) = item
                 && let StreamStep::Terminal(outcome) = &entry.step
             {
                 return Ok(Arc::clone(outcome));
@@ -195,7 +195,7 @@ impl Follower {
             return Ok(());
         }
         if self.at > execution.base && self.at_epoch != execution.epoch {
-            // The client was told steps that the owner before this one never recorded.
+            // The client has steps that the previous owner never recorded.
             return self.catch_up(execution).await;
         }
         match execution.replay.after(self.at, PAGE) {
@@ -209,7 +209,7 @@ impl Follower {
             }
             ReadResult::Steps(_) => {
                 if self.has.is_some_and(|(epoch, seq)| seq > self.at && epoch <= execution.epoch) {
-                    // It has more than was ever told here.
+                    // It has more than was ever published here.
                     return self.catch_up(execution).await;
                 }
                 if let Some(new_steps) = &mut self.new_steps {
@@ -364,7 +364,7 @@ impl Follower {
             (self.at, self.at_epoch) = (entry.seq, entry.epoch);
             let ended = matches!(entry.step, StreamStep::Terminal(_));
             if ended && self.has.is_some_and(|(epoch, _)| epoch != entry.epoch) {
-                // It has more than its owner recorded, and the end came before it could be told otherwise.
+                // It has more than its owner recorded, and the end came before that could be corrected.
                 self.restate(here);
                 return;
             }
@@ -390,7 +390,7 @@ impl Follower {
         }
     }
 
-    /// Has all blocks told at once, because the client has other ones.
+    /// Sends all blocks at once, because the client has other ones.
     fn restate(&mut self, here: Option<&Arc<Execution>>) {
         if let Some(whole) = here.and_then(|execution| execution.replay.whole()) {
             self.take_whole(whole);

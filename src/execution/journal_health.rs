@@ -1,6 +1,6 @@
 //! Whether the journal can be reached, since when, and what is said when that changes.
 //!
-//! A journal that is away stops no call; it is told once when it goes and once when it comes back.
+//! An unavailable journal stops no call; it is reported once when it becomes unavailable and once when it is back.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use crate::{
     journal::JournalError,
 };
 
-/// How the journal stands.
+/// Whether the journal is available.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalHealth {
     /// Why it cannot be reached; `None` while it can.
@@ -23,11 +23,11 @@ pub struct JournalHealth {
 // === impl JournalHealth ===
 
 impl JournalHealth {
-    /// Takes what came of using the journal, and returns what is to be told of it.
+    /// Takes the result of a use of the journal, and returns the event that it is reported by.
     pub(super) fn take(&mut self, failure: Option<&JournalError>) -> Option<EventBody> {
         let failure = failure.filter(|failure| matches!(failure, JournalError::Unavailable(_)));
         let store = "journal".to_owned();
-        let told = match (failure, self.lost_at) {
+        let event = match (failure, self.lost_at) {
             (Some(_), Some(_)) | (None, None) => return None,
             (Some(error), None) => {
                 self.lost_at = Some(Instant::now());
@@ -44,7 +44,7 @@ impl JournalHealth {
             }
         };
         self.since = Some(clock::wall_now());
-        Some(told)
+        Some(event)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How many steps of this replica wait for the journal, over all its invocations: one bound for all of them.
 //!
-//! It counts and tells when there is room again. What happens when there is none, the recorder knows.
+//! It counts, and signals when there is room again. What happens when there is none is up to the recorder.
 
 use std::sync::{
     Arc,
@@ -37,7 +37,7 @@ impl JournalQueue {
         *self.waiting.borrow()
     }
 
-    /// How many steps were told and never recorded.
+    /// How many steps were published and never recorded.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }

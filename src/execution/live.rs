@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct Execution {
     pub(super) id: InvocationId,
     pub(super) epoch: u64,
-    /// How many steps were told before this owner's first.
+    /// How many steps were published before this owner's first.
     pub(super) base: u64,
     /// Whether the journal knows of it.
     pub(super) is_recorded: bool,
@@ -82,7 +82,7 @@ impl Execution {
         SubscriberGuard { execution: Arc::clone(self) }
     }
 
-    /// Returns when nobody has followed it for so long. Cancel safe, but the time then begins anew.
+    /// Returns when it had no follower for so long. Cancel safe, but the time then starts anew.
     pub(super) async fn abandoned(&self, grace: Duration) {
         let mut subscribers = self.subscribers.subscribe();
         loop {

@@ -135,7 +135,7 @@ async fn adopt_orphans(shared: &Arc<ExecutionShared>, seen: &mut HashMap<Held, I
     seen.retain(|held, _| orphans.contains(held));
     for orphan in orphans {
         if shared.execution(&orphan.id).is_some_and(|execution| execution.epoch == orphan.epoch) {
-            // This replica's own: the renewal was late, and nobody took it.
+            // This replica's own: the renewal was late, and no other replica took it.
             continue;
         }
         let since = seen.get(&orphan).copied();

@@ -1,7 +1,7 @@
-//! Writes an execution's steps to the journal, in batches, one at a time, behind or before they are told.
+//! Writes an execution's steps to the journal, in batches, one at a time, after or before they are published.
 //!
-//! The only writer of an execution. `fast` tells first and writes within [`BATCH_AFTER`]; `strict` writes first. What
-//! the journal cannot take now is tried again; what it can never take is given up, and the invocation goes on without a
+//! The only writer of an execution. `fast` publishes first and writes within [`BATCH_AFTER`]; `strict` writes first. What
+//! the journal cannot take now is retried; what it can never take is given up, and the invocation continues without a
 //! record. When more steps wait than `journal.queue` allows, `strict` reads no more of the upstream, and `fast` gives
 //! up the record of the invocation that has one more, which is counted. It never waits for a client.
 
@@ -73,12 +73,12 @@ impl StepRecorder {
         Self { shared, execution, next_seq, attempt, waiting: Vec::new(), share, flight: None, due: None, writing }
     }
 
-    /// Takes a step in, and tells it where it may be told before it is written.
+    /// Queues a step, and publishes it where that may happen before it is written.
     pub(super) fn take(&mut self, step: StreamStep) {
         let entry = self.number(step);
-        let tell_first = self.writing != WriteMode::Batches || self.tells_first();
-        if tell_first && self.execution.replay.last() + 1 == entry.seq {
-            self.execution.replay.tell(&[Arc::new(entry.clone())]);
+        let publishes_first = self.writing != WriteMode::Batches || self.publishes_first();
+        if publishes_first && self.execution.replay.last() + 1 == entry.seq {
+            self.execution.replay.publish(&[Arc::new(entry.clone())]);
         }
         if self.writing == WriteMode::Never {
             self.share.drop_steps(1);
@@ -87,7 +87,7 @@ impl StepRecorder {
         let too_much = self.share.queue().is_full();
         self.waiting.push(entry);
         self.share.add();
-        let soon = if tell_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
+        let soon = if publishes_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         if too_much && self.writing == WriteMode::Batches && self.mode() == JournalMode::Fast {
             tracing::warn!(invocation = %self.execution.id, "the journal does not keep up; the record is given up");
@@ -100,7 +100,7 @@ impl StepRecorder {
         self.writing != WriteMode::Batches || self.mode() == JournalMode::Fast || !self.share.queue().is_full()
     }
 
-    /// Writes what waits when it is time, and tells what came of the batch. Returns only where something was written;
+    /// Writes what waits when it is time, and returns the result of the batch. Returns only where something was written;
     /// cancel safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         loop {
@@ -171,9 +171,9 @@ impl StepRecorder {
         self.shared.settings.mode
     }
 
-    /// An owner that slept longer than its lease must not tell anything before it knows that it still is one, unless
-    /// nothing was promised beyond this call: then no other replica takes it over unasked.
-    fn tells_first(&self) -> bool {
+    /// An owner that slept longer than its lease must not publish anything before it knows that it still is one, unless
+    /// nothing was promised beyond this call: then no other replica takes it over by itself.
+    fn publishes_first(&self) -> bool {
         self.mode() == JournalMode::Fast && (self.shared.holds_leases() || !self.execution.is_promised)
     }
 
@@ -193,15 +193,15 @@ impl StepRecorder {
             Ok(()) => {
                 self.share.recorded(batch.len());
                 if let Some(last) = batch.last().map(|entry| entry.seq) {
-                    self.tell(batch);
+                    self.publish(batch);
                     self.execution.replay.recorded(last);
                 }
                 WriteResult::GoOn
             }
             Err(AppendError::Fenced { .. } | AppendError::Finished) => WriteResult::Lost,
             Err(AppendError::Full { .. }) => {
-                // It was accepted by the engine, so that it is told; the journal takes it with the end.
-                self.tell(batch.clone());
+                // The engine accepted it, so it is published; the journal takes it with the end.
+                self.publish(batch.clone());
                 self.put_back(batch);
                 self.writing = WriteMode::AtTheEnd;
                 WriteResult::Full
@@ -215,23 +215,23 @@ impl StepRecorder {
             Err(error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_))) => {
                 tracing::error!(invocation = %self.execution.id, %error, "the record is given up");
                 self.share.drop_steps(batch.len());
-                self.tell(batch);
+                self.publish(batch);
                 self.give_up();
                 WriteResult::GoOn
             }
         }
     }
 
-    /// Tells what of a batch was not told yet, and what waits behind it where it may be told.
-    fn tell(&mut self, batch: Vec<Entry>) {
-        let told = self.execution.replay.last();
-        let fresh: Vec<Arc<Entry>> = batch.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
-        self.execution.replay.tell(&fresh);
-        if self.tells_first() {
-            let told = self.execution.replay.last();
-            let next = self.waiting.iter().filter(|entry| entry.seq > told);
+    /// Publishes what of a batch was not published yet, and what waits behind it where that is allowed.
+    fn publish(&mut self, batch: Vec<Entry>) {
+        let published = self.execution.replay.last();
+        let fresh: Vec<Arc<Entry>> = batch.into_iter().filter(|entry| entry.seq > published).map(Arc::new).collect();
+        self.execution.replay.publish(&fresh);
+        if self.publishes_first() {
+            let published = self.execution.replay.last();
+            let next = self.waiting.iter().filter(|entry| entry.seq > published);
             let next: Vec<Arc<Entry>> = next.cloned().map(Arc::new).collect();
-            self.execution.replay.tell(&next);
+            self.execution.replay.publish(&next);
         }
     }
 
@@ -244,8 +244,8 @@ impl StepRecorder {
         self.writing = WriteMode::Never;
         let waiting = std::mem::take(&mut self.waiting);
         self.share.drop_steps(waiting.len());
-        let told = self.execution.replay.last();
-        let fresh: Vec<Arc<Entry>> = waiting.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
-        self.execution.replay.tell(&fresh);
+        let published = self.execution.replay.last();
+        let fresh: Vec<Arc<Entry>> = waiting.into_iter().filter(|entry| entry.seq > published).map(Arc::new).collect();
+        self.execution.replay.publish(&fresh);
     }
 }

@@ -1,8 +1,8 @@
 //! The releases of all subjects: fed with what events say of attempts, judged by `policy::release`, kept in the journal.
 //!
 //! The journal holds one book for all replicas. Each replica collects the outcomes that it saw, and puts them into the book
-//! by compare-and-swap, so that a decision is made once whoever saw what led to it. Without the journal a replica goes on
-//! with its own book.
+//! by compare-and-swap, so that a decision is made once, whichever replica saw what led to it. Without the journal a replica
+//! uses its own book.
 
 mod tool_servers;
 

@@ -43,7 +43,7 @@ pub(super) enum ReadResult {
     Steps(Vec<Arc<Entry>>),
     /// What it needs is no longer here.
     Behind,
-    /// It claims to have what was never told here.
+    /// It claims to have what was never published here.
     Ahead,
 }
 
@@ -58,13 +58,13 @@ struct ReplayState {
     last: u64,
     last_entry: Option<Arc<Entry>>,
     recorded: u64,
-    heard: Option<Instant>,
+    active_at: Option<Instant>,
 }
 
 // === impl ReplayBuffer ===
 
 impl ReplayBuffer {
-    /// The tail of an invocation of which `last` steps were told before, making `blocks`; it keeps `kept` bytes of
+    /// The tail of an invocation of which `last` steps were published before, making `blocks`; it keeps `kept` bytes of
     /// steps that the journal has.
     pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
         let mut fold = AnswerState::default();
@@ -78,13 +78,13 @@ impl ReplayBuffer {
             last,
             last_entry: None,
             recorded: last,
-            heard: None,
+            active_at: None,
         };
         Self { state: Mutex::new(state), changed: watch::channel(()).0 }
     }
 
-    /// Tells steps, in order.
-    pub(super) fn tell(&self, entries: &[Arc<Entry>]) {
+    /// Publishes steps, in order.
+    pub(super) fn publish(&self, entries: &[Arc<Entry>]) {
         let mut state = self.state();
         for entry in entries {
             state.push(Arc::clone(entry));
@@ -100,17 +100,17 @@ impl ReplayBuffer {
         state.shrink();
     }
 
-    /// Remembers that the target was heard of.
-    pub(super) fn heard(&self) {
-        self.state().heard = Some(Instant::now());
+    /// Notes that the target sent something.
+    pub(super) fn note_activity(&self) {
+        self.state().active_at = Some(Instant::now());
     }
 
-    /// When the target was heard of last.
-    pub(super) fn last_heard(&self) -> Option<Instant> {
-        self.state().heard
+    /// When the target sent something last.
+    pub(super) fn last_activity(&self) -> Option<Instant> {
+        self.state().active_at
     }
 
-    /// The number of the last step that was told.
+    /// The number of the last step that was published.
     pub(super) fn last(&self) -> u64 {
         self.state().last
     }
@@ -167,7 +167,7 @@ impl ReplayState {
         if !matches!(entry.step, StreamStep::Terminal(_))
             && let Err(error) = self.fold.apply(&entry.step)
         {
-            tracing::error!(%error, "a step that is told does not fold");
+            tracing::error!(%error, "a step that is published does not fold");
         }
         self.last = entry.seq;
         self.bytes += weight(&entry);

@@ -1,7 +1,7 @@
-//! The task that owns one invocation: it drives the engine, lets progress out, has it recorded, and ends it once.
+//! The task that owns one invocation: it drives the engine, releases its progress, has it recorded, and ends it once.
 //!
-//! The end is told only when it is recorded, in one piece with the last steps and the thread's change, so that nobody
-//! ever hears of an end that a crash could undo. A failing journal ends no invocation that does not need it.
+//! The end is published only when it is recorded, in one piece with the last steps and the thread's change, so that no
+//! follower sees an end that a crash could undo. A failing journal ends no invocation that does not need it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,18 +31,18 @@ use crate::{
     layers::StepStream,
 };
 
-/// How long an end waits for a journal that is away before it is told without a record.
+/// How long an end waits for an unavailable journal before it is published without a record.
 const UNRECORDED_AFTER: Duration = Duration::from_millis(500);
 
-/// How long an end that must be recorded waits for a journal that is away.
+/// How long an end that must be recorded waits for an unavailable journal.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
-/// How long an end that was told already is still tried.
+/// How long the record of an end that is already published is retried.
 const RECORD_WITHIN: Duration = Duration::from_mins(1);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One invocation's course on this replica.
+/// One invocation as this replica executes it.
 pub(super) struct Run {
     pub(super) shared: Arc<ExecutionShared>,
     pub(super) execution: Arc<Execution>,
@@ -50,9 +50,9 @@ pub(super) struct Run {
     pub(super) filter: DeliveryFilter,
     pub(super) recorder: StepRecorder,
     pub(super) turn: Option<ThreadCheckpoint>,
-    /// Whether nobody is asked, so that its end, a failure, may be told without a record.
-    pub(super) unasked: bool,
-    /// How long it goes on without anybody following it.
+    /// Whether no target is called, so that its end, a failure, may be published without a record.
+    pub(super) calls_no_target: bool,
+    /// How long it continues without a follower.
     pub(super) grace: Duration,
 }
 
@@ -66,9 +66,9 @@ struct Listed {
 enum Written {
     Done,
     Lost,
-    /// Not written, and never will be.
+    /// It can never be written.
     Never,
-    /// The journal is away.
+    /// The journal is unavailable.
     Unavailable,
     /// The thread cannot take the turn.
     Refused(ThreadError),
@@ -84,7 +84,7 @@ impl Drop for Listed {
 // === impl Run ===
 
 impl Run {
-    /// Lists the invocation as running here; it goes on as it is driven.
+    /// Lists the invocation as running here; it proceeds as the driver is polled.
     pub(super) fn begin(self) -> Driver {
         let shared = Arc::clone(&self.shared);
         let listed = Listed { shared: Arc::clone(&shared), execution: Arc::clone(&self.execution) };
@@ -102,7 +102,7 @@ impl Run {
         let mut left = false;
         let fenced = execution.fenced();
         tokio::pin!(fenced);
-        let mut notebook = UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
+        let mut handles = UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
         let queue = Arc::clone(&self.shared.queue);
         let outcome = loop {
             let has_room = self.recorder.has_room();
@@ -118,10 +118,10 @@ impl Run {
                     WriteResult::Full => self.filter.tighten(),
                     WriteResult::Lost => return,
                 },
-                landed = notebook.turn() => if landed == WriteResult::Lost { return },
+                landed = handles.turn() => if landed == WriteResult::Lost { return },
                 () = queue.room(), if !has_room => {}
                 step = self.steps.next(), if has_room => {
-                    execution.replay.heard();
+                    execution.replay.note_activity();
                     match step {
                         Some(StreamStep::Terminal(outcome)) => break outcome,
                         Some(step) => for step in self.filter.pass(step) { self.recorder.take(step); },
@@ -130,12 +130,12 @@ impl Run {
                 }
             }
         };
-        // What it was about to record would keep the end from being recorded: nobody looks after it any more.
-        drop(notebook);
+        // A write that it still waits for would keep the end from being recorded.
+        drop(handles);
         self.end(outcome).await;
     }
 
-    /// Records the end and tells it.
+    /// Records the end and publishes it.
     async fn end(mut self, outcome: Arc<Outcome>) {
         let Ok(mut entries) = self.recorder.rest().await else { return };
         let before = self.filter.blocks().to_vec();
@@ -146,30 +146,30 @@ impl Run {
             .into_iter()
             .map(|step| self.recorder.number(step))
             .collect();
-        // Only of a turn that cannot be saved are they told once more.
+        // They are published once more only if the turn cannot be saved.
         let unrecorded = if self.turn.is_some() { entries.clone() } else { Vec::new() };
         entries.extend(last);
         let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
         self.execution.mark_ending();
         let strict = self.shared.settings.mode == JournalMode::Strict;
-        let needs_record = !self.unasked && (thread.is_some() || strict);
+        let needs_record = !self.calls_no_target && (thread.is_some() || strict);
         let finish = self.finish(entries, Arc::clone(&outcome), self.filter.blocks().to_vec(), thread);
         if !self.execution.is_recorded {
-            self.tell(finish.entries);
+            self.publish(finish.entries);
             return;
         }
         if self.recorder.writes_nothing() {
             // Its steps have gaps in the journal; its end has none.
-            self.tell(finish.entries);
+            self.publish(finish.entries);
             let _ = self.write(Finish { entries: Vec::new(), ..finish }).await;
             return;
         }
-        match self.write_and_tell(finish, needs_record).await {
+        match self.write_and_publish(finish, needs_record).await {
             Written::Done | Written::Lost => {}
             Written::Never | Written::Unavailable if self.turn.is_none() && !needs_record => {}
             Written::Never | Written::Unavailable => {
                 let words = "the end could not be recorded";
-                // Should the journal be back by then, the thread is to know of it.
+                // If the journal is back by then, the thread records the failure.
                 self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unrecorded, before, seq).await;
             }
             Written::Refused(error) => {
@@ -195,7 +195,7 @@ impl Run {
         seq: u64,
     ) {
         if self.turn.is_none() {
-            // In `strict` nothing is told that is not recorded: followers are told to come back.
+            // In `strict` nothing is published that is not recorded: followers get an error that says to resume.
             return;
         }
         let failed = Arc::new(unsaved(outcome, words));
@@ -203,46 +203,46 @@ impl Run {
         entries.push(self.recorder.number(StreamStep::Terminal(Arc::clone(&failed))));
         let finish = self.finish(entries, failed, blocks, thread);
         let entries = finish.entries.clone();
-        match self.write_and_tell(finish, false).await {
+        match self.write_and_publish(finish, false).await {
             Written::Done | Written::Lost | Written::Unavailable => {}
-            Written::Never | Written::Refused(_) => self.tell(entries),
+            Written::Never | Written::Refused(_) => self.publish(entries),
         }
     }
 
-    /// Writes the end, again and again while the journal is away; tells it once it is written, or, unless it needs its
-    /// record, when that takes too long.
-    async fn write_and_tell(&mut self, finish: Finish, needs_record: bool) -> Written {
+    /// Writes the end, and retries while the journal is unavailable; publishes it once it is written, or, unless it needs
+    /// its record, when that takes too long.
+    async fn write_and_publish(&mut self, finish: Finish, needs_record: bool) -> Written {
         let began = Instant::now();
-        let mut told = false;
+        let mut published = false;
         loop {
             let mut writing = self.write(finish.clone());
-            let written = if needs_record || told {
+            let written = if needs_record || published {
                 writing.await
             } else if let Ok(written) = timeout_at(began + UNRECORDED_AFTER, &mut writing).await {
                 written
             } else {
-                self.tell(finish.entries.clone());
-                told = true;
+                self.publish(finish.entries.clone());
+                published = true;
                 writing.await
             };
             match written {
                 Written::Unavailable => {}
                 Written::Done => {
-                    if !told {
-                        self.tell(finish.entries);
+                    if !published {
+                        self.publish(finish.entries);
                     }
                     return Written::Done;
                 }
-                Written::Never if !needs_record && !told => {
-                    self.tell(finish.entries);
+                Written::Never if !needs_record && !published => {
+                    self.publish(finish.entries);
                     return Written::Never;
                 }
                 other => return other,
             }
-            if !needs_record && !told && (self.shared.journal_is_away() || began.elapsed() >= UNRECORDED_AFTER) {
-                tracing::debug!(invocation = %self.execution.id, "the journal is away; an end is sent without a record");
-                self.tell(finish.entries.clone());
-                told = true;
+            if !needs_record && !published && (self.shared.journal_is_away() || began.elapsed() >= UNRECORDED_AFTER) {
+                tracing::debug!(invocation = %self.execution.id, "the journal is unavailable; an end is published without a record");
+                self.publish(finish.entries.clone());
+                published = true;
             }
             if began.elapsed() >= if needs_record { GIVE_UP_AFTER } else { RECORD_WITHIN } {
                 return Written::Unavailable;
@@ -254,7 +254,7 @@ impl Run {
         }
     }
 
-    /// Writes the end, without holding on to this: a future that does cannot move between threads.
+    /// Writes the end. The future borrows nothing of this, so that it may move between threads.
     fn write(&self, finish: Finish) -> BoxFuture<'static, Written> {
         let (journal, id) = (Arc::clone(&self.shared.journal), self.execution.id.clone());
         Box::pin(async move {
@@ -290,13 +290,13 @@ impl Run {
         Finish { id: self.execution.id.clone(), epoch: self.execution.epoch, entries, outcome, snapshot, thread }
     }
 
-    fn tell(&self, entries: Vec<Entry>) {
-        let told = self.execution.replay.last();
-        let fresh: Vec<Arc<Entry>> = entries.into_iter().filter(|entry| entry.seq > told).map(Arc::new).collect();
-        self.execution.replay.tell(&fresh);
+    fn publish(&self, entries: Vec<Entry>) {
+        let published = self.execution.replay.last();
+        let fresh: Vec<Arc<Entry>> = entries.into_iter().filter(|entry| entry.seq > published).map(Arc::new).collect();
+        self.execution.replay.publish(&fresh);
     }
 
-    /// The end of a stack that ended without one, which none does.
+    /// The end of a stack that ended without one, which would be a defect.
     fn cut(&self) -> Outcome {
         let failure = Failure::local(FailureClass::State, "the invocation ended without an outcome");
         failed(&self.execution.id, failure, "It ended without an outcome.")

@@ -1,4 +1,4 @@
-//! How an invocation begins: as a new one, by joining the same one that runs, or by hearing its end again.
+//! How an invocation starts: as a new one, by joining the same one that runs, or by replaying its end.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -46,11 +46,11 @@ pub enum Disposition {
     New,
     /// It joined the one that was running.
     Attached,
-    /// Its end is told again; nothing was asked.
+    /// Its end is replayed; no target was called.
     Replay,
 }
 
-/// An invocation that goes on, or has its end.
+/// An invocation that runs or has ended.
 #[derive(Debug)]
 pub struct Started {
     /// Which.
@@ -72,7 +72,7 @@ pub struct Started {
 // === impl Started ===
 
 impl Started {
-    /// Has whoever waits for a unary response drive its run; any other run is a task, whether somebody waits or not.
+    /// Lets the caller of a unary RPC drive its run; any other run is a task, whether it has followers or not.
     fn drives(&mut self, run: Driver, overrides: &Overrides) {
         if overrides.rewind_mode.is_none() && overrides.resumable_grace.is_none() {
             self.follower.drives(run);
@@ -86,7 +86,7 @@ impl Executions {
     /// Begins an invocation, unless its request id says that it began before.
     ///
     /// # Errors
-    /// [`StartError`]; then nothing was asked of anybody.
+    /// [`StartError`]; then no target was called.
     pub async fn start(&self, mut incoming: InvocationContext) -> Result<Started, StartError> {
         let shared = &self.shared;
         shared.recall_attempts(&mut incoming).await;
@@ -102,7 +102,7 @@ impl Executions {
             match shared.earlier(&incoming.invocation.tenant, request, &fingerprint).await {
                 Ok(None) => {}
                 Ok(Some(record)) => return shared.known(record, &fingerprint),
-                // A thread that cannot be loaded is an outcome, which is told below.
+                // A thread that cannot be loaded is an outcome, which is published below.
                 Err(_) if thread.is_some() => {}
                 Err(error) => return Err(StartError::Journal(error)),
             }
@@ -125,7 +125,7 @@ impl ExecutionShared {
         incoming.background = self.background();
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.background.clone());
-        // Nothing is asked of a target before the steps are polled, so that a refusal leaves no record.
+        // No target is called before the steps are polled, so that a refusal leaves no record.
         let steps = self.run_engine(incoming, &[]).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
         let is_promised = invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some();
         let begun = self.journal.begin(self.new_invocation(&invocation, fingerprint), clock::wall_now());
@@ -153,7 +153,7 @@ impl ExecutionShared {
             steps,
             filter: DeliveryFilter::new(mode, Vec::new()),
             turn: None,
-            unasked: false,
+            calls_no_target: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
         };
         started.drives(run.begin(), &invocation.overrides);
@@ -214,7 +214,7 @@ impl ExecutionShared {
             steps,
             filter: DeliveryFilter::new(mode, Vec::new()),
             turn: Some(turn),
-            unasked: false,
+            calls_no_target: false,
             grace: invocation.overrides.resumable_grace.unwrap_or_default(),
         };
         started.drives(run.begin(), &invocation.overrides);
@@ -243,11 +243,11 @@ impl ExecutionShared {
         }
     }
 
-    /// An invocation whose thread cannot be loaded: it has an outcome like any other, and nobody is asked. It is
-    /// recorded where it began, in `epoch`, and told in any case.
+    /// An invocation whose thread cannot be loaded: it has an outcome like any other, and no target is called. It is
+    /// recorded where it started, in `epoch`, and published in any case.
     fn not_loaded(self: &Arc<Self>, incoming: &InvocationContext, error: &JournalError, epoch: Option<u64>) -> Started {
         let invocation = &incoming.invocation;
-        let outcome = failed(&invocation.id, unloaded(error), "It was ended before anything was asked.");
+        let outcome = failed(&invocation.id, unloaded(error), "It ended before a target was called.");
         let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
         let (id, ends) = (invocation.id.clone(), (incoming.cancel.clone(), incoming.background.clone()));
         let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), ends, replay));
@@ -259,7 +259,7 @@ impl ExecutionShared {
             steps: Box::pin(stream::iter([StreamStep::Terminal(Arc::new(outcome))])),
             filter: DeliveryFilter::new(mode_of(invocation), Vec::new()),
             turn: None,
-            unasked: true,
+            calls_no_target: true,
             grace: Duration::ZERO,
         };
         started.drives(run.begin(), &invocation.overrides);
@@ -275,7 +275,7 @@ impl ExecutionShared {
         failure: Failure,
         thread: Option<ThreadEnd>,
     ) {
-        let outcome = Arc::new(failed(id, failure, "It was ended before anything was asked."));
+        let outcome = Arc::new(failed(id, failure, "It ended before a target was called."));
         let step = StreamStep::Terminal(Arc::clone(&outcome));
         let now = clock::wall_now();
         let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
@@ -375,7 +375,7 @@ fn unloaded(error: &JournalError) -> Failure {
     let mut failure =
         Failure::local(FailureClass::Checkpoint, format!("the conversation could not be loaded: {error}"));
     "The conversation could not be loaded. Please try again.".clone_into(&mut failure.user_message);
-    "Look at the journal's store; nothing was asked and nothing was changed.".clone_into(&mut failure.recovery_hint);
+    "Look at the journal's store; no target was called and nothing was changed.".clone_into(&mut failure.recovery_hint);
     failure
 }
 

@@ -1,4 +1,4 @@
-//! Takeover: an invocation whose owner died goes on here, from what was recorded of it.
+//! Takeover: an invocation whose owner died continues here, from what was recorded of it.
 //!
 //! The attempt that was under way is an attempt that failed; what follows is decided as after any failure, within
 //! what is left of the allowance and the deadline. Nothing that was recorded is recorded again, and the old owner can
@@ -66,7 +66,7 @@ impl ExecutionShared {
         Ok(self.execution(id).is_some())
     }
 
-    /// Looks after an invocation that has no owner and for which no caller has asked since: one that was to go on without
+    /// Looks after an invocation that has no owner and that no caller has resumed since: one that was to continue without
     /// its caller is taken over; another one waits for its caller, and ends where `waited_in_vain`.
     pub(super) async fn look_after(self: &Arc<Self>, orphan: &Held, waited_in_vain: bool) -> Result<(), JournalError> {
         let Some(record) = self.journal.get(&orphan.id).await? else { return Ok(()) };
@@ -101,7 +101,7 @@ impl ExecutionShared {
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
         if record.cancel_requested {
             self.abandon_upstream(&record);
-            let failure = Failure::local(FailureClass::Cancelled, "cancelled while nobody executed it");
+            let failure = Failure::local(FailureClass::Cancelled, "cancelled while no replica executed it");
             self.end_unrun(&id, epoch, last, failure, None).await;
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl ExecutionShared {
         }
         let Some(asked) = request_of(&record).filter(|_| !left.gone) else {
             self.abandon_upstream(&record);
-            let words = "its replica died, and what was asked is not kept";
+            let words = "its replica died, and its request is not kept";
             self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
             return Ok(());
         };
@@ -139,7 +139,7 @@ impl ExecutionShared {
                     Ok(turn) => Some(turn),
                     Err(ThreadUnusable::Busy(running)) => {
                         self.abandon_upstream(&record);
-                        let words = format!("invocation {running} took the thread while nobody executed this one");
+                        let words = format!("invocation {running} took the thread while no replica executed this one");
                         self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
                         return Ok(());
                     }
@@ -192,7 +192,7 @@ impl ExecutionShared {
             steps,
             filter: DeliveryFilter::new(mode, blocks),
             turn,
-            unasked: false,
+            calls_no_target: false,
             grace,
         };
         // Nobody waits for it here: it is a task from its beginning.
@@ -200,7 +200,7 @@ impl ExecutionShared {
         Ok(())
     }
 
-    /// Has the answer cancelled that is still being made for an invocation that nobody goes on with.
+    /// Cancels the response that is still being generated for an invocation that no replica continues.
     fn abandon_upstream(&self, record: &Record) {
         if let (Some(handle), Some(asked)) = (record.upstream.clone(), request_of(record))
             && let Ok(incoming) = self.engine.resolve(asked)
@@ -318,7 +318,7 @@ impl RecoveredState {
             | AttemptCause::Fallback(_)
             | AttemptCause::Hedge
             | AttemptCause::Adapt(_)
-            // What a model was told by a note is not known here any more.
+            // The text of an injected note is not known here any more.
             | AttemptCause::Attach(_) => record.note.is_none(),
             // Such an answer is only the rest of one.
             AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Chunk(_) => false,
@@ -343,7 +343,7 @@ impl RecoveredState {
     fn orphan_last(&mut self) {
         let Some(record) = self.attempts.last_mut().filter(|record| record.failure.is_none()) else { return };
         record.lost_with_replica = true;
-        let mut failure = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
+        let mut failure = Failure::local(FailureClass::StreamInterrupted, "the replica that sent the request is gone");
         (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
         failure.target.clone_from(&record.target);
         record.failure = Some(failure);

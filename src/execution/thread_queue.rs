@@ -12,7 +12,7 @@ use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 use crate::journal::ThreadKey;
 
-/// All lines; a thread that nobody waits for has none.
+/// The queues of all threads; a thread that no invocation waits for has none.
 #[derive(Debug, Default)]
 pub(super) struct ThreadQueues {
     lines: Mutex<HashMap<ThreadKey, ThreadQueue>>,

@@ -1,7 +1,7 @@
 //! Keeps, for the next owner, where the answer is found that a provider makes in the background.
 //!
 //! It is recorded as soon as it is known, beside the steps, and replaced when another answer is being made. A journal
-//! that cannot take it costs nothing but the answer, should the replica die: nobody waits for it here.
+//! that cannot take it costs nothing but the answer, should the replica die: nothing waits for it here.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl UpstreamHandleRecorder {
         Self { shared, execution, running, settled: None, flight: None }
     }
 
-    /// Records what is new, and tells what came of it. Returns only where something was written; cancel safe.
+    /// Records what is new, and returns the result. Returns only where something was written; cancel safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         if !self.execution.is_recorded {
             return std::future::pending().await;

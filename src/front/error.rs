@@ -1,4 +1,4 @@
-//! What a client is told when there is no answer: a status, the error object of its protocol, and when to come back.
+//! The response where there is no answer: a status, the error object of its protocol, and when to retry.
 //!
 //! | what | status | `code` |
 //! |---|---|---|
@@ -39,7 +39,7 @@ use crate::{
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// The wait in milliseconds, which the official SDKs read before `retry-after`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-/// When a client that was told of the drain may try again: another replica is ready.
+/// When a client that was refused by a draining replica may retry: another replica is ready.
 const TRY_ELSEWHERE_MS: u64 = 100;
 /// When a client may retry whose thread is in use, or which met a journal that is away.
 const RETRY_AFTER: u64 = 1_000;

@@ -1,4 +1,4 @@
-//! What the headers of a request ask for, and what the headers of an answer tell.
+//! What the headers of a request ask for, and what the headers of a response say.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct RequestHeaders {
     pub(super) trace: TraceContext,
 }
 
-/// What the headers of an answer tell of its invocation.
+/// What the headers of a response say about its invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResponseHeaders {
     /// `x-relight-invocation`, `x-request-id` and `request-id`.

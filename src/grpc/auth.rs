@@ -219,7 +219,7 @@ impl Authenticator {
     /// Who shows this `authorization` header and this certificate (DER).
     ///
     /// # Errors
-    /// Why it is nobody that is known.
+    /// Why the caller is not recognised.
     pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Result<Identity, Unrecognised> {
         let shown = authorization.and_then(bearer);
         if let (Some(tokens), Some(token)) = (&self.tokens, shown.filter(|shown| TokenVerifier::is_token(shown))) {

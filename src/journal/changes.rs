@@ -23,7 +23,7 @@ pub struct Notices {
 #[derive(Debug)]
 pub struct Changes {
     id: InvocationId,
-    heard: watch::Receiver<()>,
+    signal: watch::Receiver<()>,
     notices: Notices,
     poll: Option<watch::Receiver<Duration>>,
 }
@@ -47,8 +47,8 @@ impl Notices {
 
     /// Subscribes to an invocation; with `poll`, the subscription also wakes after that long without a notification.
     pub(super) fn subscribe(&self, id: &InvocationId, poll: Option<watch::Receiver<Duration>>) -> Changes {
-        let heard = self.lock().entry(id.clone()).or_insert_with(|| watch::channel(()).0).subscribe();
-        Changes { id: id.clone(), heard, notices: self.clone(), poll }
+        let signal = self.lock().entry(id.clone()).or_insert_with(|| watch::channel(()).0).subscribe();
+        Changes { id: id.clone(), signal, notices: self.clone(), poll }
     }
 
     /// How many invocations are listened to.
@@ -70,8 +70,8 @@ impl Changes {
         let poll = self.poll.as_ref().map(|poll| *poll.borrow());
         // The sender lives as long as an subscription does, so that `changed` cannot fail; a time-out is a reason to look, too.
         match poll {
-            Some(limit) => drop(timeout(limit, self.heard.changed()).await),
-            None => drop(self.heard.changed().await),
+            Some(limit) => drop(timeout(limit, self.signal.changed()).await),
+            None => drop(self.signal.changed().await),
         }
     }
 }

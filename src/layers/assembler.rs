@@ -91,7 +91,7 @@ impl DeltaAssembler {
                 self.usage = usage;
                 self.say(StreamStep::Usage { attempt, usage }, &mut steps);
             }
-            // Followers see an answer that goes on; what a tool returned is delivered when the planner accepts it.
+            // Followers see an answer that continues; what a tool returned is delivered when the planner accepts it.
             Delta::ReadOn(_) | Delta::ToolReply(_) => {}
             Delta::Finish { reason, raw } => {
                 let mut open: Vec<u32> = self.numbers.keys().copied().collect();
@@ -145,7 +145,7 @@ impl DeltaAssembler {
         held + self.tails.values().map(String::len).sum::<usize>()
     }
 
-    /// Keeps the text of a whole answer open, so that the next attempt goes on with it. Tells how it had finished.
+    /// Keeps the text of a whole answer open, so that the next attempt continues it. Returns how it had finished.
     pub fn reopen(&mut self, attempt: u32) -> Option<(FinishReason, String)> {
         let (id, _) = self.closing.take()?;
         let cause = FailureClass::StreamInterrupted;
@@ -242,7 +242,7 @@ impl DeltaAssembler {
             }
             match text.strip_prefix(left) {
                 Some(rest) if open && held.is_some_and(|held| ends_cleanly(&held.text, rest)) => {
-                    // All of it was repeated: from here on it simply goes on.
+                    // All of it was repeated: from here on it simply continues.
                     self.standing = None;
                     new = rest;
                 }
@@ -297,7 +297,7 @@ impl DeltaAssembler {
         }
     }
 
-    /// The running attempt does not repeat what stands: takes it back, and delivers what was passed over so far.
+    /// The running attempt does not repeat what was delivered: takes it back, and delivers what was passed over so far.
     fn diverge(&mut self, steps: &mut Vec<StreamStep>) {
         let Some(AbandonedText { id, cause, attempt, repeated_by, matched }) = self.standing.take() else { return };
         let held = self.fold.blocks().iter().find(|held| held.id == id);

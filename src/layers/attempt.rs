@@ -50,7 +50,7 @@ pub struct PendingAttempt {
     pub extends: bool,
     /// A text of an abandoned attempt that followers hold and that may be gone on with.
     pub held: Option<Arc<str>>,
-    /// The answer that it reads on, instead of asking for one: of that answer's target, and no other.
+    /// The answer that it continues to read, instead of requesting one: of that answer's target, and no other.
     pub attach: Option<UpstreamHandle>,
     /// The tool call that it makes, of that call's target, and no other; `None` where a model is called.
     pub tool: Option<Arc<ToolAttempt>>,
@@ -82,23 +82,23 @@ pub struct ToolAttempt {
 pub struct Attempt {
     /// Whose attempt it is.
     pub scope: Arc<InvocationScope>,
-    /// Set when it begins.
+    /// Set when it starts.
     pub number: OnceLock<u32>,
     /// Why it is made.
     pub cause: AttemptCause,
-    /// Who is asked.
+    /// The target that is called.
     pub target: Arc<Target>,
     /// What is known of that target.
     pub state: Arc<TargetState>,
-    /// What is asked: this attempt's own copy.
+    /// The request: this attempt's own copy.
     pub call: Arc<ModelCall>,
     /// Which of the dialect's usual words the target was found not to take.
     pub wording: DialectOverrides,
     /// Whether the call carries a note.
     pub noted: bool,
-    /// The text that it goes on with, and how; `None` for an answer from its beginning.
+    /// The text that it continues, and how; `None` for an answer from its beginning.
     pub goes_on: Option<(Arc<str>, Way)>,
-    /// The answer that it reads on from its beginning, instead of asking for one.
+    /// The answer that it reads again from its beginning, instead of requesting one.
     pub attach: Option<UpstreamHandle>,
     /// The tool call that it makes; `None` where a model is called.
     pub tool: Option<Arc<ToolAttempt>>,
@@ -114,7 +114,7 @@ pub struct Attempt {
     pub trace: AttemptTrace,
 }
 
-/// What was decided of an attempt before it begins; recorded and published when it does.
+/// What was decided about an attempt before it starts; recorded and published when it does.
 #[derive(Debug, Clone, Default)]
 pub struct Preparation {
     /// The wait before it.
@@ -142,7 +142,7 @@ pub struct Note {
 
 impl Attempt {
     /// Begins the attempt, when gates, slots and circuit let it pass: it gets its number, record and span, and what led
-    /// to it is published. One that Relight refuses itself never begins, and leaves nothing.
+    /// to it is published. One that Relight refuses itself never starts, and leaves nothing.
     pub fn begin(&self) {
         let Self { scope, target, cause, prepared, .. } = self;
         let number = scope.begin(*cause, target, prepared.wait);
@@ -159,16 +159,16 @@ impl Attempt {
             scope.publish(number, Some(&target.id), body.clone());
         }
         if let Some(Note { text, vehicle, message }) = prepared.note.clone() {
-            scope.tell(StreamStep::ContextInjected { attempt: number, note: text, vehicle, message });
+            scope.emit(StreamStep::ContextInjected { attempt: number, note: text, vehicle, message });
         }
     }
 
-    /// Its number, 1 for the invocation's first; before it begins the one that it would have now.
+    /// Its number, 1 for the invocation's first; before it starts the one that it would have now.
     pub fn number(&self) -> u32 {
         self.number.get().copied().unwrap_or_else(|| self.scope.next_number())
     }
 
-    /// Writes down by which id the provider knows the request, where these headers tell it.
+    /// Records the id by which the provider knows the request, where these headers have it.
     pub fn learn_request_id(&self, headers: &[(String, String)]) {
         if let Some(id) = request_id(headers) {
             self.scope.learn(self.number(), |record| id.clone_into(&mut record.upstream_request_id));

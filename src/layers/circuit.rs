@@ -64,7 +64,7 @@ pub struct Admitted {
     slow_threshold: Duration,
     /// Its number among the target's attempts.
     number: u64,
-    told: bool,
+    reported: bool,
 }
 
 // === impl Admitted ===
@@ -77,19 +77,19 @@ impl Admitted {
         })?;
         let slow_threshold = attempt.state.circuit().policy().slow_threshold;
         let number = attempt.state.health().began(now);
-        Ok(Self { targets, attempt, permit, began: now, slow_threshold, number, told: false })
+        Ok(Self { targets, attempt, permit, began: now, slow_threshold, number, reported: false })
     }
 
     fn is_slow(&self) -> bool {
         self.began.elapsed() >= self.slow_threshold
     }
 
-    fn tell(&mut self, signal: Signal) {
-        self.tell_because(signal, None);
+    fn report(&mut self, signal: Signal) {
+        self.report_because(signal, None);
     }
 
-    fn tell_because(&mut self, signal: Signal, class: Option<FailureClass>) {
-        self.told = true;
+    fn report_because(&mut self, signal: Signal, class: Option<FailureClass>) {
+        self.reported = true;
         let now = Instant::now();
         let answered = match signal {
             Signal::FirstToken => Some(true),
@@ -117,13 +117,13 @@ impl AttemptGuard for Admitted {
         if is_own && matches!(delta, Delta::Finish { .. }) {
             self.attempt.state.whole().record(now, now - self.began);
         }
-        if self.told || !delta.is_content() {
+        if self.reported || !delta.is_content() {
             return;
         }
         if is_own {
             self.attempt.state.latency().record(now, now - self.began);
         }
-        self.tell(Signal::FirstToken);
+        self.report(Signal::FirstToken);
     }
 
     fn on_failure(&mut self, failure: &Failure) {
@@ -140,14 +140,14 @@ impl AttemptGuard for Admitted {
             }
             other => other,
         };
-        self.tell_because(signal, Some(failure.class));
+        self.report_because(signal, Some(failure.class));
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        if !self.told {
-            self.tell(Signal::Cancelled { after_slow_threshold: self.is_slow() });
+        if !self.reported {
+            self.report(Signal::Cancelled { after_slow_threshold: self.is_slow() });
         }
     }
 }

@@ -2,7 +2,7 @@
 //! stack without it does not compile.
 //!
 //! An answer that came is judged here too: one that ends without its end mark is a cut, and one that is whole but
-//! cannot be used (empty, tool arguments that are no JSON, a shape that was not asked for) is malformed.
+//! cannot be used (empty, tool arguments that are no JSON, a shape that was not requested) is malformed.
 
 mod bounded;
 
@@ -109,7 +109,7 @@ where
                         yield Ok(delta);
                     }
                     Err(facts) => {
-                        // What the provider calls malformed is told better by what is seen of it here.
+                        // What the provider calls malformed is described better by what is seen of it here.
                         let malformed = facts.fault == Some(TransportFault::Protocol);
                         let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
                         yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
@@ -138,7 +138,7 @@ fn cancelled_elsewhere(failure: &mut Failure) {
     failure.recovery_hint = words::for_operator(failure.class, None, None, false).into_owned();
 }
 
-/// The failure of a tool: where the tool may have been executed and must not be once more, nobody knows what happened.
+/// The failure of a tool: where the tool may have been executed and must not be once more, what happened is not known.
 fn of_tool(failure: Failure, tool: &ToolAttempt) -> Failure {
     let failure = failure.of_tool(&tool.request.tool);
     if tool.effects.leave_open(&failure) && failure.class != FailureClass::Cancelled {
@@ -188,7 +188,7 @@ impl Judge {
         failure
     }
 
-    /// What a tool returned, which its caller reads and nobody here: only its end is looked at.
+    /// What a tool returned, which its caller reads: only its end is looked at here.
     fn tool_result(
         self,
         mut deltas: impl Stream<Item = Result<Delta, ProviderError>> + Unpin + Send + 'static,

@@ -1,4 +1,4 @@
-//! A second attempt beside a silent first: whoever speaks first is kept, the other is cancelled before that.
+//! A second attempt beside a silent first: the one that sends a token first is kept, the other is cancelled.
 //!
 //! Two things start it: the soft first-token timer, when another target is ready, and hedging by measured latency,
 //! where the route asks for it. Both draw on the invocation's one allowance and on the retry budget. An error never
@@ -84,7 +84,7 @@ where
             return Ok(Box::pin(self.inner.call(attempt).await?));
         }
         let race = Race { inner: &self.inner, targets: &self.targets, attempt, began: Instant::now() };
-        // Boxed, because most attempts have nobody beside them.
+        // Boxed, because most attempts have no second one beside them.
         Box::pin(race.run(delays)).await
     }
 }

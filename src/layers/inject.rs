@@ -84,7 +84,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let failures = scope.failures();
     let Some(last) = failures.last().map(|failure| failure.class) else { return attempt };
     if attempt.attach.is_some() {
-        // Nothing is asked, so that nobody can be told.
+        // No model is called, so that no note can be injected.
         return attempt;
     }
     if attempt.state.note_refused() {

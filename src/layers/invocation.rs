@@ -1,4 +1,4 @@
-//! What one invocation shares with all its layers: what was asked, the plan, the attempts so far.
+//! What one invocation shares with all its layers: the request, the plan, the attempts so far.
 //!
 //! The scope is the invocation's only memory. Layers below write what they learn of an attempt into its record;
 //! the planner above reads the records, so there is one account of what was tried.
@@ -49,11 +49,11 @@ pub struct Plan {
     pub targets: Vec<Arc<Target>>,
     /// How often, and after which waits, it is tried again.
     pub retry: RetryPolicy,
-    /// How the model is told.
+    /// How a note about a failure is injected.
     pub injection: InjectionPolicy,
-    /// When the model is told.
+    /// When a note about a failure is injected.
     pub injection_mode: InjectionMode,
-    /// In which order targets are asked.
+    /// In which order targets are tried.
     pub select: SelectPolicy,
     /// How long an attempt may be silent.
     pub timers: TimersPolicy,
@@ -91,7 +91,7 @@ impl Plan {
 /// An invocation as it comes in.
 #[derive(Debug, Clone)]
 pub struct InvocationContext {
-    /// What was asked.
+    /// The request.
     pub invocation: Arc<Invocation>,
     /// How it is served.
     pub plan: Arc<Plan>,
@@ -110,7 +110,7 @@ pub struct InvocationContext {
 }
 
 impl InvocationContext {
-    /// A new invocation, which nobody wants ended.
+    /// A new invocation, which is not cancelled.
     #[must_use]
     pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: EntryPoint) -> Self {
         let invocation = Arc::new(invocation);
@@ -127,7 +127,7 @@ impl InvocationContext {
     }
 }
 
-/// What an earlier owner made of an invocation, for the one that goes on with it.
+/// What an earlier owner made of an invocation, for the one that continues it.
 #[derive(Debug, Clone, Default)]
 pub struct PreviousRun {
     /// Whether there was an earlier owner.
@@ -145,7 +145,7 @@ pub struct PreviousRun {
 /// What one invocation shares with all its layers.
 #[derive(Debug)]
 pub struct InvocationScope {
-    /// What was asked.
+    /// The request.
     pub invocation: Arc<Invocation>,
     /// How it is served.
     pub plan: Arc<Plan>,
@@ -230,8 +230,8 @@ impl InvocationScope {
         self.events.publish(Some(Arc::clone(&self.told_of)), attempt, target.cloned(), body);
     }
 
-    /// Says something to whoever follows this invocation.
-    pub fn tell(&self, step: StreamStep) {
+    /// Emits a step to the followers of this invocation.
+    pub fn emit(&self, step: StreamStep) {
         // Nobody listens once the invocation is over; then nothing needs to be said.
         let _ = self.steps.send(step);
     }
@@ -294,7 +294,7 @@ impl InvocationScope {
         });
         drop(attempts);
         let model = target.model.to_string();
-        self.tell(StreamStep::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
+        self.emit(StreamStep::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
         number
     }
 
@@ -337,7 +337,7 @@ impl InvocationScope {
         u32::try_from(counted).unwrap_or(u32::MAX)
     }
 
-    /// Those of them that surely reached nobody.
+    /// Those of them that surely reached no target.
     pub fn unsent_attempts(&self) -> u32 {
         let unsent = |record: &&AttemptRecord| {
             let never_sent = record.failure.as_ref().is_some_and(|failure| failure.never_sent);

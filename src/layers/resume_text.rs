@@ -1,4 +1,4 @@
-//! Lets an attempt go on with a text that followers hold: asks for the rest, and puts the text before what comes.
+//! Lets an attempt continue a text that followers hold: requests the rest, and puts the text before what comes.
 //!
 //! For everybody above, the attempt then just repeats the text and goes on, which they know how to handle. Below the
 //! note, so that the begun message comes last, and above the race, so that both of its attempts say the same.
@@ -18,16 +18,16 @@ use crate::{
     policy::continuation::{ContinuationStitcher, Stitched, request},
 };
 
-/// What an attempt continues, and what is done where the model begins anew.
+/// What an attempt continues, and what is done where the model starts anew.
 pub(super) struct Continued {
     stitcher: ContinuationStitcher,
-    /// Whether a text that begins anew is passed on as another answer: the one that is held may be taken back. An
+    /// Whether a text that starts anew is passed on as another answer: the one that is held may be taken back. An
     /// extension of a whole answer fails instead, and that answer stays as it is.
     may_begin_anew: bool,
     attempt: Arc<Attempt>,
 }
 
-/// Has the attempt ask for the rest of its text, where it is to.
+/// Has the attempt request the rest of its text, where it is to.
 pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
     if let Some((held, way)) = &attempt.goes_on {
         attempt.call = Arc::new(request(&attempt.call, held, *way));

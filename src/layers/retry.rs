@@ -1,4 +1,4 @@
-//! The planner loop: ask, judge, decide, wait, ask again; one loop for every way to recover.
+//! The retry loop: call, classify, decide, wait, call again; one loop for every way to recover.
 //!
 //! It sits outside the circuit, so that the circuit sees every wire attempt, and inside the deadline, so that a
 //! fallback never starts a new clock. It decides nothing itself: `policy::retry` does. It never sleeps after the
@@ -133,7 +133,7 @@ struct RetryLoop<S> {
     relayed: Relayed,
     /// The last attempt was given up because it said something else than what was sent.
     diverged: bool,
-    /// The answer that the next attempt reads on, instead of asking for one.
+    /// The answer that the next attempt continues to read, instead of requesting one.
     attach: Option<UpstreamHandle>,
     /// The step that the ladder of tools decided upon; `None` where a model is called.
     step: Option<tool::LadderStep>,

@@ -1,6 +1,6 @@
 //! Chooses the target of this attempt, afresh each time: the world may have changed while it waited.
 //!
-//! Where no target can be asked now, it refuses with the time at which one can; the planner then waits or gives up.
+//! Where no target can be called now, it refuses with the time at which one can; the retry loop then waits or gives up.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -68,38 +68,38 @@ where
     type Out = S::Out;
     type Error = Failure;
 
-    async fn call(&self, asked: PendingAttempt) -> Result<S::Out, Failure> {
-        let chosen = self.attempt(&asked)?;
+    async fn call(&self, pending: PendingAttempt) -> Result<S::Out, Failure> {
+        let chosen = self.attempt(&pending)?;
         // What it was made from is not kept for as long as it runs.
-        drop(asked);
+        drop(pending);
         self.inner.call(chosen).await
     }
 }
 
 impl<S> Select<S> {
-    fn attempt(&self, asked: &PendingAttempt) -> Result<Attempt, Failure> {
-        let scope = &asked.scope;
+    fn attempt(&self, pending: &PendingAttempt) -> Result<Attempt, Failure> {
+        let scope = &pending.scope;
         let now = Instant::now();
         let candidates = self.targets.candidates(scope, now);
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        let avoid = asked.last.as_ref().filter(|_| asked.avoid_last);
-        let chosen = match fixed(asked) {
-            // Nobody else has that answer, or that tool; the layers below say whether it can be asked now.
+        let avoid = pending.last.as_ref().filter(|_| pending.avoid_last);
+        let chosen = match fixed(pending) {
+            // No other target has that answer, or that tool; the layers below say whether it can be called now.
             Some(index) => Choice::Target(index),
-            None => choose(&scope.plan.select, &candidates, avoid, asked.hint.as_ref(), &mut rng),
+            None => choose(&scope.plan.select, &candidates, avoid, pending.hint.as_ref(), &mut rng),
         };
         let index = match chosen {
             Choice::Target(index) => index,
             Choice::WaitUntil(until, _) => {
                 let wait = until.saturating_duration_since(now);
-                let refused = self.by_circuit(asked, now, Some(wait)).unwrap_or_else(|| {
+                let refused = self.by_circuit(pending, now, Some(wait)).unwrap_or_else(|| {
                     Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now")
                 });
                 return Err(refused.with_retry_after(wait, WaitSource::Parked));
             }
             Choice::None => {
-                return Err(self.by_circuit(asked, now, None).unwrap_or_else(|| {
-                    Failure::local(FailureClass::CircuitOpen, "no target of the route can be asked")
+                return Err(self.by_circuit(pending, now, None).unwrap_or_else(|| {
+                    Failure::local(FailureClass::CircuitOpen, "no target of the route can be called")
                 }));
             }
         };
@@ -108,37 +108,37 @@ impl<S> Select<S> {
         let (Some(target), Some(state)) = (target, state) else {
             return Err(Failure::local(FailureClass::Configuration, "the route names a target that is gone"));
         };
-        let (call, wording) = asked.adapted_to(&target);
+        let (call, wording) = pending.adapted_to(&target);
         let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
         // An answer that is read on is read from its own beginning.
-        let goes_on = asked.held.as_ref().filter(|_| asked.attach.is_none()).and_then(|held| {
+        let goes_on = pending.held.as_ref().filter(|_| pending.attach.is_none()).and_then(|held| {
             let way = continuation::way(held, &call, &target.capabilities, prompt_allowed)?;
             Some((Arc::clone(held), way))
         });
-        if asked.extends && goes_on.is_none() {
+        if pending.extends && goes_on.is_none() {
             return Err(Failure::local(FailureClass::Configuration, "the target cannot go on with a text"));
         }
-        let cause = match (asked.after, asked.last.as_ref()) {
-            _ if asked.tool.is_some() => asked.tool.as_ref().map_or(AttemptCause::Initial, |tool| tool.cause),
-            _ if asked.extends => AttemptCause::Extend,
-            (Some(class), _) if asked.attach.is_some() => AttemptCause::Attach(class),
+        let cause = match (pending.after, pending.last.as_ref()) {
+            _ if pending.tool.is_some() => pending.tool.as_ref().map_or(AttemptCause::Initial, |tool| tool.cause),
+            _ if pending.extends => AttemptCause::Extend,
+            (Some(class), _) if pending.attach.is_some() => AttemptCause::Attach(class),
             (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
             (None, _) if index == 0 => AttemptCause::Initial,
             (None, _) => self.first_passed_over(&candidates, now).map_or(AttemptCause::Initial, AttemptCause::Fallback),
-            (Some(class), Some(last)) if *last == target.id && asked.adapted => AttemptCause::Adapt(class),
+            (Some(class), Some(last)) if *last == target.id && pending.adapted => AttemptCause::Adapt(class),
             (Some(class), Some(last)) if *last == target.id => AttemptCause::Retry(class),
             (Some(class), _) => AttemptCause::Fallback(class),
         };
-        state.say_chosen(&asked.trace, now, &cause.label());
-        if let Some((_, change)) = asked.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
-            asked.trace.adapted(&change.to_string());
+        state.say_chosen(&pending.trace, now, &cause.label());
+        if let Some((_, change)) = pending.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
+            pending.trace.adapted(&change.to_string());
         }
-        if let Some(tool) = asked.tool.as_ref().filter(|tool| !tool.changed.is_empty()) {
-            asked.trace.adapted(&tool.changed);
+        if let Some(tool) = pending.tool.as_ref().filter(|tool| !tool.changed.is_empty()) {
+            pending.trace.adapted(&tool.changed);
         }
-        let mut prepared = Preparation { wait: asked.wait, ..Preparation::default() };
+        let mut prepared = Preparation { wait: pending.wait, ..Preparation::default() };
         if let AttemptCause::Fallback(class) = cause {
-            let from = asked.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
+            let from = pending.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
             prepared.events.extend(from.map(|from| EventBody::FallbackChosen { from, class }));
         }
         Ok(Attempt {
@@ -151,25 +151,25 @@ impl<S> Select<S> {
             wording,
             noted: false,
             goes_on,
-            attach: asked.attach.clone(),
-            tool: asked.tool.clone(),
+            attach: pending.attach.clone(),
+            tool: pending.tool.clone(),
             deadline: scope.invocation.deadline,
             sent_to: SentTo::default(),
             outgoing: OnceLock::new(),
             prepared,
-            trace: asked.trace.clone(),
+            trace: pending.trace.clone(),
         })
     }
 
     /// The refusal by the first circuit of the route that alone keeps its target from being called.
-    fn by_circuit(&self, asked: &PendingAttempt, now: Instant, retry_in: Option<Duration>) -> Option<Failure> {
-        let mut states = asked.scope.plan.targets.iter().filter_map(|target| self.targets.state(&target.id));
+    fn by_circuit(&self, pending: &PendingAttempt, now: Instant, retry_in: Option<Duration>) -> Option<Failure> {
+        let mut states = pending.scope.plan.targets.iter().filter_map(|target| self.targets.state(&target.id));
         let state = states.find(|state| !state.circuit().state().is_closed() && state.closed_for(now).is_none())?;
         // It speaks for all targets, so that none of them counts as the one that refused.
         Some(Failure { target: None, ..state.refused_by_circuit(now, retry_in) })
     }
 
-    /// What speaks against the route's first target before anything failed; `None` where it could have been asked as
+    /// What speaks against the route's first target before anything failed; `None` where it could have been called as
     /// well, and the order decided.
     fn first_passed_over(&self, candidates: &[Candidate], now: Instant) -> Option<FailureClass> {
         let first = candidates.first().filter(|one| one.availability != Availability::Now || !one.healthy)?;
@@ -178,10 +178,10 @@ impl<S> Select<S> {
     }
 }
 
-/// The place, among the plan's targets, of the only one that can be asked: whose answer is to be read on, or which is the
+/// The place, among the plan's targets, of the only one that can be called: whose answer is to be read on, or which is the
 /// tool that the planner chose.
-fn fixed(asked: &PendingAttempt) -> Option<usize> {
-    let attached = asked.attach.as_ref().map(|handle| &handle.target);
-    let only = asked.tool.as_ref().map(|tool| &tool.target).or(attached)?;
-    asked.scope.plan.targets.iter().position(|target| target.id == *only)
+fn fixed(pending: &PendingAttempt) -> Option<usize> {
+    let attached = pending.attach.as_ref().map(|handle| &handle.target);
+    let only = pending.tool.as_ref().map(|tool| &tool.target).or(attached)?;
+    pending.scope.plan.targets.iter().position(|target| target.id == *only)
 }

@@ -2,7 +2,7 @@
 //!
 //! The tree is `relight.v1.RecoveryService/…` (SERVER) over `attempt 1`, `attempt 2`, … (INTERNAL), each over its
 //! `backoff` and its `chat {model}` (CLIENT), which is over `POST` (CLIENT). The wait sits inside the attempt that it
-//! delays, so that a waterfall explains its gaps; names tell attempts apart, because most UIs show nothing else.
+//! delays, so that a waterfall explains its gaps; names distinguish attempts, because most UIs show nothing else.
 //! A failed attempt is an error, a recovered invocation is not, and neither is what was cancelled on purpose.
 //!
 //! Spans are opened from an explicit tracer, because several servers may live in one process. A span is a guard: a
@@ -86,11 +86,11 @@ struct Recorded {
 #[derive(Debug)]
 struct SpanGuard {
     node: SpanNode,
-    /// What is said of a span that nobody finished; `None` once somebody did.
+    /// The status of a span that is dropped unfinished; `None` once it is finished.
     abandoned: Option<&'static [(&'static str, &'static str)]>,
 }
 
-/// Makes the ids of spans that nobody records.
+/// Makes the ids of spans that are not recorded.
 static IDS: LazyLock<RandomIdGenerator> = LazyLock::new(RandomIdGenerator::default);
 
 const CANCELLED: &[(&str, &str)] = &[(attr::ERROR_TYPE, "cancelled")];
@@ -155,7 +155,7 @@ impl SpanNode {
         Self { recorded, context }
     }
 
-    /// The ids of a span that nobody records, below `parent` where there is one.
+    /// The ids of a span that is not recorded, below `parent` where there is one.
     fn unrecorded(parent: &SpanContext) -> Self {
         let trace = if parent.is_valid() { parent.trace_id() } else { IDS.new_trace_id() };
         let (flags, state) = (parent.trace_flags(), parent.trace_state().clone());
@@ -182,7 +182,7 @@ impl SpanNode {
         self.recorded.as_ref().is_some_and(|recorded| recorded.captures_content)
     }
 
-    /// Has the span changed, unless nobody records it or it has ended.
+    /// Changes the span, unless it is not recorded or has ended.
     fn change(&self, change: impl FnOnce(&mut Span)) {
         if let Some(recorded) = &self.recorded
             && let Some(span) = recorded.lock().as_mut()

@@ -56,7 +56,7 @@ pub struct TargetSpec {
 pub struct SharedPolicies {
     /// What attempts beyond the first cost.
     pub budget: BudgetPolicy,
-    /// Until when a target must not be asked.
+    /// Until when a target must not be called.
     pub gates: Arc<GatePolicy>,
 }
 
@@ -240,7 +240,7 @@ impl Targets {
                     own.filter(|record| !record.refused_locally() && !record.lost_with_replica).count(),
                 )
                 .unwrap_or(u32::MAX),
-                // An open circuit whose time is over must be preferred again, or nobody would ever probe it.
+                // An open circuit whose time is over must be preferred again, or it would never be probed.
                 healthy: !degraded,
                 failing: health.failing || degraded || open,
                 erratic: health.erratic,
@@ -364,9 +364,9 @@ impl Targets {
 
 /// A parked invocation.
 pub enum Parked {
-    /// It waits for the time it was told, or until something changes.
+    /// It waits for the stated time, or until something changes.
     Until(BoxFuture<()>),
-    /// It stands in line, and its turn comes when it comes: leaving the line for a time would lose the place.
+    /// It is in the wait queue: leaving the queue for a time would lose its place.
     InLine {
         /// When there is too little time left for an answer.
         until: Instant,

@@ -52,7 +52,7 @@ pub struct TimedStream {
     /// No content came yet.
     first: bool,
     /// Something came since `by` was set.
-    has_heard: bool,
+    has_data: bool,
     /// Since when the next delta is waited for.
     waiting_since: Option<Instant>,
     throughput: Throughput,
@@ -151,7 +151,7 @@ where
             by: first_token_by,
             silence,
             first: true,
-            has_heard: false,
+            has_data: false,
             waiting_since: None,
             throughput: Throughput::new(timers.min_bytes_per_second),
         })
@@ -176,14 +176,14 @@ impl TimedStream {
         }
         self.first = self.first && !matches!(&item, Some(Ok(delta)) if delta.is_content());
         // That a silent answer is read on ends no silence.
-        self.has_heard |= !self.first && !matches!(item, Some(Ok(Delta::ReadOn(_))));
+        self.has_data |= !self.first && !matches!(item, Some(Ok(Delta::ReadOn(_))));
         item
     }
 
     /// When the wait that goes on is over.
     fn wakes_at(&mut self) -> Instant {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        if std::mem::take(&mut self.has_heard) {
+        if std::mem::take(&mut self.has_data) {
             self.by = since + self.silence.timers.idle;
         }
         let measured_by = if self.first { None } else { self.throughput.window_ends(since) };

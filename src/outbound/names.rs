@@ -17,8 +17,8 @@ use crate::config::provider::is_private_address;
 #[error("the name does not resolve")]
 pub struct NameError(#[source] pub(super) io::Error);
 
-/// The system's resolver, with an error that can be told from others. Private addresses are left out where they are not
-/// allowed: of a name nobody knows before it is dialled where it leads, and the next time it may lead elsewhere.
+/// The system's resolver, with an error of its own. Private addresses are left out where they are not
+/// allowed: where a name leads is not known before it is dialled, and the next time it may lead elsewhere.
 #[derive(Clone)]
 pub struct Names {
     resolver: GaiResolver,

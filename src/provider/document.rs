@@ -1,6 +1,6 @@
 //! Documents that are passed on whole, as the text of an answer: embeddings, and counts of tokens.
 //!
-//! What is in them is nobody's business here but for one thing: that they are what was requested.
+//! Only one thing of their content is checked here: that they are what was requested.
 
 use serde_json::Value;
 

@@ -38,7 +38,7 @@ pub(super) struct Connector {
 struct SessionSlot {
     /// The last session, open, opening or broken.
     session: Option<watch::Receiver<Option<Opened>>>,
-    /// Opens it; ends with the connector, not with whoever waits for it.
+    /// Opens it; ends with the connector, not with the call that waits for it.
     task: JoinSet<()>,
     started: Option<Instant>,
     /// Starts that failed in a row, and ends soon after a start.
@@ -102,7 +102,7 @@ impl Connector {
         let (spec, http, changes) = (Arc::clone(&self.spec), self.http.clone(), self.changes.clone());
         slot.task = JoinSet::new();
         slot.task.spawn(async move {
-            // A session begins with a list that nobody has seen.
+            // A session starts with a list that was not read yet.
             changes.note();
             let opened = open(&spec, http, changes).await;
             if let Err(error) = &opened {

@@ -80,7 +80,7 @@ impl McpHttpClient {
         (read_on.max_times, read_on.base_duration, read_on.max_delay) = (Some(READ_ON.0), READ_ON.1, Some(READ_ON.2));
         let mut config = StreamableHttpClientTransportConfig::with_uri(Arc::clone(&self.url))
             .max_concurrent_requests(MAX_REQUESTS)
-            // A request is repeated by nobody but the planner above.
+            // Only the retry loop above repeats a request.
             .reinit_on_expired_session(false)
             .max_sse_event_size(self.max_reply_bytes)
             .max_json_response_size(self.max_reply_bytes);

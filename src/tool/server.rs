@@ -90,7 +90,7 @@ impl ToolServer {
     }
 }
 
-/// A session that turns out to be over before the request was sent is replaced once: the request was made to nobody.
+/// A session that turns out to be over before the request was sent is replaced once: the request reached no server.
 async fn call(connector: &Connector, tool: String, arguments: Map<String, Value>) -> Result<ToolReply, ProviderError> {
     let first = match connector.session().await?.call(tool.clone(), arguments.clone()).await {
         Ok(reply) => return Ok(reply),

@@ -1,4 +1,4 @@
-//! A scripted MCP server: lists its tools and executes them as it is told to, over streamable HTTP.
+//! A scripted MCP server: lists its tools and executes them as its script says, over streamable HTTP.
 //!
 //! It speaks as much of the protocol as tool calls need, without sessions and without events of its own.
 

@@ -84,7 +84,7 @@ impl Stage {
         Ok(playing.played)
     }
 
-    /// One more call, and all that is told of it, added to what was played before.
+    /// One more call, and all that is printed of it, added to what was played before.
     pub(super) async fn play_call(
         &mut self,
         request: v1::InvokeWithRecoveryRequest,
@@ -98,7 +98,7 @@ impl Stage {
         called
     }
 
-    /// One call, and all that is told of it.
+    /// One call, and all that is printed of it.
     async fn call(&mut self, request: v1::InvokeWithRecoveryRequest, playing: &mut Playing) -> anyhow::Result<()> {
         let mut client = self.client.clone();
         let call = client.invoke_with_recovery(request);

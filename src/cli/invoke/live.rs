@@ -42,15 +42,15 @@ pub(super) struct Live {
     token: String,
     on_terminal: bool,
     /// Whether recoveries are shown from here, where no watch shows them.
-    tells_recoveries: bool,
+    shows_recoveries: bool,
 }
 
 // === impl Live ===
 
 impl Live {
     /// Shows an answer on standard output.
-    pub(super) fn new(tells_recoveries: bool) -> Self {
-        Self { on_terminal: io::stdout().is_terminal(), tells_recoveries, ..Self::default() }
+    pub(super) fn new(shows_recoveries: bool) -> Self {
+        Self { on_terminal: io::stdout().is_terminal(), shows_recoveries, ..Self::default() }
     }
 
     /// How content is to be delivered for this.
@@ -175,10 +175,10 @@ impl Live {
                 self.anew("What was shown is taken back; the answer begins anew:");
             }
             (Some(Body::Snapshot(_)), Change::Replaced) => self.anew("The answer so far:"),
-            (Some(Body::Recovery(recovery)), Change::Added) if self.tells_recoveries => {
+            (Some(Body::Recovery(recovery)), Change::Added) if self.shows_recoveries => {
                 print_note(&Paint::on(&io::stderr()).yellow(&one_line(&recovery.display_text)));
             }
-            (Some(Body::Parked(parked)), Change::Added) if self.tells_recoveries => {
+            (Some(Body::Parked(parked)), Change::Added) if self.shows_recoveries => {
                 print_note(&Paint::on(&io::stderr()).yellow(&one_line(&parked.display_text)));
             }
             (Some(Body::Terminal(terminal)), _) => return Ok(Some(terminal)),

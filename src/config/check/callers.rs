@@ -50,7 +50,7 @@ impl Checker<'_> {
         self.range("server.jwt.clock_skew", &jwt.clock_skew, &Duration::ZERO, &most, "10m at most");
     }
 
-    /// Who may call is fetched from there: nobody on the way may change it.
+    /// The keys that decide who may call are fetched from there: no one on the way may change them.
     fn keys_url(&mut self, path: &str, url: &str) {
         let uri = url.parse::<Uri>().ok();
         let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host()?)));

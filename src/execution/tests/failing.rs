@@ -1,4 +1,4 @@
-//! A journal that is away, wholly or in part: who needs it is told so, and everybody else is served.
+//! A journal that is unavailable, wholly or in part: calls that need it fail with that reason, and all others succeed.
 
 use std::{
     sync::{

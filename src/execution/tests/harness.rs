@@ -136,7 +136,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Reads at most `max` things; tells whether the stream may have more.
+    /// Reads at most `max` items; returns whether the stream may have more.
     pub(super) async fn read(&mut self, follower: &mut Follower, max: usize) -> Result<bool, Lost> {
         self.believed = AnswerState::default();
         let mut known = false;

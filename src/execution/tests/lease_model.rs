@@ -29,7 +29,7 @@ enum Fault {
     Pause(usize),
     Resume(usize),
     Kill(usize),
-    /// The same replica is started anew: nobody it was before.
+    /// The same replica is started anew, as another owner.
     Restart(usize),
     DatabaseGoes,
     DatabaseComes,

@@ -22,7 +22,7 @@ pub(in crate::front) struct ChatRequest {
     pub(super) model: String,
     /// Whether the answer is streamed.
     pub(super) stream: bool,
-    /// Whether the stream tells its usage.
+    /// Whether the stream ends with its usage.
     pub(super) include_usage: bool,
     /// What is asked.
     pub(super) call: ModelCall,

@@ -1,6 +1,6 @@
 //! The public keys with which an identity provider's tokens are verified, as a JSON Web Key Set names them.
 //!
-//! Asymmetric algorithms only: with a shared secret, whoever can verify a token can make one.
+//! Asymmetric algorithms only: with a shared secret, a party that can verify a token can make one.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};

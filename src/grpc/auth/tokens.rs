@@ -84,7 +84,7 @@ impl TokenVerifier {
     pub async fn keep_fresh(self: Arc<Self>) {
         loop {
             let fetched = self.fetch(&mut *self.fetched.lock().await).await;
-            // Without any key nobody gets in: that is not waited for as long.
+            // Without any key no token is accepted: that is not waited for as long.
             let wait = if fetched { self.settings.refresh } else { self.settings.refresh.min(QUIET) };
             tokio::time::sleep(wait).await;
         }

@@ -1,6 +1,6 @@
 //! The first step of a new owner: it reads the response that the old one had requested, where it is still available.
 //!
-//! Nothing new is requested, so that neither the allowance nor the budget pays for it, and it is tried once. It begins
+//! Nothing new is requested, so that neither the allowance nor the budget pays for it, and it is tried once. It starts
 //! with what followers hold of the answer, so that the stream continues for them without a rewind.
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl<S> RetryLoop<S> {
         let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
         let display =
             format!("Going on with {}: {}; the request is sent again", self.scope.invocation.operation, class.phrase());
-        let mut steps = vec![self.tell(lost, RecoveryStrategy::Retry, wait, None, display)];
+        let mut steps = vec![self.emit_recovery(lost, RecoveryStrategy::Retry, wait, None, display)];
         steps.extend(self.abandon(lost));
         self.last.clone_from(&lost.target);
         self.hint.clone_from(&lost.target);
@@ -52,7 +52,7 @@ impl<S> RetryLoop<S> {
     fn read_on(&mut self, orphaned: Option<Failure>, handle: UpstreamHandle) -> AfterFailure {
         // The very first steps may have died with the owner that made them.
         let mut failure = orphaned.unwrap_or_else(|| {
-            let mut gone = Failure::local(FailureClass::StreamInterrupted, "the replica that asked went away");
+            let mut gone = Failure::local(FailureClass::StreamInterrupted, "the replica that sent the request is gone");
             (gone.retryable, gone.fallback_helps, gone.never_sent) = (true, true, false);
             gone
         });
@@ -64,8 +64,8 @@ impl<S> RetryLoop<S> {
             self.scope.invocation.operation,
             class.phrase()
         );
-        let told = self.tell(&failure, RecoveryStrategy::Continue, wait, None, display);
-        let mut steps = Vec::from_iter((number > 0).then_some(told));
+        let step = self.emit_recovery(&failure, RecoveryStrategy::Continue, wait, None, display);
+        let mut steps = Vec::from_iter((number > 0).then_some(step));
         // It is the same response, so it begins with what is held of it.
         steps.extend(self.assembler.abandon(number, class, true));
         self.last = Some(handle.target.clone());

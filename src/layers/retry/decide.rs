@@ -1,4 +1,4 @@
-//! What follows a failed attempt: asks the policy, pays for what it allows, and makes ready for it.
+//! What follows a failed attempt: has the policy decide, pays for what it allows, and prepares it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// How often one invocation may be refused locally before it is told so: a bound on pathological ping-pong.
+/// How often one invocation may be refused locally before that ends it: a bound on pathological ping-pong.
 const MAX_PARKED_ROUNDS: u32 = 256;
 
 /// What comes after a failure.
@@ -136,7 +136,7 @@ impl<S> RetryLoop<S> {
         let note_refused = self.scope.attempts().last().is_some_and(|record| record.note_refused);
         self.adapted = note_refused && !failure.class.is_local_refusal();
         if self.adapted {
-            self.tell_change(&failure, "the note about earlier failures was left out");
+            self.report_change(&failure, "the note about earlier failures was left out");
         }
         if self.changes_for(&failure, &candidates) {
             self.adapted = true;
@@ -177,7 +177,7 @@ impl<S> RetryLoop<S> {
         }
     }
 
-    /// Notes the change of the request that a failure asks for, at most once per kind, so that its target may be asked
+    /// Notes the change of the request that a failure calls for, at most once per kind, so that its target may be called
     /// again; where a prompt is too long, a target with a larger window goes before a shorter answer.
     fn changes_for(&mut self, failure: &Failure, candidates: &[Candidate]) -> bool {
         let (Some(change), Some(target)) = (&failure.adaptation, &failure.target) else { return false };
@@ -187,12 +187,12 @@ impl<S> RetryLoop<S> {
             return false;
         }
         self.changes.push((target.clone(), change.clone()));
-        self.tell_change(failure, &change.to_string());
+        self.report_change(failure, &change.to_string());
         true
     }
 
     /// Writes down what is changed because of a failure, in the record of the attempt that failed.
-    pub(super) fn tell_change(&self, failure: &Failure, words: &str) {
+    pub(super) fn report_change(&self, failure: &Failure, words: &str) {
         if let Some(number) = self.failed_record(failure).map(|record| record.number) {
             self.scope.learn(number, |record| record.adaptation = Some(words.to_owned()));
         }
@@ -261,13 +261,13 @@ impl<S> RetryLoop<S> {
             failure.class.phrase(),
             adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
         );
-        let mut steps = vec![self.tell(failure, strategy, wait, adaptation, display)];
+        let mut steps = vec![self.emit_recovery(failure, strategy, wait, adaptation, display)];
         steps.extend(self.abandon(failure));
         steps
     }
 
-    /// Tells watchers what follows a failure, and returns what is told to the caller.
-    pub(super) fn tell(
+    /// Emits the event that says what follows a failure, and returns the step that says it to followers.
+    pub(super) fn emit_recovery(
         &self,
         failure: &Failure,
         strategy: RecoveryStrategy,
@@ -286,8 +286,8 @@ impl<S> RetryLoop<S> {
             adaptation: adaptation.clone(),
         };
         self.scope.publish(attempt, failure.target.as_ref(), body);
-        let asked = failure.target.as_ref().or(self.last.as_ref());
-        let budget_left = asked.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
+        let target = failure.target.as_ref().or(self.last.as_ref());
+        let budget_left = target.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
         StreamStep::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation }
     }
 
@@ -331,7 +331,7 @@ impl<S> RetryLoop<S> {
         if let Some((give_up, changed, in_line)) = parked {
             let wait = self.parked_for(target, until, in_line);
             let pending_events = if failure.class.is_local_refusal() {
-                self.tell_parked(wait).into_iter().collect()
+                self.report_parked(wait).into_iter().collect()
             } else {
                 // The retry that is announced says for how long it waits.
                 let (duration, source) = (wait.duration(), wait.source());
@@ -344,7 +344,7 @@ impl<S> RetryLoop<S> {
         self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
     }
 
-    /// The number of the recovery that begins now, and how many are allowed.
+    /// The number of the recovery that starts now, and how many are allowed.
     pub(super) fn count(&self) -> (u32, u32) {
         let retry = self.scope.counted_attempts();
         (retry, self.scope.plan.retry.max_retries.max(retry))

@@ -80,17 +80,17 @@ impl<S> RetryLoop<S> {
 
     /// What the last wait was for.
     pub(super) fn parked_source(&self) -> WaitSource {
-        self.reported_wait.as_ref().map_or(WaitSource::Parked, |told| told.source)
+        self.reported_wait.as_ref().map_or(WaitSource::Parked, |reported| reported.source)
     }
 
     /// Reports a wait, unless followers know of it already.
-    pub(super) fn tell_parked(&mut self, told: ReportedWait) -> Option<StreamStep> {
-        if self.reported_wait.as_ref().is_some_and(|before| told.is_known_from(before)) {
+    pub(super) fn report_parked(&mut self, reported: ReportedWait) -> Option<StreamStep> {
+        if self.reported_wait.as_ref().is_some_and(|before| reported.is_known_from(before)) {
             return None;
         }
-        let ReportedWait { target, class, in_line, source, .. } = told.clone();
-        let wait = told.duration();
-        self.reported_wait = Some(told);
+        let ReportedWait { target, class, in_line, source, .. } = reported.clone();
+        let wait = reported.duration();
+        self.reported_wait = Some(reported);
         let wait_ms = millis(wait);
         let attempt = self.scope.next_number() - 1;
         self.scope.publish(attempt, Some(&target), EventBody::InvocationParked { class, wait_ms, in_line });
@@ -103,7 +103,7 @@ impl<S> RetryLoop<S> {
 mod tests {
     use super::*;
 
-    fn told(class: FailureClass, at: Instant, wait_ms: u64) -> ReportedWait {
+    fn reported(class: FailureClass, at: Instant, wait_ms: u64) -> ReportedWait {
         ReportedWait {
             target: "a".into(),
             class,
@@ -119,15 +119,15 @@ mod tests {
         let began = Instant::now();
         let later = |ms| began + Duration::from_millis(ms);
         let (limit, open) = (FailureClass::RateLimited, FailureClass::CircuitOpen);
-        let first = told(limit, began, 12_000);
-        assert!(told(limit, later(3000), 9000).is_known_from(&first), "woken before its time");
-        assert!(told(limit, later(12_000), 200).is_known_from(&first), "a little longer");
-        assert!(!told(open, later(3000), 9000).is_known_from(&first), "another reason");
-        assert!(!told(limit, later(3000), 60_000).is_known_from(&first), "much longer");
-        let other = ReportedWait { target: "b".into(), ..told(limit, later(3000), 9000) };
+        let first = reported(limit, began, 12_000);
+        assert!(reported(limit, later(3000), 9000).is_known_from(&first), "woken before its time");
+        assert!(reported(limit, later(12_000), 200).is_known_from(&first), "a little longer");
+        assert!(!reported(open, later(3000), 9000).is_known_from(&first), "another reason");
+        assert!(!reported(limit, later(3000), 60_000).is_known_from(&first), "much longer");
+        let other = ReportedWait { target: "b".into(), ..reported(limit, later(3000), 9000) };
         assert!(!other.is_known_from(&first), "another target");
-        let probing = told(open, began, 1000);
-        assert!(told(open, later(1000), 1000).is_known_from(&probing), "the probe of another is still out");
-        assert!(!told(open, later(10_000), 1000).is_known_from(&probing), "but after a while it is said again");
+        let probing = reported(open, began, 1000);
+        assert!(reported(open, later(1000), 1000).is_known_from(&probing), "the probe of another is still out");
+        assert!(!reported(open, later(10_000), 1000).is_known_from(&probing), "but after a while it is said again");
     }
 }

@@ -1,6 +1,6 @@
 //! The course of a tool call: executed, recovered by the ladder of tools, and ended once.
 //!
-//! It stands beside the planner's loop for models and uses what that has: its decisions about waits, budget and deadline,
+//! It is beside the retry loop for models and uses what that has: its decisions about waits, budget and deadline,
 //! its announcements, its parking and its end. What comes after a failure is decided in `ladder`.
 
 mod chunks;
@@ -108,7 +108,7 @@ enum AfterExecution {
 
 impl ToolCourse {
     /// The course of the tool call that this invocation is; `None` where it calls a model. Where it was learnt that another
-    /// tool is meant, or how arguments are adapted, it begins with that.
+    /// tool is meant, or how arguments are adapted, it starts with that.
     pub(super) fn of(scope: &InvocationScope) -> Option<Self> {
         let Call::Tool(call) = &scope.invocation.call else { return None };
         let plan = Arc::clone(scope.plan.tool.as_ref()?);
@@ -149,7 +149,7 @@ impl ToolCourse {
             let key = effects::idempotency_key(&self.invocation, &self.call.name, &written);
             arguments::write(&effects::with_key(arguments, argument, &key))
         });
-        // What nobody changed is sent as it was written.
+        // Unchanged arguments are sent as they were written.
         let is_own = *arguments == self.arguments && self.adaptation.is_none();
         let plain = if is_own { self.call.arguments.clone() } else { written };
         Arc::new(ToolAttempt {

@@ -2,7 +2,7 @@
 //!
 //! Attempts are siblings, hedges too: a link between them would make waterfalls draw one under the other. The span
 //! carries what the layers decided on the way: the target and why, the circuit, what was left of the budget, the note.
-//! It is opened when the attempt begins, backdated to when it was planned: one that Relight refuses itself has no span.
+//! It is opened when the attempt starts, backdated to when it was planned: one that Relight refuses itself has no span.
 
 use std::{
     mem,
@@ -39,7 +39,7 @@ pub struct AttemptTrace {
     shared: Arc<Mutex<AttemptSpanState>>,
 }
 
-/// The span of an attempt, before it begins and after.
+/// The span of an attempt, before it starts and after.
 #[derive(Debug)]
 enum AttemptSpanState {
     Planned(Planned),
@@ -145,7 +145,7 @@ impl Default for AttemptSpanState {
 // === impl AttemptTrace ===
 
 impl AttemptTrace {
-    /// Opens the span of an attempt that begins, its waits included.
+    /// Opens the span of an attempt that starts, its waits included.
     pub fn begin(&self, number: u32, cause: AttemptCause) {
         let mut state = self.lock();
         let AttemptSpanState::Planned(planned) = &mut *state else { return };
@@ -168,7 +168,7 @@ impl AttemptTrace {
         *state = AttemptSpanState::Open(node);
     }
 
-    /// The hex id of the attempt's span; empty without tracing and before it begins.
+    /// The hex id of the attempt's span; empty without tracing and before it starts.
     #[must_use]
     pub fn span_id(&self) -> String {
         self.node().span_id()
@@ -234,7 +234,7 @@ impl AttemptTrace {
         }
     }
 
-    /// The span; one that records nothing before the attempt begins.
+    /// The span; one that records nothing before the attempt starts.
     fn node(&self) -> SpanNode {
         match &*self.lock() {
             AttemptSpanState::Planned(_) => SpanNode::default(),

@@ -217,7 +217,7 @@ impl InvocationTrace {
         ParkedSpan { _guard: SpanGuard { node, abandoned: None } }
     }
 
-    /// Plans the span of an attempt, its wait included: it begins where the attempt before it ended.
+    /// Plans the span of an attempt, its wait included: it starts where the attempt before it ended.
     #[must_use]
     pub fn attempt(&self) -> AttemptSpan {
         attempt::plan(&self.node)
@@ -248,7 +248,7 @@ impl RpcSpan {
     }
 }
 
-/// Whether the same target was asked again, in whatever way.
+/// Whether the same target was called again, in whatever way.
 fn is_retry(cause: AttemptCause) -> bool {
     match cause {
         AttemptCause::Retry(_)

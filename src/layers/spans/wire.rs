@@ -1,6 +1,6 @@
 //! The spans of what goes over the wire: the model call as a provider's client sees it, and the HTTP request under it.
 //!
-//! Usage is told here and nowhere above, so that no UI counts it twice. The spans take names, numbers and marks from
+//! Usage is reported here and nowhere above, so that no UI counts it twice. The spans take names, numbers and marks from
 //! the deltas that pass; texts, tool arguments and prompts are looked at only where content is to be captured.
 
 use std::{
@@ -46,7 +46,7 @@ pub struct HttpSpan {
 /// What a model call's span says from its beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatStart<'a> {
-    /// Who is asked.
+    /// The target that is called.
     pub target: &'a Target,
     /// What is requested; only its numbers are read, unless content is captured.
     pub call: &'a ModelCall,
@@ -54,7 +54,7 @@ pub struct ChatStart<'a> {
     pub thread: Option<&'a ThreadId>,
     /// 1 for the invocation's first attempt.
     pub attempt: u32,
-    /// Whether a stream is asked for.
+    /// Whether a stream is requested.
     pub stream: bool,
 }
 

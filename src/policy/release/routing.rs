@@ -35,7 +35,7 @@ impl ReleaseRouting {
         Self { splits: splits.collect() }
     }
 
-    /// The targets or tool servers that serve a subject, in order, for whoever is named by `key` (a thread or an
+    /// The targets or tool servers that serve a subject, in order, for the caller named by `key` (a thread or an
     /// invocation): one key is served by one release as long as the shares stay. Empty where it has no releases.
     #[must_use]
     pub fn serving<'a>(&'a self, subject: &'a str, key: &str) -> Vec<&'a str> {

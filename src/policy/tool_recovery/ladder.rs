@@ -284,7 +284,7 @@ fn alternative(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> 
             Grounds::Group => "its operator declared it as equivalent",
             Grounds::Learnt(reason) => reason,
         };
-        // Tools of one name are told apart by their servers.
+        // Tools of one name are distinguished by their servers.
         let (called, failed) = if tool.name == situation.tool {
             (tool.target.as_str(), situation.target.as_str())
         } else {

@@ -1,6 +1,6 @@
 //! The contract as the console's page reads it: the fields of the messages that it sends and gets, by number.
 //!
-//! What holds words of callers or of models is left out, and only its length is told: the page cannot show what it cannot read.
+//! What holds words of callers or of models is left out, and only its length is shown: the page cannot show what it cannot read.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whatever happens upstream, a reader holds one answer of one model, or is told that it does not.
+//! Whatever happens upstream, a reader holds one answer of one model, or gets an error.
 
 use proptest::prelude::*;
 

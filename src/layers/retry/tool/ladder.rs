@@ -58,7 +58,7 @@ impl<S> RetryLoop<S> {
                     course.note(&reason);
                     course.adapt(adapted);
                     course.cause = AttemptCause::Adapt(failure.class);
-                    self.tell_change(&failure, &reason);
+                    self.report_change(&failure, &reason);
                     return self.again_with(course, failure, RecoveryOptions::again(BackoffKind::AtOnce), true);
                 }
                 ToolStep::Alternative { tool, reason } => {
@@ -80,11 +80,11 @@ impl<S> RetryLoop<S> {
                     course.tried.chunked = true;
                     course.note(&reason);
                     course.cause = AttemptCause::Chunk(failure.class);
-                    self.tell_change(&failure, &reason);
+                    self.report_change(&failure, &reason);
                     self.take_note_of(&failure);
                     let wait = self.wait_before_chunks(&failure, pace);
                     let display = format!("Splitting {}: {reason}", self.scope.invocation.operation);
-                    let announced = self.tell(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display);
+                    let announced = self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display);
                     self.wait = Some(wait);
                     return AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), vec![announced]);
                 }
