@@ -174,7 +174,11 @@ async fn a_client_that_joins_when_the_beginning_is_no_longer_kept_gets_all_block
     invocation.request_id = "same".to_owned();
     let mut first = start(relight.recovery(), invocation.clone()).await.unwrap();
     let mut begun = Folding::default();
-    begun.follow(&mut first, 1_500).await;
+    // Pieces that arrive together may come as one, so that their number says nothing.
+    while begun.text().len() < long.len() * 3 / 4 {
+        let status = begun.follow(&mut first, 1).await;
+        assert!(status.is_none() && begun.terminal.is_none(), "{status:?}");
+    }
     let (joined, ended) = Folding::all(relight.recovery(), invocation).await;
     assert!(ended.is_none(), "{ended:?}");
     assert!(joined.snapshots >= 1 && joined.text() == long, "{} snapshots", joined.snapshots);
