@@ -41,7 +41,7 @@ const FIELD_BYTES: usize = 32;
 const ENTRY_BYTES: u64 = 100;
 
 /// Bytes that are allocated for a body before it arrives, at most.
-const MAX_RESERVED_BYTES: usize = 1 << 20;
+const MAX_RESERVED_BYTES: usize = 4 << 20;
 
 /// The limits and timeouts in force for incoming requests; cheap to clone.
 #[derive(Clone)]

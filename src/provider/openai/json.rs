@@ -108,4 +108,15 @@ impl<'a> JsonObject<'a> {
             None => self.0.push((name, value)),
         }
     }
+
+    /// Sets fields of different names. It takes time in proportion to their number, which is the caller's to choose.
+    pub(super) fn merge<V: Into<Json<'a>>>(&mut self, fields: impl IntoIterator<Item = (&'a str, V)>) {
+        let known = self.0.len();
+        for (name, value) in fields {
+            match self.0[..known].iter_mut().find(|(known, _)| known == name) {
+                Some((_, old)) => *old = value.into(),
+                None => self.0.push((Cow::Borrowed(name), value.into())),
+            }
+        }
+    }
 }

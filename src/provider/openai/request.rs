@@ -109,9 +109,8 @@ pub(super) fn fields<'a>(
     if !call.stop.is_empty() {
         body.set("stop", json!(call.stop));
     }
-    for (name, value) in call.extra_for(Dialect::OpenaiChat.as_str()).into_iter().flatten() {
-        body.set(name, value.clone());
-    }
+    let extra = call.extra_for(Dialect::OpenaiChat.as_str()).into_iter().flatten();
+    body.merge(extra.map(|(name, value)| (name.as_str(), value.clone())));
     Ok(body)
 }
 
