@@ -39,9 +39,9 @@ score FILE:
 scenarios *ARGS:
     cargo run --locked --release -- scenarios {{ARGS}}
 
-# What a call costs beside a bare proxy, as a table; words select kinds of calls.
-bench *KINDS:
-    cargo bench --locked --bench overhead -- {{KINDS}}
+# What a call costs beside a bare proxy, as a table: all kinds of calls, or those with these words in their names.
+bench KIND="":
+    cargo bench --locked --bench overhead -- "{{KIND}}"
 
 # The benchmarks of what is hot.
 bench-parts *ARGS:

@@ -51,7 +51,8 @@ fn main() {
     if let Some(upstream) = arguments.next().filter(|first| first == passthrough::ARGUMENT).and(arguments.next()) {
         return passthrough::serve(upstream.parse().unwrap());
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let is_kind = |argument: &String| !argument.is_empty() && !argument.starts_with('-');
+    let wanted: Vec<String> = std::env::args().skip(1).filter(is_kind).collect();
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(measure(&wanted));
 }
 
