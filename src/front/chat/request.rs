@@ -132,14 +132,18 @@ struct FunctionFields<'a> {
     parameters: Option<&'a RawValue>,
 }
 
+/// The fields of an object; none of what is no object, an array included.
+fn object<'a, T: Default + Deserialize<'a>>(json: &'a RawValue) -> T {
+    let json = Some(json.get()).filter(|json| json.starts_with('{'));
+    json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+}
+
 fn one_tool(index: usize, tool: &RawValue) -> Result<ToolDefinition, Refused> {
-    // What is no object has no name.
-    let tool: ToolFields<'_> = serde_json::from_str(tool.get()).unwrap_or_default();
+    let tool: ToolFields<'_> = object(tool);
     if tool.r#type.is_some_and(|kind| kind != "function") {
         return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `function` are taken"));
     }
-    let function = tool.function.and_then(|function| serde_json::from_str(function.get()).ok());
-    let FunctionFields { name, description, parameters } = function.unwrap_or_default();
+    let FunctionFields { name, description, parameters } = tool.function.map(object).unwrap_or_default();
     let text = |value: Option<Value>| match value {
         Some(Value::String(text)) => text,
         _ => String::new(),
