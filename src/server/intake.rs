@@ -40,9 +40,6 @@ const FIELD_BYTES: usize = 32;
 /// Bytes that an entry of a body is counted with beside what it takes on the wire.
 const ENTRY_BYTES: u64 = 100;
 
-/// Bytes that are allocated for a body before it arrives, at most.
-const MAX_RESERVED_BYTES: usize = 4 << 20;
-
 /// The limits and timeouts in force for incoming requests; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Intake {
@@ -130,9 +127,9 @@ impl Intake {
         }
         let (mut body, end) = (body, Instant::now() + self.body_timeout);
         let most = reservation.bytes.saturating_add(max);
-        // What is announced and not sent is at most address space.
-        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        let mut whole = Vec::with_capacity(announced.min(MAX_RESERVED_BYTES));
+        // What is announced and not sent takes no more than a request is counted with.
+        let expected = body.size_hint().lower().min(REQUEST_BYTES);
+        let mut whole = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
         loop {
             let frame = timeout_at(end, body.frame()).await.map_err(|_| BodyFault::Late)?;
             let Some(frame) = frame else { return Ok(Bytes::from(whole)) };
