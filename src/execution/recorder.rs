@@ -78,7 +78,7 @@ impl StepRecorder {
         let entry = self.number(step);
         let publishes_first = self.writing != WriteMode::Batches || self.publishes_first();
         if publishes_first && self.execution.replay.last() + 1 == entry.seq {
-            self.execution.replay.publish(&[Arc::new(entry.clone())]);
+            self.execution.replay.publish([entry.clone()]);
         }
         if self.writing == WriteMode::Never {
             self.share.drop_steps(1);
@@ -224,14 +224,10 @@ impl StepRecorder {
 
     /// Publishes what of a batch was not published yet, and what waits behind it where that is allowed.
     fn publish(&mut self, batch: Vec<Entry>) {
-        let published = self.execution.replay.last();
-        let fresh: Vec<Arc<Entry>> = batch.into_iter().filter(|entry| entry.seq > published).map(Arc::new).collect();
-        self.execution.replay.publish(&fresh);
+        self.execution.replay.publish(batch);
         if self.publishes_first() {
             let published = self.execution.replay.last();
-            let next = self.waiting.iter().filter(|entry| entry.seq > published);
-            let next: Vec<Arc<Entry>> = next.cloned().map(Arc::new).collect();
-            self.execution.replay.publish(&next);
+            self.execution.replay.publish(self.waiting.iter().filter(|entry| entry.seq > published).cloned());
         }
     }
 
@@ -244,8 +240,6 @@ impl StepRecorder {
         self.writing = WriteMode::Never;
         let waiting = std::mem::take(&mut self.waiting);
         self.share.drop_steps(waiting.len());
-        let published = self.execution.replay.last();
-        let fresh: Vec<Arc<Entry>> = waiting.into_iter().filter(|entry| entry.seq > published).map(Arc::new).collect();
-        self.execution.replay.publish(&fresh);
+        self.execution.replay.publish(waiting);
     }
 }

@@ -83,11 +83,12 @@ impl ReplayBuffer {
         Self { state: Mutex::new(state), changed: watch::channel(()).0 }
     }
 
-    /// Publishes steps, in order.
-    pub(super) fn publish(&self, entries: &[Arc<Entry>]) {
+    /// Publishes steps, in order, but for those that are published already.
+    pub(super) fn publish(&self, entries: impl IntoIterator<Item = Entry>) {
         let mut state = self.state();
-        for entry in entries {
-            state.push(Arc::clone(entry));
+        let published = state.last;
+        for entry in entries.into_iter().filter(|entry| entry.seq > published) {
+            state.push(Arc::new(entry));
         }
         drop(state);
         self.changed.send_replace(());

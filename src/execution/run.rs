@@ -155,12 +155,12 @@ impl Run {
         let needs_record = !self.calls_no_target && (thread.is_some() || strict);
         let finish = self.finish(entries, Arc::clone(&outcome), self.filter.blocks().to_vec(), thread);
         if !self.execution.is_recorded {
-            self.publish(finish.entries);
+            self.execution.replay.publish(finish.entries);
             return;
         }
         if self.recorder.writes_nothing() {
             // Its steps have gaps in the journal; its end has none.
-            self.publish(finish.entries);
+            self.execution.replay.publish(finish.entries);
             let _ = self.write(Finish { entries: Vec::new(), ..finish }).await;
             return;
         }
@@ -205,7 +205,7 @@ impl Run {
         let entries = finish.entries.clone();
         match self.write_and_publish(finish, false).await {
             Written::Done | Written::Lost | Written::Unavailable => {}
-            Written::Never | Written::Refused(_) => self.publish(entries),
+            Written::Never | Written::Refused(_) => self.execution.replay.publish(entries),
         }
     }
 
@@ -221,7 +221,7 @@ impl Run {
             } else if let Ok(written) = timeout_at(began + UNRECORDED_AFTER, &mut writing).await {
                 written
             } else {
-                self.publish(finish.entries.clone());
+                self.execution.replay.publish(finish.entries.clone());
                 published = true;
                 writing.await
             };
@@ -229,19 +229,19 @@ impl Run {
                 Written::Unavailable => {}
                 Written::Done => {
                     if !published {
-                        self.publish(finish.entries);
+                        self.execution.replay.publish(finish.entries);
                     }
                     return Written::Done;
                 }
                 Written::Never if !needs_record && !published => {
-                    self.publish(finish.entries);
+                    self.execution.replay.publish(finish.entries);
                     return Written::Never;
                 }
                 other => return other,
             }
             if !needs_record && !published && (self.shared.journal_is_away() || began.elapsed() >= UNRECORDED_AFTER) {
                 tracing::debug!(invocation = %self.execution.id, "the journal is unavailable; an end is published without a record");
-                self.publish(finish.entries.clone());
+                self.execution.replay.publish(finish.entries.clone());
                 published = true;
             }
             if began.elapsed() >= if needs_record { GIVE_UP_AFTER } else { RECORD_WITHIN } {
@@ -288,12 +288,6 @@ impl Run {
         thread: Option<ThreadEnd>,
     ) -> Finish {
         Finish { id: self.execution.id.clone(), epoch: self.execution.epoch, entries, outcome, snapshot, thread }
-    }
-
-    fn publish(&self, entries: Vec<Entry>) {
-        let published = self.execution.replay.last();
-        let fresh: Vec<Arc<Entry>> = entries.into_iter().filter(|entry| entry.seq > published).map(Arc::new).collect();
-        self.execution.replay.publish(&fresh);
     }
 
     /// The end of a stack that ended without one, which would be a defect.
