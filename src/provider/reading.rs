@@ -265,7 +265,7 @@ fn take<D: ResponseParser>(
     }
 }
 
-/// Joins pieces of one block: what arrived together goes on together.
+/// Joins adjacent pieces of one block, so that what arrived together is passed on together.
 fn join(deltas: &mut Vec<Delta>) {
     deltas.dedup_by(|next, last| match (last, next) {
         (Delta::BlockDelta { block, text }, Delta::BlockDelta { block: same, text: more }) if block == same => {

@@ -130,7 +130,7 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
         return Err(Refused::unsupported("background", message));
     }
     for name in ["conversation", "prompt", "max_tool_calls"] {
-        if fields.take(name)?.is_some() {
+        if fields.take_raw(name).is_some() {
             return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
         }
     }

@@ -24,7 +24,7 @@ const OLDEST: &str = "state = 'finished' AND finished_at <= $1 AND finished_at <
 const OLDEST_WITH_EVENTS: &str =
     "state = 'finished' AND event_count > 0 AND finished_at <= $1 AND finished_at <= $2 ORDER BY finished_at";
 
-/// How much is removed, at most of the one and just enough of the other.
+/// How much is or was removed: so many at most, and no more than it takes to free so many bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Amount {
     count: u64,
@@ -50,17 +50,15 @@ impl Store {
         done.deleted += self.oldest(OLDEST, Work::Delete, Amount { count, ..ALL }).await?.count;
         done.threads += self.delete_threads(earlier(now, self.limits.threads_kept), now, u64::MAX).await?.count;
         // Counted once: a count reads the whole table.
-        let mut bytes = self.stats().await?.bytes.saturating_sub(self.limits.total_bytes);
-        if bytes > 0 {
-            let stripped = self.oldest(OLDEST_WITH_EVENTS, Work::Strip, Amount { bytes, ..ALL }).await?;
-            bytes = bytes.saturating_sub(stripped.bytes);
-            let deleted = self.oldest(OLDEST, Work::Delete, Amount { bytes, ..ALL }).await?;
-            bytes = bytes.saturating_sub(deleted.bytes);
-            // What is left then belongs to what runs.
-            let threads = self.delete_threads(Timestamp::MAX, now, bytes).await?;
-            (done.stripped, done.deleted) = (done.stripped + stripped.count, done.deleted + deleted.count);
-            done.threads += threads.count;
-        }
+        let bytes = self.stats().await?.bytes.saturating_sub(self.limits.total_bytes);
+        let stripped = self.oldest(OLDEST_WITH_EVENTS, Work::Strip, Amount { bytes, ..ALL }).await?;
+        done.stripped += stripped.count;
+        let bytes = bytes.saturating_sub(stripped.bytes);
+        let deleted = self.oldest(OLDEST, Work::Delete, Amount { bytes, ..ALL }).await?;
+        done.deleted += deleted.count;
+        let bytes = bytes.saturating_sub(deleted.bytes);
+        // What is left after that belongs to running invocations.
+        done.threads += self.delete_threads(Timestamp::MAX, now, bytes).await?.count;
         for sql in self.dialect.shrink {
             // A reader that is in the way is passed over until the next time.
             if let Err(error) = sqlx::query(*sql).execute(&self.pool).await {

@@ -102,21 +102,22 @@ impl<'a> JsonObject<'a> {
 
     /// Sets a field; one of that name is replaced in its place.
     pub(super) fn set(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
-        let (name, value) = (name.into(), value.into());
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name, value)),
-        }
+        self.put(self.0.len(), name.into(), value.into());
     }
 
     /// Sets fields of different names. It takes time in proportion to their number, which is the caller's to choose.
     pub(super) fn merge<V: Into<Json<'a>>>(&mut self, fields: impl IntoIterator<Item = (&'a str, V)>) {
         let known = self.0.len();
         for (name, value) in fields {
-            match self.0[..known].iter_mut().find(|(known, _)| known == name) {
-                Some((_, old)) => *old = value.into(),
-                None => self.0.push((Cow::Borrowed(name), value.into())),
-            }
+            self.put(known, Cow::Borrowed(name), value.into());
+        }
+    }
+
+    /// Sets a field; one of that name among the first `known` is replaced in its place.
+    fn put(&mut self, known: usize, name: Cow<'a, str>, value: Json<'a>) {
+        match self.0[..known].iter_mut().find(|(other, _)| *other == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
         }
     }
 }

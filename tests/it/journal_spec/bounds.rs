@@ -48,11 +48,11 @@ async fn a_background_task_applies_the_retention_and_counts_what_it_removed(engi
     keeping.spawn(executions.clone().keep());
     for _ in 0..5 {
         let call = ModelCall { messages: vec![said(Role::User, "Hello?")], ..ModelCall::default() };
-        let asked = InvocationRequest::new(
+        let request = InvocationRequest::new(
             Arrival::new("acme".into(), EntryPoint::Grpc("test")),
             Call::Model(std::sync::Arc::new(call)),
         );
-        let mut started = executions.start(running.resolve(asked).unwrap()).await.unwrap();
+        let mut started = executions.start(running.resolve(request).unwrap()).await.unwrap();
         assert!(started.follower.outcome().await.unwrap().result.is_ok());
     }
     let gone = async {
