@@ -36,7 +36,7 @@ impl Process {
         Self { child, front, grpc: upstream, ready_after: began.elapsed(), _folder: None }
     }
 
-    /// Starts `relight serve` with its defaults and this journal; `{}` in `store` stands for a folder of its own.
+    /// Starts `relight serve` with its defaults and this journal; `{}` in `store` is replaced by a folder of its own.
     pub(crate) async fn relight(upstream: SocketAddr, store: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = store.replace("{}", &folder.path().display().to_string());

@@ -1,4 +1,4 @@
-//! What the headers of a request ask for, and what the headers of a response say.
+//! What the headers of a request demand, and what the headers of a response say.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The model that the counted calls ask.
+//! The model that the counted calls are for.
 
 use relight::internals::wire_server::{Reply, WireServer, answers::openai};
 use serde_json::{Value, json};

@@ -46,7 +46,7 @@ struct ChatChunk<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ChunkUsage {
-    /// Nothing, because it was not asked for.
+    /// Nothing, because it was not requested.
     Missing,
     /// The cost, or null where it is not known.
     Said(Option<UsageFields>),
