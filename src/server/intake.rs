@@ -127,9 +127,8 @@ impl Intake {
         }
         let (mut body, end) = (body, Instant::now() + self.body_timeout);
         let most = reservation.bytes.saturating_add(max);
-        // What is announced and not sent takes no more than a request is counted with.
-        let expected = body.size_hint().lower().min(REQUEST_BYTES);
-        let mut whole = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
+        let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+        let mut whole = Vec::new();
         loop {
             let frame = timeout_at(end, body.frame()).await.map_err(|_| BodyFault::Late)?;
             let Some(frame) = frame else { return Ok(Bytes::from(whole)) };
@@ -137,6 +136,11 @@ impl Intake {
             reservation.grow(data.len() as u64, &self.limits)?;
             if reservation.bytes > most {
                 return Err(BodyFault::TooLong);
+            }
+            let needed = whole.len() + data.len();
+            if needed > whole.capacity() {
+                // A long body is copied a few times only, and room follows the bytes that came, not those announced.
+                whole.reserve_exact(announced.min(4 * needed).max(needed) - whole.len());
             }
             whole.extend_from_slice(&data);
         }
