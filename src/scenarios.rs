@@ -26,6 +26,7 @@ pub use self::{
     spec::{Callers, Scenario, Upstream},
     table::table,
 };
+use crate::config::ConfigFaults;
 
 /// Options that override a scenario's file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,7 +70,7 @@ pub struct Report {
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// Its file cannot be read.
+    /// Its file contradicts itself.
     #[error("scenario {file}: {reason}")]
     File {
         /// The file's name.
@@ -77,6 +78,9 @@ pub enum ScenarioError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Its file is no scenario.
+    #[error(transparent)]
+    Spec(#[from] ConfigFaults),
     /// The runtime cannot be built.
     #[error("the runtime cannot be built: {0}")]
     Runtime(#[from] std::io::Error),

@@ -119,6 +119,11 @@ impl ConfigFaults {
         }
         if kept.is_empty() { None } else { Some(Self { file: file.map(Path::to_path_buf), faults: kept }) }
     }
+
+    /// The fault of a file that cannot be read for no fault that is known.
+    pub(super) fn unreadable(file: Option<&Path>) -> Self {
+        Self { file: file.map(Path::to_path_buf), faults: vec![Fault::new("", "cannot be read")] }
+    }
 }
 
 impl ConfigFaults {

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -108,10 +109,21 @@ pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment)
         (None, Some(loaded)) => Ok(Loaded { left_out, ..loaded }),
         (Some(faults), _) => Err(faults),
         // Nothing is dropped without a fault; this message covers a defect in that rule.
-        (None, None) => {
-            let faults = vec![Fault::new("", "cannot be read")];
-            Err(ConfigFaults { file: path.map(Path::to_path_buf), faults })
-        }
+        (None, None) => Err(ConfigFaults::unreadable(path)),
+    }
+}
+
+/// Reads a file that is no configuration, but is written like one.
+///
+/// # Errors
+/// Everything that is wrong, at once.
+pub fn read_text<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, ConfigFaults> {
+    let mut faults = Vec::new();
+    let read = tree::parse(text, &mut faults).and_then(|mut tree| decode::decode(&mut tree, &mut faults));
+    match (ConfigFaults::of(Some(path), faults), read) {
+        (None, Some(read)) => Ok(read),
+        (Some(faults), _) => Err(faults),
+        (None, None) => Err(ConfigFaults::unreadable(Some(path))),
     }
 }
 

@@ -4,12 +4,16 @@
 //! configuration's names, and the configuration takes precedence. Nothing is fetched over the network, and what is not
 //! known stays at its default.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
 use serde::Deserialize;
 
 use crate::{
-    config::provider::{CapabilityOverrides, KeyHeader},
+    config::{
+        ConfigFaults,
+        provider::{CapabilityOverrides, KeyHeader},
+        read_text,
+    },
     domain::target::{Capabilities, Dialect},
 };
 
@@ -57,7 +61,11 @@ struct When {
     model: Vec<String>,
 }
 
-static RECORDS: LazyLock<Vec<KnownServer>> = LazyLock::new(|| serde_saphyr::from_str(TABLE).unwrap_or_default());
+static RECORDS: LazyLock<Vec<KnownServer>> = LazyLock::new(|| read().unwrap_or_default());
+
+fn read() -> Result<Vec<KnownServer>, ConfigFaults> {
+    read_text(TABLE, Path::new("known.yaml"))
+}
 
 /// What a model can do there, as far as that is known.
 #[must_use]

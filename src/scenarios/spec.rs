@@ -1,11 +1,12 @@
 //! The format of a scenario's file.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{GateBounds, ScenarioError, ScenarioOptions};
 use crate::{
+    config::read_text,
     domain::units,
     policy::{
         circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy, hedge::HedgePolicy,
@@ -216,7 +217,7 @@ impl Scenario {
     /// When it is none, with the place and the reason.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
         let error = |reason: String| ScenarioError::File { file: file.to_owned(), reason };
-        let scenario: Self = serde_saphyr::from_str(text).map_err(|fault| error(fault.to_string()))?;
+        let scenario: Self = read_text(text, Path::new(file))?;
         for callers in &scenario.callers {
             for name in &callers.upstreams {
                 if !scenario.upstreams.iter().any(|upstream| upstream.name == *name) {

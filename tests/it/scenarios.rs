@@ -262,3 +262,11 @@ fn two_targets_that_fail_apart_answer_at_least_what_each_answers_alone() {
         assert!(together >= alone, "{together} together, {alone} alone: {first:?}, {second:?}, seed {seed}");
     }
 }
+
+#[test]
+fn each_fault_of_a_scenario_is_reported_with_its_place() {
+    let text = "id: x\ntitle: t\nabout: a\nrate: fast\nupstream: []\ngates: {}\n";
+    let faults = Scenario::parse("x.yaml", text).expect_err("it is no scenario").to_string();
+    assert!(faults.contains("x.yaml:4:") && faults.contains("rate"), "{faults}");
+    assert!(faults.contains("x.yaml:5:") && faults.contains("upstream"), "{faults}");
+}
