@@ -1,11 +1,9 @@
 //! The rules of the house: modules import only downward, crates stay in their homes, files stay small and explain
 //! themselves, one fact is not written in two places.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
+
+use crate::support::sources::{code_lines, module_path, sources};
 
 /// Levels from the bottom up; modules of one level are strangers to each other.
 const LEVELS: &[&[&str]] = &[
@@ -44,40 +42,12 @@ const HOMES: &[(&str, &[&str])] = &[
 
 const MAX_LINES: usize = 500;
 
-pub(crate) fn sources(folder: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The path below `src/`, without its ending.
-pub(crate) fn module_path(path: &Path) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    path.strip_prefix(root).unwrap().with_extension("").to_string_lossy().into_owned()
-}
-
 fn top(module: &str) -> &str {
     module.split('/').next().unwrap_or(module)
 }
 
 fn level_of(module: &str) -> Option<usize> {
     LEVELS.iter().position(|level| level.contains(&module))
-}
-
-/// Lines that are code: comments and doc comments may name whatever they explain.
-pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")).map(|(at, line)| (at + 1, line))
 }
 
 /// The modules of this crate that a text uses: `crate::x`, and `crate::{x::…, y}` over several lines.
@@ -284,4 +254,22 @@ fn no_two_types_have_one_name() {
     }
     homes.retain(|_, homes| homes.len() > 1);
     assert!(homes.is_empty(), "{homes:#?}");
+}
+
+#[test]
+fn tests_share_only_what_is_in_support() {
+    for file in sources("tests/it") {
+        let path = file.to_string_lossy().into_owned();
+        for (line, module) in used_modules(&fs::read_to_string(&file).unwrap()) {
+            // The tests of the sources write `crate::` in strings.
+            if module.is_empty() {
+                continue;
+            }
+            let is_own = path.contains(&format!("/{module}/")) || path.ends_with(&format!("/{module}.rs"));
+            assert!(
+                is_own || module == "support",
+                "{path}:{line}: `{module}`; what two tests use belongs to `support`"
+            );
+        }
+    }
 }

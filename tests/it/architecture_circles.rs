@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::architecture::{code_lines, module_path, sources};
+use crate::support::sources::{code_lines, module_path, sources};
 
 /// The paths of a `use` tree, without what they are renamed to.
 fn paths(tree: &str) -> Vec<String> {

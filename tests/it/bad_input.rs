@@ -8,12 +8,10 @@ use relight::internals::grpc::v1::{
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::{
-    recovery::one_target,
-    support::{
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    relight::{Relight, asking},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use tonic::{
     transport::{Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use crate::{front_tls::Authority, support::relight::asking};
+use crate::support::{authority::Authority, relight::asking};
 
 /// Longest time that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,9 +6,9 @@ use relight::internals::grpc::v1::GetStatusRequest;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::{
-    cli_binary::{relight, run, run_with},
-    support::relight::Relight,
+use crate::support::{
+    binary::{relight, run, run_with},
+    relight::Relight,
 };
 
 /// Longest time that a watch may take to come to a point.

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::cli_binary::{run, run_with};
+use crate::support::binary::{run, run_with};
 
 const FAULTY: &str = "\
 server: { listen: nowhere }

@@ -1,36 +1,18 @@
 //! `serve` and `demo`: the server as operators start and stop it, and the demo that keeps its promises.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
-
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{GetStatusRequest, admin_service_client::AdminServiceClient};
 use serde_json::Value;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
-    process::{Child, ChildStderr},
-};
 use tonic::transport::Endpoint;
 
-use crate::{
-    cli_binary::{relight, run},
-    support::process::terminate,
+use crate::support::{
+    binary::{relight, run, started},
+    process::terminate,
 };
 
 /// Longest time that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Starts a server, and reads where it listens.
-pub(crate) async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<ChildStderr>>) {
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    let mut child = relight(&[&arguments, more].concat()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
-    let listening: Value = serde_json::from_str(&first).unwrap();
-    assert_eq!(listening["event"], "listening", "{first}");
-    let address = listening["address"].as_str().unwrap().to_owned();
-    (child, address, log)
-}
 
 #[tokio::test]
 async fn serve_logs_its_addresses_answers_without_a_key_and_ends_in_order_on_a_signal() {

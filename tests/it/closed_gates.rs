@@ -12,13 +12,11 @@ use relight::internals::{
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::{
-    recovery::one_target,
-    support::{
-        front::Front,
-        relight::Relight,
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    front::Front,
+    relight::Relight,
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 /// Far less than any wait that a closed gate used to cause.

@@ -20,14 +20,12 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use crate::{
-    support::{
-        front::question,
-        relight::asking,
-        reloaded::Reloaded,
-        upstream::{Reply, chunk, usage_chunk},
-    },
-    traces::http_get,
+use crate::support::{
+    front::question,
+    http::http_get,
+    relight::asking,
+    reloaded::Reloaded,
+    upstream::{Reply, chunk, usage_chunk},
 };
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/contract.tsv");

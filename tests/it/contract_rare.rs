@@ -19,15 +19,12 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
-use crate::{
-    recovery::one_target,
-    stream_live::streaming,
-    support::{
-        folding::{Folding, start},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
-    traces::http_get,
+use crate::support::{
+    folding::{Folding, start},
+    http::http_get,
+    relight::{Relight, asking, streaming},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 fn message(role: Role, content: Content) -> Message {

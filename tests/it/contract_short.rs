@@ -9,14 +9,11 @@ use relight::internals::grpc::v1::{
 use tonic::{Code, transport::Endpoint};
 use tonic_types::StatusExt as _;
 
-use crate::{
-    recovery::one_target,
-    stream_live::streaming,
-    support::{
-        folding::Folding,
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    folding::Folding,
+    relight::{Relight, asking, streaming},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 fn invoking(call: ModelCall) -> Invocation {

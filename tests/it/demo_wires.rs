@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli_binary::run;
+use crate::support::binary::run;
 
 const SCENES: [&str; 6] = ["rate-limit", "cut", "tool-call", "unfit", "refusal", "in-stream-error"];
 

@@ -9,10 +9,7 @@ use std::{
 
 use tokio::process::Command;
 
-use crate::{
-    cli_binary::{Ran, run},
-    cli_serve::started,
-};
+use crate::support::binary::{Ran, run, started};
 
 /// What is written in the place of `relight.yaml`.
 const CONFIGURATION: &str = include_str!("../../src/cli/demo/relight.yaml");

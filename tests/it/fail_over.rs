@@ -7,12 +7,10 @@ use relight::internals::grpc::v1::{
 };
 use tokio::time::Instant;
 
-use crate::{
-    recovery::two_targets,
-    support::{
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    relight::{Relight, asking},
+    targets::two_targets,
+    upstream::{Reply, Upstream},
 };
 
 /// Two targets with one deadline of 20 s: the first may be silent for 10 s, and the second is called beside it early.

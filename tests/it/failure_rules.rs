@@ -4,13 +4,11 @@ use std::{fs, path::Path};
 
 use relight::internals::grpc::v1::{ClassifyFailureRequest, FailureClass, invoke_with_recovery_response::Outcome};
 
-use crate::{
-    cli_binary::run,
-    recovery::one_target,
-    support::{
-        relight::Relight,
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    binary::run,
+    relight::Relight,
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 /// Most lines of the classifier without its tests.

@@ -5,52 +5,22 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
 use relight::internals::{
     config::{GivenEnvironment, load_text},
     server::{Listeners, Running, ServerOptions},
 };
 use rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::net::TcpStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
+use crate::support::authority::Authority;
+
 /// Longest wait for a client that is served.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// An authority, and what it signed.
-pub(crate) struct Authority {
-    certificate: CertificateDer<'static>,
-    pub(crate) pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-// === impl Authority ===
-
-impl Authority {
-    pub(crate) fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap();
-        let (pem, der) = (certificate.pem(), certificate.der().clone());
-        Self { certificate: der, pem, issuer: Issuer::new(params, key) }
-    }
-
-    fn sign(&self, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
-        self.sign_for("localhost", usage)
-    }
-
-    /// A new certificate of this name, and its key.
-    pub(crate) fn sign_for(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.extended_key_usages = vec![usage];
-        (params.signed_by(&key, &self.issuer).unwrap(), key)
-    }
-}
 
 async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running {
     let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);

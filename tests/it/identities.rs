@@ -31,9 +31,9 @@ use tokio::{
 };
 use tonic::{Code, Request, Status, transport::Channel};
 
-use crate::{
-    support::relight::{Relight, asking},
-    traces::http_get,
+use crate::support::{
+    http::http_get,
+    relight::{Relight, asking},
 };
 
 const ISSUER: &str = "https://login.example";

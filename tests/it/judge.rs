@@ -9,11 +9,7 @@ use relight::internals::grpc::v1::{
 use tonic::{Code, transport::Endpoint};
 use tonic_types::StatusExt as _;
 
-use crate::{
-    cli_serve::started,
-    recovery::one_target,
-    support::{relight::Relight, upstream::Upstream},
-};
+use crate::support::{binary::started, relight::Relight, targets::one_target, upstream::Upstream};
 
 /// What a caller reports of an answer.
 fn answer(status: u32, body: &str) -> ClassifyFailureRequest {

@@ -10,12 +10,10 @@ use relight::internals::{
 use serde_json::json;
 use tonic::{Code, Request, Status};
 
-use crate::{
-    cli_binary::run,
-    support::{
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    binary::run,
+    relight::{Relight, asking},
+    upstream::{Reply, Upstream},
 };
 
 /// A server with the tenants `acme`, `other` (of the route `second` alone) and an administrator, and its upstream.

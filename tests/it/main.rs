@@ -8,7 +8,6 @@ mod bad_input;
 mod broken_wires;
 mod browsers;
 mod certificates_renewed;
-mod cli_binary;
 mod cli_client;
 mod cli_offline;
 mod cli_serve;

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, body::Bytes};
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-
-use crate::support::process::{KEY, Process};
+use crate::support::{
+    http::{Came, post},
+    process::{KEY, Process},
+};
 
 mod answers;
 mod connections;
@@ -26,28 +25,6 @@ const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
 const INVOKE: &str = "/relight.v1.RecoveryService/InvokeWithRecovery";
 const CHAT: &str = "/v1/chat/completions";
-
-/// What came back: the status of HTTP, and the one of gRPC where there is one.
-pub(crate) type Came = Result<(u16, Option<String>), String>;
-
-/// Posts a body with these header fields and reads the response.
-pub(crate) async fn post(address: &str, path: &str, headers: &[(&str, &str)], http2: bool, body: Vec<u8>) -> Came {
-    let client = Client::builder(TokioExecutor::new()).http2_only(http2).build_http();
-    let mut request = Request::post(format!("http://{address}{path}"));
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(Full::new(Bytes::from(body))).unwrap();
-    let exchange = async {
-        let response = client.request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status().as_u16();
-        let in_head = response.headers().get("grpc-status").map(|code| code.to_str().unwrap().to_owned());
-        let collected = response.into_body().collect().await.map_err(|error| error.to_string())?;
-        let in_trailers = collected.trailers().and_then(|all| all.get("grpc-status"));
-        Ok((status, in_head.or_else(|| in_trailers.map(|code| code.to_str().unwrap().to_owned()))))
-    };
-    tokio::time::timeout(PATIENCE, exchange).await.expect("the call hangs")
-}
 
 /// Posts a gRPC message whose head declares `declared` bytes.
 async fn invoke(server: &Process, key: Option<&str>, message: Vec<u8>, declared: usize) -> Came {

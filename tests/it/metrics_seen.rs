@@ -5,16 +5,13 @@ use relight::internals::grpc::v1::{
     invoke_with_recovery_response::Outcome,
 };
 
-use crate::{
-    memory_of_callers::post,
-    recovery::one_target,
-    support::{
-        front::question,
-        process::{KEY, Process, key, with_key},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
-    traces::http_get,
+use crate::support::{
+    front::question,
+    http::{http_get, post},
+    process::{KEY, Process, key, with_key},
+    relight::{Relight, asking},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 const REST: &str = "\

@@ -11,14 +11,12 @@ use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOpt
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::{
-    cli_binary::{relight, run},
-    recovery::one_target,
-    support::{
-        process::{KEY, Process, terminate, with_key},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    binary::{relight, run},
+    process::{KEY, Process, terminate, with_key},
+    relight::{Relight, asking},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -17,14 +17,12 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    stream_crash::{ANSWER, Process, configured},
-    stream_live::{resumable, streaming},
-    support::{
-        cluster::Cluster,
-        folding::{Folding, start},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    cluster::Cluster,
+    folding::{Folding, start},
+    relight::{resumable, streaming},
+    streaming_process::{ANSWER, Process, configured},
+    upstream::{Reply, Upstream},
 };
 
 /// Longer than the lease of 10 s.

@@ -9,14 +9,12 @@ use relight::internals::grpc::v1::{
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{
-    recovery::one_target,
-    support::{
-        cluster::Cluster,
-        process::Process,
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    cluster::Cluster,
+    process::Process,
+    relight::{Relight, asking},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 /// Longest time from the end of a fault until everything works again, with room for a busy machine.

@@ -8,15 +8,12 @@ use relight::internals::grpc::v1::{
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{
-    recovery::two_targets,
-    stream_crash::Process,
-    stream_live::{resumable, streaming},
-    support::{
-        folding::{Folding, start},
-        relight::asking,
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    folding::{Folding, start},
+    relight::{asking, resumable, streaming},
+    streaming_process::Process,
+    targets::two_targets,
+    upstream::{Reply, Upstream},
 };
 
 /// Two targets, the second of which is not to be needed, on a file.

@@ -10,14 +10,11 @@ use relight::internals::grpc::v1::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::{
-    cli_binary::{relight as binary, run},
-    cli_serve::started,
-    recovery::{one_target, two_targets},
-    support::{
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    binary::{relight as binary, run, started},
+    relight::{Relight, asking},
+    targets::{one_target, two_targets},
+    upstream::{Reply, Upstream},
 };
 
 fn failing(status: u16, headers: &[(&str, &str)]) -> Reply {

@@ -9,14 +9,12 @@ use relight::internals::grpc::v1::{
 };
 use tonic::Code;
 
-use crate::{
-    cli_binary::run,
-    support::{
-        postgres::Database,
-        relight::Relight,
-        upstream::{Reply, Upstream},
-    },
-    traces::http_get,
+use crate::support::{
+    binary::run,
+    http::http_get,
+    postgres::Database,
+    relight::Relight,
+    upstream::{Reply, Upstream},
 };
 
 /// Longest time until something is seen that happens in the background.

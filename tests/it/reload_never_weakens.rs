@@ -18,10 +18,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{
-    cli_binary::relight,
-    support::{relight::asking, upstream::Upstream},
-};
+use crate::support::{binary::relight, relight::asking, upstream::Upstream};
 
 /// Longest wait for anything here.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -9,15 +9,12 @@ use relight::internals::grpc::v1::{
 };
 use serde_json::json;
 
-use crate::{
-    memory_of_callers::post,
-    support::{
-        otlp::OtlpReceiver,
-        process::{KEY, Process, key, with_key},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
-    traces::http_get,
+use crate::support::{
+    http::{http_get, post},
+    otlp::OtlpReceiver,
+    process::{KEY, Process, key, with_key},
+    relight::{Relight, asking},
+    upstream::{Reply, Upstream},
 };
 
 const PROMPT: &str = "my-private-question";

@@ -6,14 +6,12 @@ use relight::internals::grpc::v1::{InvokeWithRecoveryRequest, invoke_with_recove
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{
-    support::{
-        otlp::{OtlpReceiver, attr},
-        relight::asking,
-        reloaded::Reloaded,
-        upstream::{Reply, chunk, usage_chunk},
-    },
-    traces::http_get,
+use crate::support::{
+    http::http_get,
+    otlp::{OtlpReceiver, attr},
+    relight::asking,
+    reloaded::Reloaded,
+    upstream::{Reply, chunk, usage_chunk},
 };
 
 /// Longest time that a condition may take to come true.

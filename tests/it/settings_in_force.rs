@@ -244,9 +244,9 @@ async fn every_setting_that_is_changed_on_a_running_server_is_reported_as_in_for
 
 #[tokio::test]
 async fn what_needs_a_restart_is_named_by_the_commands_that_show_the_configuration() {
-    let shown = crate::cli_binary::run(&["config", "show"]).await.out;
+    let shown = crate::support::binary::run(&["config", "show"]).await.out;
     let first = shown.lines().next().unwrap();
-    let schema: Value = serde_json::from_str(&crate::cli_binary::run(&["config", "schema"]).await.out).unwrap();
+    let schema: Value = serde_json::from_str(&crate::support::binary::run(&["config", "schema"]).await.out).unwrap();
     assert_eq!(schema["properties"]["journal"]["x-needs-restart"], true);
     assert_eq!(schema["$defs"]["ServerConfig"]["properties"]["reflection"]["x-needs-restart"], true);
     for row in rows().iter().filter(|row| row.seen_by == "restart") {

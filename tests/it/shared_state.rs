@@ -6,14 +6,11 @@ use relight::internals::grpc::v1::{
     recovery_event::Body, watch_recovery_request::Start,
 };
 
-use crate::{
-    recovery::{one_target, two_targets},
-    stream_live::streaming,
-    support::{
-        folding::Folding,
-        relight::{Relight, asking, kind_of},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    folding::Folding,
+    relight::{Relight, asking, kind_of, streaming},
+    targets::{one_target, two_targets},
+    upstream::{Reply, Upstream},
 };
 
 async fn target(relight: &Relight, id: &str) -> Target {

@@ -5,14 +5,11 @@
 use relight::internals::grpc::v1::{FailureClass, RewindMode};
 use serde_json::json;
 
-use crate::{
-    recovery::one_target,
-    stream_live::streaming,
-    support::{
-        folding::Folding,
-        relight::Relight,
-        upstream::{Reply, Upstream, chunk},
-    },
+use crate::support::{
+    folding::Folding,
+    relight::{Relight, streaming},
+    targets::one_target,
+    upstream::{Reply, Upstream, chunk},
 };
 
 const ANSWER: &str = "Whole at last, and nobody saw the seams.";

@@ -3,28 +3,19 @@
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    CancelInvocationRequest, GetInvocationRequest, Invocation, InvocationState, Overrides, RecoveryStrategy,
-    RequestDisposition, Resumable, RewindMode, cancel_invocation_request, get_invocation_request, terminal::Outcome,
+    CancelInvocationRequest, GetInvocationRequest, InvocationState, RecoveryStrategy, RequestDisposition, RewindMode,
+    cancel_invocation_request, get_invocation_request, terminal::Outcome,
 };
 use tonic::Code;
 
-use crate::{
-    recovery::one_target,
-    support::{
-        folding::{Folding, start},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    folding::{Folding, start},
+    relight::{Relight, streaming},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 const ANSWER: &str = "The quick brown fox jumps over the lazy dog — naïve café, 👩‍👩‍👧 and नमस्ते, twice over.";
-
-/// A stream whose client understands rewinds.
-pub(crate) fn streaming(text: &str, mode: RewindMode) -> Invocation {
-    let mut invocation = asking(text);
-    invocation.overrides = Some(Overrides { rewind_mode: mode.into(), ..Overrides::default() });
-    invocation
-}
 
 #[tokio::test]
 async fn a_stream_begins_with_accepted_and_ends_with_one_terminal() {
@@ -211,11 +202,4 @@ async fn an_invocation_is_explained_while_it_runs_and_afterwards() {
         invocation: Some(get_invocation_request::Invocation::InvocationId("nobody".to_owned())),
     };
     assert_eq!(relight.recovery().get_invocation(unknown).await.unwrap_err().code(), Code::NotFound);
-}
-
-/// Continues for a while without its client.
-pub(crate) fn resumable(mut invocation: Invocation) -> Invocation {
-    let overrides = invocation.overrides.get_or_insert_default();
-    overrides.resumable = Some(Resumable { grace_ms: Some(20_000) });
-    invocation
 }

@@ -11,10 +11,10 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{
-    stream_crash::Process,
-    stream_live::streaming,
-    support::folding::{Folding, start},
+use crate::support::{
+    folding::{Folding, start},
+    relight::streaming,
+    streaming_process::Process,
 };
 
 const READERS: usize = 1000;
@@ -111,7 +111,7 @@ impl Process {
     async fn idle(&self) {
         let url = format!("http://{}/metrics", self.admin_address);
         let idle = async {
-            while !crate::traces::http_get(&url)
+            while !crate::support::http::http_get(&url)
                 .await
                 .lines()
                 .any(|line| line.starts_with("relight_inflight") && line.ends_with(" 0"))

@@ -9,14 +9,12 @@ use relight::internals::grpc::v1::{
 use sha2::Digest as _;
 use tonic::Code;
 
-use crate::{
-    recovery::one_target,
-    stream_live::{resumable, streaming},
-    support::{
-        folding::{Folding, start},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    binary,
+    folding::{Folding, start},
+    relight::{Relight, asking, resumable, streaming},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 const ANSWER: &str = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of \
@@ -221,14 +219,13 @@ async fn a_token_that_was_made_up_is_refused() {
 
 #[tokio::test]
 async fn a_command_that_is_killed_continues_with_resume_without_a_trace() {
-    use crate::cli_binary;
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER).in_pieces_of(100).paced(Duration::from_millis(40)));
     let relight = Relight::start(&one_target(&upstream).replace("400ms", "10s")).await;
     let address = format!("http://{}", relight.running.address);
     let home = tempfile::tempdir().unwrap();
     let command = |more: &[&str]| {
-        let mut command = cli_binary::relight(&[&["invoke", "--address", &address], more].concat());
+        let mut command = binary::relight(&[&["invoke", "--address", &address], more].concat());
         command.env("XDG_STATE_HOME", home.path());
         command
     };

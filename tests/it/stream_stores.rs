@@ -9,13 +9,11 @@ use relight::internals::grpc::v1::{
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
 use tonic::Code;
 
-use crate::{
-    recovery::one_target,
-    support::{
-        postgres::Database,
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    postgres::Database,
+    relight::{Relight, asking},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 const TABLES: [&str; 5] = ["invocations", "events", "threads", "thread_messages", "thread_errors"];

@@ -4,13 +4,11 @@ use std::{path::Path, time::Duration};
 
 use tokio::process::Command;
 
-use crate::{
-    cli_binary,
-    stream_crash::{ANSWER, Process, configured, slow_upstream},
-    support::{
-        folding::Folding,
-        terminal::{CTRL_Z, Terminal},
-    },
+use crate::support::{
+    binary,
+    folding::Folding,
+    streaming_process::{ANSWER, Process, configured, slow_upstream},
+    terminal::{CTRL_Z, Terminal},
 };
 
 const FIRST_WORDS: &str = "One owner dies";
@@ -96,9 +94,8 @@ async fn a_killed_command_is_continued_by_resume_and_holds_the_same() {
     assert!(Command::new("kill").args(["-KILL", &pid]).status().await.unwrap().success());
     assert!(!terminal.end().await.contains("lights go out."), "it was killed in the middle");
     // It comes back while the answer is still being made, checks every offset and hash, and shows the whole.
-    let resumed = cli_binary::relight(&["invoke", "--address", &address, "--resume"])
-        .env("XDG_STATE_HOME", folder.path())
-        .output();
+    let resumed =
+        binary::relight(&["invoke", "--address", &address, "--resume"]).env("XDG_STATE_HOME", folder.path()).output();
     let (resumed, folding) = tokio::join!(resumed, finished(folder.path(), &server));
     let resumed = resumed.unwrap();
     assert_eq!(String::from_utf8_lossy(&resumed.stdout), format!("{ANSWER}\n"), "{resumed:?}");
@@ -106,7 +103,7 @@ async fn a_killed_command_is_continued_by_resume_and_holds_the_same() {
     assert_eq!(folding.text(), ANSWER);
     assert_eq!(folding.terminal.as_ref().unwrap().result_hash, folding.hash());
     assert_eq!(upstream.requests().len(), 1, "the model was asked once");
-    let nothing = cli_binary::relight(&["invoke", "--address", &address, "--resume"])
+    let nothing = binary::relight(&["invoke", "--address", &address, "--resume"])
         .env("XDG_STATE_HOME", folder.path())
         .output()
         .await

@@ -4,14 +4,12 @@ use std::{fs, time::Duration};
 
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::{
-    cli_binary::{relight, run},
-    recovery::one_target,
-    support::{
-        otlp::{OtlpReceiver, attr, named, parent},
-        relight::Relight,
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    binary::{relight, run},
+    otlp::{OtlpReceiver, attr, named, parent},
+    relight::Relight,
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 /// Longest time that an export may take.

@@ -27,7 +27,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{support::relight::Relight, tool_calls::calling};
+use crate::support::{relight::Relight, tool_stage::calling};
 
 /// How many connections are broken.
 const FAULTS: usize = 1_000;

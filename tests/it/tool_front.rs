@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use relight::internals::wire_server::mcp::{Executed, ScriptedTool};
 use serde_json::{Value, json};
 
-use crate::{
-    support::front::post,
-    tool_calls::{Stage, echo},
+use crate::support::{
+    front::post,
+    tool_stage::{Stage, echo},
 };
 
 const FRONT: &str = "  mcp_front: { listen: \"127.0.0.1:0\" }";

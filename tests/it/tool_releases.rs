@@ -14,9 +14,10 @@ use relight::internals::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    support::{postgres::Database, relight::Relight},
-    tool_calls::{applied, calling, completed},
+use crate::support::{
+    postgres::Database,
+    relight::Relight,
+    tool_stage::{applied, calling, completed},
 };
 
 /// Longest time until something is seen that happens in the background.

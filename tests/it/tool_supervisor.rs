@@ -12,12 +12,10 @@ use relight::internals::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    support::{
-        relight::{Relight, asking},
-        upstream::Upstream,
-    },
-    tool_calls::{Stage, calling, completed, failed},
+use crate::support::{
+    relight::{Relight, asking},
+    tool_stage::{Stage, calling, completed, failed},
+    upstream::Upstream,
 };
 
 fn any() -> Value {

@@ -5,14 +5,13 @@ use std::time::Duration;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use relight::internals::grpc::v1::InvokeWithRecoveryRequest;
 
-use crate::{
-    recovery::one_target,
-    support::{
-        front::Front,
-        otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent},
-        relight::{Relight, asking},
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    front::Front,
+    http::http_get,
+    otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent},
+    relight::{Relight, asking},
+    targets::one_target,
+    upstream::{Reply, Upstream},
 };
 
 #[tokio::test]
@@ -78,16 +77,6 @@ async fn metrics_count_attempts_and_recoveries() {
     for series in ["relight_attempts_total", "relight_recoveries_total", "relight_circuit_state", "relight_inflight"] {
         assert!(text.contains(series), "{series} is missing in\n{text}");
     }
-}
-
-pub(crate) async fn http_get(url: &str) -> String {
-    use http_body_util::{BodyExt as _, Empty};
-    use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<bytes::Bytes>>();
-    let response = client.get(url.parse().unwrap()).await.unwrap();
-    assert_eq!(response.status(), 200);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    String::from_utf8(body.to_vec()).unwrap()
 }
 
 /// The spans of one call over gRPC, with two targets of two upstreams, until this many have arrived.

@@ -6,14 +6,11 @@ use relight::internals::grpc::v1::{
 };
 
 use super::{MIB, gzip_of_zeros};
-use crate::{
-    stream_live::streaming,
-    support::{
-        limits::Limits,
-        process::{KEY, with_key},
-        relight::asking,
-        upstream::{Reply, Upstream, chunk},
-    },
+use crate::support::{
+    limits::Limits,
+    process::{KEY, with_key},
+    relight::{asking, streaming},
+    upstream::{Reply, Upstream, chunk},
 };
 
 const LIMITS: Limits =

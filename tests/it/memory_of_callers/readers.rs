@@ -13,14 +13,11 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet};
 use tonic::transport::{Channel, Endpoint};
 
 use super::{CHAT, MIB};
-use crate::{
-    stream_live::streaming,
-    support::{
-        limits::{Attacked, Limits},
-        process::{KEY, with_key},
-        relight::asking,
-        upstream::{Reply, Upstream},
-    },
+use crate::support::{
+    limits::{Attacked, Limits},
+    process::{KEY, with_key},
+    relight::{asking, streaming},
+    upstream::{Reply, Upstream},
 };
 
 const LIMITS: Limits =

@@ -6,19 +6,12 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
-use relight::internals::{
-    config::{Config, GivenEnvironment, load_text},
-    grpc::v1::CircuitState,
-    policy::circuit::{Circuit, CircuitPolicy, FailKind, Permit, ReportContext, Signal},
-};
+use relight::internals::{config::{Config, GivenEnvironment, load_text}, grpc::v1::CircuitState, policy::circuit::{Circuit, CircuitPolicy, FailKind, Permit, ReportContext, Signal}};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::support::{reloaded::{Reloaded, merge}, upstream::Reply};
 use super::{Row, another, at, rows};
-use crate::support::{
-    reloaded::{Reloaded, merge},
-    upstream::Reply,
-};
 
 /// What the calls of some time are like.
 #[derive(Debug, Clone, Copy)]

@@ -5,13 +5,12 @@ use std::fs;
 use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
 
-use crate::{
-    front_tls::Authority,
-    support::reloaded::Reloaded,
-    upstream_connections::{ConnectProxy, TlsFront, address_of, file},
-};
-
 use super::probes::class_of;
+use crate::support::{
+    authority::Authority,
+    connections::{ConnectProxy, TlsFront, address_of, file},
+    reloaded::Reloaded,
+};
 
 #[tokio::test]
 async fn a_provider_is_reached_by_its_changed_proxy_and_certificates() {

@@ -2,23 +2,13 @@
 
 use std::time::Duration;
 
-use relight::internals::{
-    domain::fold::hash_text,
-    grpc::v1::{
-        ClassifyFailureRequest, ClassifyFailureResponse, FailureClass, FailureSurface, GateKind, Header, Invocation,
-        InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, Overrides, Target,
-    },
-};
+use relight::internals::{domain::fold::hash_text, grpc::v1::{ClassifyFailureRequest, ClassifyFailureResponse, FailureClass, FailureSurface, GateKind, Header, Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, Overrides, Target}};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::support::{
-    relight::asking,
-    reloaded::{Reloaded, merge},
-    upstream::Reply,
-};
+use crate::support::{relight::asking, reloaded::{Reloaded, merge}, upstream::Reply};
 
 type Answer = Result<InvokeWithRecoveryResponse, Status>;
 

@@ -3,13 +3,11 @@
 use relight::internals::grpc::v1::{Cost, GetInvocationRequest, get_invocation_request};
 use serde_json::json;
 
-use crate::{
-    cli_binary::run,
-    support::{
-        reloaded::Reloaded,
-        upstream::{Reply, chunk, usage_chunk},
-    },
-    traces::http_get,
+use crate::support::{
+    binary::run,
+    http::http_get,
+    reloaded::Reloaded,
+    upstream::{Reply, chunk, usage_chunk},
 };
 
 /// A response of 1000 tokens for a prompt of 2000, after one that broke off at once.

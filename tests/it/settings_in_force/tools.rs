@@ -10,7 +10,7 @@ use relight::internals::{
 use serde_json::json;
 
 use super::rows;
-use crate::{support::reloaded::Reloaded, tool_calls::calling};
+use crate::support::{reloaded::Reloaded, tool_stage::calling};
 
 /// What a call of the tool came to, and how many attempts it took.
 async fn called(server: &Reloaded) -> (String, usize) {

@@ -6,9 +6,9 @@ use relight::internals::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
         GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
-        Message, ModelCall, Part, RecoveryEvent, Role, TextPart, WatchRecoveryRequest,
-        admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call, part::Content,
-        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        Message, ModelCall, Overrides, Part, RecoveryEvent, Resumable, RewindMode, Role, TextPart,
+        WatchRecoveryRequest, admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call,
+        part::Content, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
     server::{Listeners, Running, ServerOptions},
 };
@@ -141,4 +141,18 @@ pub(crate) fn asking(text: &str) -> Invocation {
     let message = Message { role: Role::User.into(), parts: vec![part], ..Message::default() };
     let call = ModelCall { messages: vec![message], ..ModelCall::default() };
     Invocation { operation: "executor".to_owned(), call: Some(Call::Model(call)), ..Invocation::default() }
+}
+
+/// A stream whose client understands rewinds.
+pub(crate) fn streaming(text: &str, mode: RewindMode) -> Invocation {
+    let mut invocation = asking(text);
+    invocation.overrides = Some(Overrides { rewind_mode: mode.into(), ..Overrides::default() });
+    invocation
+}
+
+/// Continues for a while without its client.
+pub(crate) fn resumable(mut invocation: Invocation) -> Invocation {
+    let overrides = invocation.overrides.get_or_insert_default();
+    overrides.resumable = Some(Resumable { grace_ms: Some(20_000) });
+    invocation
 }
