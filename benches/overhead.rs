@@ -57,13 +57,14 @@ fn main() {
 }
 
 async fn measure(wanted: &[String]) {
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    let kinds: Vec<_> = KINDS.iter().filter(|(name, ..)| is_wanted(name)).collect();
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.0).collect();
+    assert!(!kinds.is_empty(), "no kind has {wanted:?} in its name, of {names:?}");
     let upstream = upstream::start().await;
     let proxy = Process::passthrough(upstream).await;
     println!("{:<32}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
-    for (name, store, kind) in KINDS {
-        if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(word.as_str())) {
-            continue;
-        }
+    for (name, store, kind) in kinds {
         let server = Process::relight(upstream, store).await;
         if let Ok(file) = std::env::var("RELIGHT_PROFILE") {
             let mut recorder = server.profile(&file, DURATION);
