@@ -120,9 +120,16 @@ impl ConfigFaults {
         if kept.is_empty() { None } else { Some(Self { file: file.map(Path::to_path_buf), faults: kept }) }
     }
 
-    /// The fault of a file that cannot be read for no fault that is known.
-    pub(super) fn unreadable(file: Option<&Path>) -> Self {
-        Self { file: file.map(Path::to_path_buf), faults: vec![Fault::new("", "cannot be read")] }
+    /// What was read, unless there are faults.
+    pub(super) fn result<T>(file: Option<&Path>, faults: Vec<Fault>, read: Option<T>) -> Result<T, Self> {
+        match (Self::of(file, faults), read) {
+            (None, Some(read)) => Ok(read),
+            (Some(faults), _) => Err(faults),
+            // Nothing is dropped without a fault; this message covers a defect in that rule.
+            (None, None) => {
+                Err(Self { file: file.map(Path::to_path_buf), faults: vec![Fault::new("", "cannot be read")] })
+            }
+        }
     }
 }
 

@@ -105,12 +105,7 @@ pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment)
         left_out.append(&mut faults);
         loaded = load_collecting(text, path, environment, &left_out, &mut is_lenient, &mut faults);
     }
-    match (ConfigFaults::of(path, faults), loaded) {
-        (None, Some(loaded)) => Ok(Loaded { left_out, ..loaded }),
-        (Some(faults), _) => Err(faults),
-        // Nothing is dropped without a fault; this message covers a defect in that rule.
-        (None, None) => Err(ConfigFaults::unreadable(path)),
-    }
+    ConfigFaults::result(path, faults, loaded).map(|loaded| Loaded { left_out, ..loaded })
 }
 
 /// Reads a file that is no configuration, but is written like one.
@@ -120,11 +115,7 @@ pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment)
 pub fn read_text<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, ConfigFaults> {
     let mut faults = Vec::new();
     let read = tree::parse(text, &mut faults).and_then(|mut tree| decode::decode(&mut tree, &mut faults));
-    match (ConfigFaults::of(Some(path), faults), read) {
-        (None, Some(read)) => Ok(read),
-        (Some(faults), _) => Err(faults),
-        (None, None) => Err(ConfigFaults::unreadable(Some(path))),
-    }
+    ConfigFaults::result(Some(path), faults, read)
 }
 
 fn load_collecting(
