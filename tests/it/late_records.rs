@@ -44,7 +44,8 @@ async fn a_call_can_be_looked_up_as_soon_as_it_is_answered_and_all_are_listed() 
             let answered = server.ask(&format!("How are you, {n}?")).await;
             let mut record = server.get(&answered.invocation_id).await;
             // On a busy disk an answer does not wait for its end to be written.
-            while record.state() == InvocationState::Running {
+            let until = tokio::time::Instant::now() + Duration::from_secs(30);
+            while tokio::time::Instant::now() < until && record.state() == InvocationState::Running {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 record = server.get(&answered.invocation_id).await;
             }

@@ -1,4 +1,4 @@
-//! What may stand between a server and its upstream: a proxy with CONNECT, and a TLS server with certificates of its own.
+//! What is between a server and its upstream: a proxy with CONNECT, and a TLS server with certificates of its own.
 
 use std::{
     fs,
@@ -22,14 +22,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::{authority::Authority, upstream::Upstream};
 
-/// A proxy that opens tunnels for whoever has its credentials, and keeps where each was to lead.
+/// A proxy that opens tunnels for clients with its credentials, and keeps the destination of each.
 pub(crate) struct ConnectProxy {
     pub(crate) port: u16,
     wanted: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
-/// TLS in front of a plain server: it ends here, and what is within goes on.
+/// A TLS server that forwards what it decrypts to a plain one.
 pub(crate) struct TlsFront {
     pub(crate) port: u16,
     _tasks: JoinSet<()>,
