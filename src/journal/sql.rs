@@ -2,21 +2,24 @@
 //!
 //! Every change is one transaction that first locks the row it depends on, then checks the shared rules, then writes.
 
+mod additions;
 mod executions;
 pub(super) mod fault;
+mod groups;
+mod insert;
 mod invocations;
-mod late;
 mod leases;
 mod retention;
 mod rows;
 mod store;
 mod threads;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::OnceLock, time::Duration};
 
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
 
+use self::groups::OperationGroups;
 pub(super) use self::store::{FileIdentity, SqlDialect, Store};
 use super::{
     AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
@@ -31,6 +34,8 @@ use crate::domain::{
 /// A journal in a database.
 pub struct SqlJournal {
     store: Store,
+    /// Started with the first operation that can be done together with others.
+    groups: OnceLock<OperationGroups>,
     poll: Option<watch::Receiver<Duration>>,
     /// Ended when the journal is dropped.
     _tasks: JoinSet<()>,
@@ -41,7 +46,7 @@ pub struct SqlJournal {
 impl SqlJournal {
     /// Over a store whose changes are all made by this process.
     pub(super) fn new(store: Store) -> Self {
-        Self { store, poll: None, _tasks: JoinSet::new() }
+        Self { store, groups: OnceLock::new(), poll: None, _tasks: JoinSet::new() }
     }
 
     /// Returns the journal with encryption of inputs and answers.
@@ -107,11 +112,11 @@ impl Journal for SqlJournal {
     }
 
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
-        Box::pin(self.store.begin(new, now))
+        Box::pin(self.begin_grouped(new, now))
     }
 
     fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
-        Box::pin(self.store.append(id, entries))
+        Box::pin(self.append_grouped(id, entries))
     }
 
     fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
@@ -123,7 +128,7 @@ impl Journal for SqlJournal {
     }
 
     fn finish(&self, end: Finish, now: Timestamp) -> JournalFuture<'_, (), FinishError> {
-        Box::pin(self.store.finish(end, now))
+        Box::pin(self.finish_grouped(end, now))
     }
 
     fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>> {
@@ -131,7 +136,7 @@ impl Journal for SqlJournal {
     }
 
     fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
-        Box::pin(self.store.get_by_request(tenant, request))
+        Box::pin(self.find(tenant, request))
     }
 
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>> {

@@ -79,6 +79,8 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
     let pool = AnyPoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(PATIENCE)
+        // A connection to a file does not break by itself.
+        .test_before_acquire(false)
         .after_connect(move |connection, _| {
             Box::pin(async move { sqlx::raw_sql(pragmas).execute(connection).await.map(drop) })
         })

@@ -38,23 +38,29 @@ impl WriteGuard {
     }
 
     /// The part of a batch that is not recorded yet.
-    ///
-    /// Steps that the same epoch recorded are skipped: only its owner writes in an epoch, so they can only be the same
-    /// batch sent again. Steps of an earlier epoch are not skipped.
     pub(super) fn fresh<'a>(&self, entries: &'a [Entry]) -> Result<&'a [Entry], AppendError> {
-        let Some(first) = entries.first() else { return Ok(entries) };
-        for (expected, entry) in (first.seq..).zip(entries) {
-            self.admit(entry.epoch)?;
-            if entry.seq != expected {
-                return Err(AppendError::Gap { expected, got: entry.seq });
+        let known = self.known(entries.iter().map(|entry| (entry.epoch, entry.seq)))?;
+        Ok(entries.get(known..).unwrap_or_default())
+    }
+
+    /// How many steps of a batch, from its first one on, are recorded already; a step is its epoch and its number.
+    ///
+    /// Steps that the same epoch recorded are known: only its owner writes in an epoch, so they can only be the same
+    /// batch sent again. Steps of an earlier epoch are not.
+    pub(super) fn known(&self, steps: impl IntoIterator<Item = (u64, u64)>) -> Result<usize, AppendError> {
+        let mut steps = steps.into_iter().peekable();
+        let Some(&(_, first)) = steps.peek() else { return Ok(0) };
+        for (expected, (epoch, seq)) in (first..).zip(steps) {
+            self.admit(epoch)?;
+            if seq != expected {
+                return Err(AppendError::Gap { expected, got: seq });
             }
         }
         let next = self.last_seq + 1;
-        if first.seq > next || first.seq < self.epoch_first_seq {
-            return Err(AppendError::Gap { expected: next, got: first.seq });
+        if first > next || first < self.epoch_first_seq {
+            return Err(AppendError::Gap { expected: next, got: first });
         }
-        let known = usize::try_from(next - first.seq).unwrap_or(usize::MAX);
-        Ok(entries.get(known..).unwrap_or_default())
+        Ok(usize::try_from(next - first).unwrap_or(usize::MAX))
     }
 }
 

@@ -13,6 +13,7 @@ mod sealed;
 mod steps;
 mod survival;
 mod threads;
+mod together;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -8,7 +8,7 @@ use super::{
     super::{
         ExecutionDetail, ExecutionListing, ExecutionState, JournalError, ToolExecution, payload_cipher::PayloadCipher,
     },
-    invocations::ROWS_PER_INSERT,
+    additions::ROWS_PER_INSERT,
     rows::{self, count, int, json, micros, placeholders},
     store::Store,
 };

@@ -10,7 +10,7 @@ use super::super::{
     record::OWNER_DEAD,
     write_guard::WriteGuard,
 };
-use crate::domain::clock;
+use crate::domain::{clock, fold::StreamStep};
 
 /// The columns that [`record`] and [`standing`] read.
 pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, labels, \
@@ -76,17 +76,20 @@ pub(super) fn standing(row: &AnyRow) -> Result<WriteGuard, JournalError> {
     })
 }
 
-/// A row of `events`.
+/// What is stored for the step with the invocation's outcome: that is in a column of the invocation already.
+pub(super) const OUTCOME_STEP: &str = "\"outcome\"";
+
+/// A row of `events`, with the outcome of its invocation where it is the last one.
 pub(super) fn entry(row: &AnyRow, drawer: &Drawer<'_>) -> Result<Entry, JournalError> {
     let attempt = u32::try_from(count(row, "attempt")?).map_err(|_| unreadable("attempt"))?;
     let seq = count(row, "seq")?;
-    Ok(Entry {
-        epoch: count(row, "epoch")?,
-        seq,
-        attempt,
-        at: time(row, "at")?,
-        step: parse(&drawer.open("step", seq, text(row, "step")?)?, "a step")?,
-    })
+    let step = drawer.open("step", seq, text(row, "step")?)?;
+    let step = if step == OUTCOME_STEP {
+        StreamStep::Terminal(maybe_json(row, "outcome", drawer)?.ok_or_else(|| unreadable("outcome"))?)
+    } else {
+        parse(&step, "a step")?
+    };
+    Ok(Entry { epoch: count(row, "epoch")?, seq, attempt, at: time(row, "at")?, step })
 }
 
 /// Whether the row's invocation has its outcome.

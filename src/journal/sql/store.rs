@@ -10,7 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Transaction};
+use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Transaction};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::super::{JournalError, Limits, changes::Notices, payload_cipher::PayloadCipher};
@@ -35,7 +35,8 @@ pub(in super::super) struct SqlDialect {
     pub(in super::super) shrink: &'static [&'static str],
 }
 
-/// A database with the journal's tables.
+/// A database with the journal's tables; clones are the same store.
+#[derive(Clone)]
 pub(in super::super) struct Store {
     pub(super) pool: AnyPool,
     pub(super) limits: Limits,
@@ -43,7 +44,7 @@ pub(in super::super) struct Store {
     pub(super) notices: Notices,
     pub(super) cipher: PayloadCipher,
     outward: Option<Outward>,
-    turn: Option<Semaphore>,
+    turn: Option<Arc<Semaphore>>,
     file: Option<FileIdentity>,
 }
 
@@ -51,7 +52,7 @@ pub(in super::super) struct Store {
 const SQLITE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Which file a path led to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in super::super) struct FileIdentity {
     path: PathBuf,
     handle: Arc<File>,
@@ -63,11 +64,11 @@ pub(in super::super) struct FileIdentity {
 static HANDLES: Mutex<Vec<Arc<File>>> = Mutex::new(Vec::new());
 
 /// Announces changes to other replicas; a hint, so callers do not wait for it.
-pub(in super::super) type Outward = Box<dyn Fn(&InvocationId) + Send + Sync>;
+pub(in super::super) type Outward = Arc<dyn Fn(&InvocationId) + Send + Sync>;
 
 /// A writing transaction, rolled back when dropped without a commit.
 pub(super) struct WriteTransaction<'a> {
-    transaction: Transaction<'static, Any>,
+    transaction: Transaction<'a, Any>,
     // Dropped after the transaction.
     _turn: Option<SemaphorePermit<'a>>,
 }
@@ -77,14 +78,14 @@ pub(super) struct WriteTransaction<'a> {
 impl Store {
     /// A store over a pool whose database is migrated.
     pub(in super::super) fn new(pool: AnyPool, limits: Limits, dialect: SqlDialect) -> Self {
-        let turn = dialect.one_writer.then(|| Semaphore::new(1));
+        let turn = dialect.one_writer.then(|| Arc::new(Semaphore::new(1)));
         let (notices, cipher) = (Notices::default(), PayloadCipher::default());
         Self { pool, limits, dialect, notices, cipher, outward: None, turn, file: None }
     }
 
     /// Returns the store with a function that announces changes to other replicas.
     pub(in super::super) fn with_announcer(self, outward: impl Fn(&InvocationId) + Send + Sync + 'static) -> Self {
-        Self { outward: Some(Box::new(outward)), ..self }
+        Self { outward: Some(Arc::new(outward)), ..self }
     }
 
     /// The same store, which encrypts content.
@@ -168,11 +169,22 @@ impl Store {
 
     /// Begins to write.
     pub(super) async fn write(&self) -> Result<WriteTransaction<'_>, JournalError> {
-        let turn = match &self.turn {
-            Some(turn) => Some(turn.acquire().await.map_err(|error| JournalError::Unavailable(error.to_string()))?),
-            None => None,
-        };
+        let turn = self.turn().await?;
         Ok(WriteTransaction { transaction: self.pool.begin_with(self.dialect.begin).await?, _turn: turn })
+    }
+
+    /// The same over this connection.
+    pub(super) async fn write_over<'a>(
+        &'a self,
+        connection: &'a mut AnyConnection,
+    ) -> Result<WriteTransaction<'a>, JournalError> {
+        let turn = self.turn().await?;
+        Ok(WriteTransaction { transaction: connection.begin_with(self.dialect.begin).await?, _turn: turn })
+    }
+
+    async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, JournalError> {
+        let Some(turn) = &self.turn else { return Ok(None) };
+        turn.acquire().await.map(Some).map_err(|error| JournalError::Unavailable(error.to_string()))
     }
 
     /// Announces a change to readers in all processes.
