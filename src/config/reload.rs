@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{
+    EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
+    event::{AccessKind, AccessMode, ModifyKind},
+};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
@@ -200,8 +203,8 @@ impl<S: Reloadable> FileFollower<S> {
 impl Directories {
     fn new(something_happened: mpsc::Sender<()>) -> Self {
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading is no change, and loading reads; an error means that changes may have been missed.
-            if event.is_ok_and(|event| event.kind.is_access()) {
+            // An error means that changes may have been missed.
+            if event.is_ok_and(|event| !completes_a_change(event.kind)) {
                 return;
             }
             // A full channel already holds this notification.
@@ -223,6 +226,17 @@ impl Directories {
             }
         }
         self.watched = kept;
+    }
+}
+
+/// Whether a file may have other content from now on. Reading is no change, and loading reads. Linux reports when a
+/// written file is closed, so that a file beside the configuration that stays open and is written all the time, such as
+/// the journal's, causes no loading.
+fn completes_a_change(event: EventKind) -> bool {
+    match event {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        EventKind::Modify(ModifyKind::Data(_)) => !cfg!(target_os = "linux"),
+        EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => true,
     }
 }
 

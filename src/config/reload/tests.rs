@@ -1,6 +1,13 @@
 //! Tests of `reload`, one for each guarantee.
 
-use std::{fs, sync::Mutex};
+use std::{
+    fs,
+    io::Write as _,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -40,7 +47,10 @@ impl Reloadable for Server {
 }
 
 fn start(file: &Path) -> Running {
-    let environment: Arc<dyn Environment> = Arc::new(GivenEnvironment::new());
+    start_with(file, Arc::new(GivenEnvironment::new()))
+}
+
+fn start_with(file: &Path, environment: Arc<dyn Environment>) -> Running {
     let loaded = load(Some(file), environment.as_ref()).unwrap();
     let (sender, reports) = mpsc::unbounded_channel();
     let server = Server { in_force: Arc::new(Mutex::new(loaded.config.clone())), reports: sender };
@@ -114,6 +124,44 @@ async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_b
         Reload::Rejected(faults) => panic!("{faults}"),
     }
     assert_eq!(running.limit(), 2);
+}
+
+/// An environment of one variable that counts how often it is asked for it, and thereby how often a file is loaded that
+/// refers to it.
+#[derive(Default)]
+struct CountingEnvironment(AtomicUsize);
+
+impl Environment for CountingEnvironment {
+    fn var(&self, name: &str) -> Option<String> {
+        if name != "LIMIT" {
+            return None;
+        }
+        self.0.fetch_add(1, Relaxed);
+        Some("7".to_owned())
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_neighbour_that_is_written_all_the_time_causes_no_loading_and_delays_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relight.yaml");
+    fs::write(&file, "admission: { max_in_flight: \"${LIMIT}\" }\n").unwrap();
+    let environment = Arc::new(CountingEnvironment::default());
+    let mut running = start_with(&file, environment.clone());
+    let mut neighbour = fs::File::create(directory.path().join("journal.db")).unwrap();
+    // The file is read once more after the watch began, and once because of the new file.
+    tokio::time::sleep(IMPATIENT).await;
+    let before = environment.0.load(Relaxed);
+    for _ in 0..60 {
+        neighbour.write_all(b"a page").unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(environment.0.load(Relaxed), before, "loads while a neighbour was written");
+
+    fs::write(&file, "admission: { max_in_flight: 8 }\n").unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.limit(), 8);
 }
 
 #[cfg(unix)]
