@@ -83,6 +83,7 @@ mod stream_resume;
 mod stream_stores;
 mod stream_terminal;
 mod support;
+mod telemetry_exported;
 mod telemetry_over_http;
 mod tool_at_most_once;
 mod tool_calls;
