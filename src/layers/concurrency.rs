@@ -12,9 +12,12 @@ use super::{
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
     targets::{Slot, TargetState},
 };
-use crate::domain::{
-    completion::Delta,
-    failure::{Failure, FailureClass, TransportFault, WaitSource},
+use crate::{
+    domain::{
+        completion::Delta,
+        failure::{Failure, FailureClass, WaitSource},
+    },
+    policy::concurrency::is_back_pressure,
 };
 
 /// A slot that was there sooner was not queued for.
@@ -79,10 +82,4 @@ impl AttemptGuard for HeldSlot {
             self.state.slots.pushed_back(self.began, p50);
         }
     }
-}
-
-/// Whether a failure indicates too many concurrent attempts. One that hangs shows nothing about the others.
-fn is_back_pressure(failure: &Failure) -> bool {
-    let own_end = matches!(failure.fault, Some(TransportFault::Deadline | TransportFault::Cancelled));
-    matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded) && !own_end
 }

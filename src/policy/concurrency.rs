@@ -14,7 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::domain::units;
+use crate::domain::{
+    failure::{Failure, FailureClass, TransportFault},
+    units,
+};
 
 /// Limits on the number of concurrent attempts at a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -247,6 +250,13 @@ impl Limiter {
     fn is_old(&self, began: Instant) -> bool {
         self.settles_at.is_some_and(|at| began < at)
     }
+}
+
+/// Whether a failure indicates too many concurrent attempts. One that was ended from this side indicates nothing.
+#[must_use]
+pub fn is_back_pressure(failure: &Failure) -> bool {
+    let own_end = matches!(failure.fault, Some(TransportFault::Deadline | TransportFault::Cancelled));
+    matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded) && !own_end
 }
 
 #[cfg(test)]

@@ -321,3 +321,17 @@ fn a_decrease_of_half_a_minute_ago_is_another_trouble() {
         assert_eq!(limiter.limit(), limit, "{seconds} s later");
     }
 }
+
+#[test]
+fn only_a_limit_or_an_overload_that_the_target_reports_is_back_pressure() {
+    for class in FailureClass::ALL {
+        let expected = matches!(class, FailureClass::RateLimited | FailureClass::Overloaded);
+        assert_eq!(is_back_pressure(&Failure::local(class, "")), expected, "{class}");
+    }
+    for (fault, expected) in
+        [(TransportFault::Deadline, false), (TransportFault::Cancelled, false), (TransportFault::Reset, true)]
+    {
+        let failure = Failure { fault: Some(fault), ..Failure::local(FailureClass::Overloaded, "") };
+        assert_eq!(is_back_pressure(&failure), expected, "{fault:?}");
+    }
+}
