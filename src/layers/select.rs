@@ -18,14 +18,14 @@ use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
+        ids::TargetId,
         invocation::AttemptCause,
         wire::SentTo,
     },
     policy::{
         continuation,
-        retry::{Availability, Candidate},
         rng::SeededRng,
-        select::{Choice, choose},
+        select::{AttemptFacts, Choice, cause, choose},
     },
 };
 
@@ -118,17 +118,16 @@ impl<S> Select<S> {
         if pending.extends && goes_on.is_none() {
             return Err(Failure::local(FailureClass::Configuration, "the target cannot go on with a text"));
         }
-        let cause = match (pending.after, pending.last.as_ref()) {
-            _ if pending.tool.is_some() => pending.tool.as_ref().map_or(AttemptCause::Initial, |tool| tool.cause),
-            _ if pending.extends => AttemptCause::Extend,
-            (Some(class), _) if pending.attach.is_some() => AttemptCause::Attach(class),
-            (Some(class), _) if goes_on.is_some() => AttemptCause::Continue(class),
-            (None, _) if index == 0 => AttemptCause::Initial,
-            (None, _) => self.first_passed_over(&candidates, now).map_or(AttemptCause::Initial, AttemptCause::Fallback),
-            (Some(class), Some(last)) if *last == target.id && pending.adapted => AttemptCause::Adapt(class),
-            (Some(class), Some(last)) if *last == target.id => AttemptCause::Retry(class),
-            (Some(class), _) => AttemptCause::Fallback(class),
+        let facts = AttemptFacts {
+            given: pending.tool.as_ref().map(|tool| tool.cause).or(pending.extends.then_some(AttemptCause::Extend)),
+            after: pending.after,
+            last: pending.last.as_ref(),
+            attaches: pending.attach.is_some(),
+            continues: goes_on.is_some(),
+            adapted: pending.adapted,
         };
+        let closed_by = |target: &TargetId| self.targets.state(target).and_then(|state| state.closed_for(now));
+        let cause = cause(&facts, &candidates, index, closed_by);
         state.say_chosen(&pending.trace, now, &cause.label());
         if let Some((_, change)) = pending.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
             pending.trace.adapted(&change.to_string());
@@ -167,14 +166,6 @@ impl<S> Select<S> {
         let state = states.find(|state| !state.circuit().state().is_closed() && state.closed_for(now).is_none())?;
         // It speaks for all targets, so that none of them counts as the one that refused.
         Some(Failure { target: None, ..state.refused_by_circuit(now, retry_in) })
-    }
-
-    /// What speaks against the route's first target before anything failed; `None` where it could have been called as
-    /// well, and the order decided.
-    fn first_passed_over(&self, candidates: &[Candidate], now: Instant) -> Option<FailureClass> {
-        let first = candidates.first().filter(|one| one.availability != Availability::Now || !one.healthy)?;
-        let gate = self.targets.state(&first.target).and_then(|state| state.closed_for(now));
-        Some(gate.unwrap_or(FailureClass::CircuitOpen))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     retry::{Availability, Candidate},
     rng::{SeededRng, place},
 };
-use crate::domain::ids::TargetId;
+use crate::domain::{failure::FailureClass, ids::TargetId, invocation::AttemptCause};
 
 /// How a target of a route is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +43,23 @@ pub enum Choice {
     WaitUntil(Instant, usize),
     /// No target.
     None,
+}
+
+/// What is known of an attempt when its target is chosen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttemptFacts<'a> {
+    /// The cause that was decided before: of a tool call, or of an attempt that extends an answer.
+    pub given: Option<AttemptCause>,
+    /// The class of the last failure; `None` before any.
+    pub after: Option<FailureClass>,
+    /// The target of the attempt before it.
+    pub last: Option<&'a TargetId>,
+    /// Whether it reads an answer that was requested before.
+    pub attaches: bool,
+    /// Whether it continues the text of an abandoned attempt.
+    pub continues: bool,
+    /// Whether the request was changed so that the same target may take it now.
+    pub adapted: bool,
 }
 
 /// Chooses a target that is not ruled out and will be available. Of those that are free: one that stayed silent after
@@ -87,6 +104,36 @@ pub fn choose(
 
 fn is_usable(candidate: &Candidate) -> bool {
     !candidate.ruled_out && candidate.availability != Availability::Never
+}
+
+/// Why an attempt is made on the candidate at `index`; `closed_by`: the class of the failure that closed a gate of a
+/// target, where one is closed.
+#[must_use]
+pub fn cause(
+    facts: &AttemptFacts<'_>,
+    candidates: &[Candidate],
+    index: usize,
+    closed_by: impl FnOnce(&TargetId) -> Option<FailureClass>,
+) -> AttemptCause {
+    if let Some(given) = facts.given {
+        return given;
+    }
+    let Some(class) = facts.after else {
+        // Another target is called first: because of what is wrong with the route's first, or else by the order.
+        let first = candidates.first().filter(|_| index > 0);
+        let passed_over = first.filter(|one| one.availability != Availability::Now || !one.healthy);
+        return passed_over.map_or(AttemptCause::Initial, |one| {
+            AttemptCause::Fallback(closed_by(&one.target).unwrap_or(FailureClass::CircuitOpen))
+        });
+    };
+    let is_same = candidates.get(index).is_some_and(|one| facts.last == Some(&one.target));
+    match facts {
+        AttemptFacts { attaches: true, .. } => AttemptCause::Attach(class),
+        AttemptFacts { continues: true, .. } => AttemptCause::Continue(class),
+        _ if !is_same => AttemptCause::Fallback(class),
+        AttemptFacts { adapted: true, .. } => AttemptCause::Adapt(class),
+        _ => AttemptCause::Retry(class),
+    }
 }
 
 #[cfg(test)]

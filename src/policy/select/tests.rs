@@ -107,6 +107,48 @@ fn equal_targets_share_the_load_when_the_order_is_shuffled() {
     assert!(asked[1] > 160 && asked[2] > 160, "{asked:?}");
 }
 
+#[test]
+fn the_cause_of_an_attempt_follows_from_the_last_failure_and_the_target() {
+    let class = FailureClass::Timeout;
+    let last = TargetId::from("a");
+    let given = Some(AttemptCause::Extend);
+    let failed = AttemptFacts { after: Some(class), last: Some(&last), ..AttemptFacts::default() };
+    let adapted = AttemptFacts { adapted: true, ..failed };
+    let continues = AttemptFacts { continues: true, ..adapted };
+    let attaches = AttemptFacts { attaches: true, ..continues };
+    for (facts, index, expected) in [
+        (AttemptFacts::default(), 0, AttemptCause::Initial),
+        (failed, 0, AttemptCause::Retry(class)),
+        (failed, 1, AttemptCause::Fallback(class)),
+        (adapted, 0, AttemptCause::Adapt(class)),
+        (adapted, 1, AttemptCause::Fallback(class)),
+        (continues, 0, AttemptCause::Continue(class)),
+        (continues, 1, AttemptCause::Continue(class)),
+        (attaches, 0, AttemptCause::Attach(class)),
+        (AttemptFacts { given, ..attaches }, 0, AttemptCause::Extend),
+        (AttemptFacts { given, ..AttemptFacts::default() }, 1, AttemptCause::Extend),
+    ] {
+        assert_eq!(cause(&facts, &abc(), index, |_| None), expected, "{facts:?} at {index}");
+    }
+}
+
+#[test]
+fn a_first_attempt_elsewhere_is_a_fallback_only_where_something_is_wrong_with_the_first_target() {
+    let (gate, open) = (FailureClass::Authentication, FailureClass::CircuitOpen);
+    let fallback = AttemptCause::Fallback;
+    for (availability, healthy, closed_by, expected) in [
+        (Availability::Now, true, Some(gate), AttemptCause::Initial),
+        (Availability::Now, false, None, fallback(open)),
+        (Availability::Never, true, Some(gate), fallback(gate)),
+        (Availability::At(Instant::now()), true, None, fallback(open)),
+    ] {
+        let mut candidates = abc();
+        (candidates[0].availability, candidates[0].healthy) = (availability, healthy);
+        let cause = |index| cause(&AttemptFacts::default(), &candidates, index, |_| closed_by);
+        assert_eq!((cause(0), cause(1)), (AttemptCause::Initial, expected), "{availability:?}, {healthy}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_chosen_target_is_available_and_one_is_chosen_if_any_is_available(
