@@ -16,7 +16,7 @@ use crate::{
         completion::Delta,
         failure::{Failure, FailureClass, WaitSource},
     },
-    policy::{circuit::Peek, rng::SeededRng},
+    policy::{circuit::Peek, gates::closed_by, rng::SeededRng},
 };
 
 /// Guards targets by their gates.
@@ -111,15 +111,8 @@ fn closed(attempt: &Attempt, words: &str, reopens_in: Duration, source: WaitSour
 /// Closes the gate that a failure speaks of, unless it was opened from outside since the call passed: a call with the
 /// old key says nothing of the new one.
 fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
-    let Some(kind) = failure.class.row().gate else { return };
-    if attempt.tool.is_some() && !closes_for_tools(kind, failure) {
-        return;
-    }
     let scope = &attempt.scope;
-    if kind == GateKind::Rate && scope.plan.retry.uniform_waits && failure.retry_after.is_none() {
-        // The policy alone says how long to wait where the provider does not.
-        return;
-    }
+    let Some(kind) = closed_by(failure, attempt.tool.is_some(), scope.plan.retry.uniform_waits) else { return };
     let rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, attempt.number()).unit();
     let stated = failure.retry_after.filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
     let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
@@ -130,16 +123,6 @@ fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
         is_current.then(|| gate.close(now, failure, now - passed.0, rng)).flatten()
     };
     attempt.state.gate_moved(kind, change, failure.class, source);
-}
-
-/// Whether what a tool says closes a gate: what it did not find was not the tool itself, and only the server's own HTTP
-/// status speaks of the server's credential.
-const fn closes_for_tools(kind: GateKind, failure: &Failure) -> bool {
-    match kind {
-        GateKind::Rate => true,
-        GateKind::Credential => failure.status.is_some(),
-        GateKind::Configuration => false,
-    }
 }
 
 /// Paces by what the provider says is left.

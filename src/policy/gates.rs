@@ -343,5 +343,19 @@ impl Gate {
     }
 }
 
+/// The gate that a failure closes; `by_tool`: whether it is that of a tool, `uniform_waits`: as the retry policy states.
+#[must_use]
+pub fn closed_by(failure: &Failure, by_tool: bool, uniform_waits: bool) -> Option<GateKind> {
+    let closes = |kind: &GateKind| match kind {
+        // The policy alone says how long to wait where the provider does not.
+        GateKind::Rate => !uniform_waits || failure.retry_after.is_some(),
+        // Of a tool server's credential only its own HTTP status speaks.
+        GateKind::Credential => !by_tool || failure.status.is_some(),
+        // What a tool did not find was not the tool itself.
+        GateKind::Configuration => !by_tool,
+    };
+    failure.class.row().gate.filter(closes)
+}
+
 #[cfg(test)]
 mod tests;

@@ -250,6 +250,27 @@ fn the_defaults_are_valid_and_every_setting_out_of_range_is_named() {
     assert_eq!(named, ["rate_wait", "rate_wait_max", "probe_interval", "jitter"]);
 }
 
+#[test]
+fn a_failure_closes_the_gate_of_its_class_unless_it_shows_nothing_about_that() {
+    use {FailureClass as C, GateKind as G};
+    for class in C::ALL {
+        assert_eq!(closed_by(&failed(None, class), false, false), class.row().gate, "{class}");
+    }
+    let with_status = Failure { status: Some(401), ..failed(None, C::Authentication) };
+    for (failure, by_tool, uniform_waits, expected) in [
+        (failed(None, C::RateLimited), true, false, Some(G::Rate)),
+        (failed(None, C::RateLimited), false, true, None),
+        (failed(Some(secs(1)), C::RateLimited), false, true, Some(G::Rate)),
+        (failed(None, C::Authentication), false, true, Some(G::Credential)),
+        (failed(None, C::Authentication), true, false, None),
+        (with_status, true, false, Some(G::Credential)),
+        (failed(None, C::NotFound), false, true, Some(G::Configuration)),
+        (failed(None, C::NotFound), true, false, None),
+    ] {
+        assert_eq!(closed_by(&failure, by_tool, uniform_waits), expected, "{failure:?}, {by_tool}, {uniform_waits}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
