@@ -18,7 +18,7 @@ use crate::{
         failure::{Failure, FailureClass},
     },
     policy::{
-        circuit::{FailKind, Permit, ReportContext, Signal},
+        circuit::{Permit, ReportContext, Signal},
         rng::SeededRng,
     },
 };
@@ -127,19 +127,8 @@ impl AttemptGuard for Admitted {
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        // That one response is gone shows nothing about the target.
-        let is_gone = self.attempt.attach.is_some()
-            && failure.class == FailureClass::StreamInterrupted
-            && failure.status.is_some_and(|status| status >= 400);
-        let signal = if is_gone { Signal::Neutral } else { Signal::of(failure, self.is_slow()) };
-        let counts = failure.class != FailureClass::Cancelled && !failure.class.is_local_refusal();
-        let signal = match signal {
-            Signal::Failed { .. } => signal,
-            _ if counts && !is_gone && self.attempt.state.circuit().policy().any_failure => {
-                Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false }
-            }
-            other => other,
-        };
+        let any_failure = self.attempt.state.circuit().policy().any_failure;
+        let signal = Signal::of(failure, self.is_slow(), self.attempt.attach.is_some(), any_failure);
         self.report_because(signal, Some(failure.class));
     }
 }

@@ -47,11 +47,25 @@ pub enum Signal {
 // === impl Signal ===
 
 impl Signal {
-    /// The signal of a judged failure; `after_slow_threshold`: whether the attempt was silent that long.
+    /// The signal of a judged failure; `after_slow_threshold`: whether the attempt was silent that long, `attached`:
+    /// whether it read a response that was requested before, `any_failure`: as the circuit's policy states.
     #[must_use]
-    pub fn of(failure: &Failure, after_slow_threshold: bool) -> Self {
+    pub fn of(failure: &Failure, after_slow_threshold: bool, attached: bool, any_failure: bool) -> Self {
+        // That one response is gone shows nothing about the target.
+        if attached
+            && failure.class == FailureClass::StreamInterrupted
+            && failure.status.is_some_and(|status| status >= 400)
+        {
+            return Self::Neutral;
+        }
         let wait = failure.retry_after.map(|wait| wait.duration);
-        signal_for(failure.class, failure.fault, wait, after_slow_threshold)
+        let signal = signal_for(failure.class, failure.fault, wait, after_slow_threshold);
+        let counts = failure.class != FailureClass::Cancelled && !failure.class.is_local_refusal();
+        match signal {
+            Self::Failed { .. } => signal,
+            _ if counts && any_failure => Self::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false },
+            _ => signal,
+        }
     }
 }
 

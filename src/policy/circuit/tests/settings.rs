@@ -1,7 +1,7 @@
 //! The settings and the table of signals.
 
 use super::{super::signal::signal_for, *};
-use crate::domain::failure::{FailureClass, TransportFault};
+use crate::domain::failure::{Failure, FailureClass, TransportFault};
 
 #[test]
 fn the_defaults_are_valid_and_an_empty_section_means_them() {
@@ -152,6 +152,37 @@ fn the_fault_decides_what_the_class_leaves_open() {
     for fault in [TransportFault::Deadline, TransportFault::Cancelled] {
         for class in [FailureClass::Timeout, FailureClass::Network, FailureClass::Deadline] {
             assert_eq!(of(class, fault), Signal::Cancelled { after_slow_threshold: false }, "{class}");
+        }
+    }
+}
+
+#[test]
+fn where_any_failure_counts_only_cancellations_and_local_refusals_do_not() {
+    use FailureClass as C;
+    for class in C::ALL {
+        let failure = Failure::local(class, "");
+        let plain = Signal::of(&failure, false, false, false);
+        assert_eq!(plain, signal_for(class, None, None, false), "{class}");
+        let ignored = class == C::Cancelled || class.is_local_refusal() || matches!(plain, Signal::Failed { .. });
+        let expected = if ignored { plain } else { FAILURE };
+        assert_eq!(Signal::of(&failure, false, false, true), expected, "{class}");
+    }
+}
+
+#[test]
+fn a_response_that_is_gone_shows_nothing_about_its_target() {
+    use FailureClass as C;
+    for (class, status, attached, expected) in [
+        (C::StreamInterrupted, Some(404), true, Signal::Neutral),
+        (C::StreamInterrupted, Some(400), true, Signal::Neutral),
+        (C::StreamInterrupted, Some(399), true, FAILURE),
+        (C::StreamInterrupted, None, true, FAILURE),
+        (C::StreamInterrupted, Some(404), false, FAILURE),
+        (C::ServerError, Some(500), true, FAILURE),
+    ] {
+        let failure = Failure { status, ..Failure::local(class, "") };
+        for any_failure in [false, true] {
+            assert_eq!(Signal::of(&failure, false, attached, any_failure), expected, "{class} {status:?} {attached}");
         }
     }
 }
