@@ -33,7 +33,7 @@ use crate::{
         gates::{Gate, GatePolicy},
         hedge::HedgeShare,
         latency::{GUESSED_P50, Latency},
-        retry::{Availability, Candidate, Cost, recovery_options},
+        retry::{Availability, Candidate, Cost, has_larger_window, recovery_options},
         retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
     },
 };
@@ -437,13 +437,5 @@ fn gate_key(kind: GateKind, target: &Target) -> String {
         GateKind::Rate => format!("{}/{}/{}", target.provider, target.credential, target.model),
         GateKind::Credential => format!("{}/{}", target.provider, target.credential),
         GateKind::Configuration => target.id.to_string(),
-    }
-}
-
-fn has_larger_window(target: &Target, than: &Target) -> bool {
-    match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
-        (Some(window), Some(other)) => window > other,
-        // Nobody knows: another model may have more room, the same one has not.
-        (Some(_) | None, None) | (None, Some(_)) => target.model != than.model,
     }
 }

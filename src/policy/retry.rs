@@ -26,7 +26,9 @@ mod settings;
 mod stop;
 
 pub use self::{
-    recovery_options::{BackoffKind, Counter, RecoveryOptions, recovery_options},
+    recovery_options::{
+        BackoffKind, Counter, RecoveryOptions, has_larger_window, larger_window_first, recovery_options,
+    },
     settings::{HARD_CAP_ATTEMPTS, MAX_RETRIES, ParkPolicy, RetryPolicy},
     stop::StopReason,
 };

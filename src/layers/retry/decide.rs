@@ -19,7 +19,10 @@ use crate::{
     policy::{
         continuation::MAX_BREAKS,
         inject::Finding,
-        retry::{Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, plan, recovery_options},
+        retry::{
+            Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason, larger_window_first, plan,
+            recovery_options,
+        },
         retry_budget::Settled,
         rng::SeededRng,
     },
@@ -178,12 +181,10 @@ impl<S> RetryLoop<S> {
     }
 
     /// Notes the change of the request that a failure calls for, at most once per kind, so that its target may be called
-    /// again; where a prompt is too long, a target with a larger window goes before a shorter answer.
+    /// again.
     fn changes_for(&mut self, failure: &Failure, candidates: &[Candidate]) -> bool {
         let (Some(change), Some(target)) = (&failure.adaptation, &failure.target) else { return false };
-        let larger = candidates.iter().any(|it| it.target != *target && it.larger_window && !it.ruled_out);
-        let elsewhere = failure.class == FailureClass::ContextLength && larger;
-        if elsewhere || self.changes.iter().any(|(_, made)| made.same_kind(change)) {
+        if larger_window_first(failure, candidates) || self.changes.iter().any(|(_, made)| made.same_kind(change)) {
             return false;
         }
         self.changes.push((target.clone(), change.clone()));

@@ -1,7 +1,10 @@
-//! What may help against each class of failure: the table of recovery as code, and nothing else.
+//! What may help against each class of failure: the table of recovery as code, and when a larger window goes first.
 
 use super::{Candidate, RetryPolicy};
-use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault};
+use crate::domain::{
+    failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault},
+    target::Target,
+};
 
 /// What may help against a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,4 +163,22 @@ pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOpti
             RecoveryOptions { same_target: true, other_target: true, ..RecoveryOptions::NONE }
         }
     }
+}
+
+/// Whether a target takes longer prompts than another one.
+#[must_use]
+pub fn has_larger_window(target: &Target, than: &Target) -> bool {
+    match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
+        (Some(window), Some(other)) => window > other,
+        // Where one is unknown, another model may have more room; the same one has not.
+        (Some(_) | None, None) | (None, Some(_)) => target.model != than.model,
+    }
+}
+
+/// Whether a target with a larger window is called before the one that found the prompt too long gets a changed request.
+#[must_use]
+pub fn larger_window_first(failure: &Failure, candidates: &[Candidate]) -> bool {
+    let is_larger =
+        |one: &Candidate| one.larger_window && !one.ruled_out && failure.target.as_ref() != Some(&one.target);
+    failure.class == FailureClass::ContextLength && candidates.iter().any(is_larger)
 }

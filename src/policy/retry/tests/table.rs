@@ -1,7 +1,7 @@
 //! The class table, row by row, as in the design.
 
 use super::{super::recovery_options::Restriction, *};
-use crate::domain::failure::InvalidRequestDetail;
+use crate::domain::{failure::InvalidRequestDetail, target::Target};
 
 use BackoffKind::{AtOnce, Backoff, Throttle};
 use Counter::{Semantic, Transport};
@@ -111,4 +111,43 @@ fn what_a_failure_denies_is_ruled_out() {
     assert!(server.admits(&called_once(), true) && server.admits(&plain, false));
     let cancelled = recovery_options(&policy, &failure(C::Cancelled));
     assert!(!cancelled.admits(&called_once(), true) && !cancelled.admits(&fresh("b"), false));
+}
+
+#[test]
+fn a_window_is_larger_by_its_size_or_else_where_the_model_is_another() {
+    let target = |model: &str, window| {
+        let mut target = Target { model: model.into(), ..Target::of_tool("s", "t", "f", "") };
+        target.capabilities.context_window_tokens = window;
+        target
+    };
+    for (model, window, than, expected) in [
+        ("a", Some(9), Some(8), true),
+        ("b", Some(8), Some(8), false),
+        ("b", Some(7), Some(8), false),
+        ("b", Some(7), None, true),
+        ("b", None, Some(8), true),
+        ("b", None, None, true),
+        ("a", Some(9), None, false),
+        ("a", None, Some(8), false),
+        ("a", None, None, false),
+    ] {
+        let is_larger = has_larger_window(&target(model, window), &target("a", than));
+        assert_eq!(is_larger, expected, "{model}, {window:?} than {than:?}");
+    }
+}
+
+#[test]
+fn a_larger_window_goes_before_a_shorter_answer_only_where_the_prompt_is_too_long() {
+    let plain = Candidate::new(TargetId::from("b"));
+    let ruled_out = Candidate { ruled_out: true, ..fresh("b") };
+    for (class, other, expected) in [
+        (C::ContextLength, fresh("b"), true),
+        (C::ContextLength, fresh("a"), false),
+        (C::ContextLength, plain, false),
+        (C::ContextLength, ruled_out, false),
+        (C::InvalidRequest, fresh("b"), false),
+    ] {
+        let candidates = [called_once(), other];
+        assert_eq!(larger_window_first(&failure(class), &candidates), expected, "{class}, {candidates:?}");
+    }
 }
