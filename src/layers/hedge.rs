@@ -30,7 +30,8 @@ use crate::{
         wire::SentTo,
     },
     policy::{
-        retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, recovery_options},
+        hedge::retry_wait,
+        retry::{Availability, Cost, HARD_CAP_ATTEMPTS},
         retry_budget::Settled,
         rng::SeededRng,
         select::{Choice, choose},
@@ -210,29 +211,15 @@ where
     }
 }
 
-/// When the target of an attempt that failed beside the first may be called again: after the wait that it stated, or
-/// the backoff; `None` where that is of no use.
+/// When the target of an attempt that failed beside the first may be called again; `None` where that is of no use.
 fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     let scope = &failed.scope;
-    let policy = &scope.plan.retry;
-    let recovery_options = recovery_options(policy, failure);
-    if !recovery_options.same_target || failure.class.is_local_refusal() {
-        return None;
-    }
-    let attempts = scope.attempts();
-    let made = attempts.iter().filter(|record| record.target.as_ref() == Some(&failed.target.id)).count();
-    let backoff =
-        if recovery_options.pace == BackoffKind::Throttle { &policy.throttle_backoff } else { &policy.backoff };
-    let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, failed.number());
-    let own = backoff.wait(u32::try_from(made).unwrap_or(u32::MAX), None, rng.unit());
-    let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
-    let wait = match stated {
-        Some(stated) if policy.uniform_waits => stated.max(own),
-        Some(stated) => stated,
-        None => own,
-    };
-    let at = Instant::now() + wait;
-    (at + policy.min_attempt_time <= failed.deadline).then_some(at)
+    let made = scope.attempts().iter().filter(|record| record.target.as_ref() == Some(&failed.target.id)).count();
+    let made = u32::try_from(made).unwrap_or(u32::MAX);
+    let sample = SeededRng::new(scope.plan.seed, &scope.invocation.id, failed.number()).unit();
+    let now = Instant::now();
+    let time_left = failed.deadline.saturating_duration_since(now);
+    Some(now + retry_wait(&scope.plan.retry, failure, made, time_left, sample)?)
 }
 
 /// How long the first attempt may be silent before another starts.
@@ -263,12 +250,8 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     };
     let soft = soft.map(|soft| {
         let circuit = attempt.state.circuit();
-        // Of a target that is known to be slow, what is usual is not what is wanted.
-        if circuit.degraded() {
-            soft.min(circuit.policy().slow_threshold)
-        } else {
-            TimersPolicy::hedge_delay(soft, usual)
-        }
+        let slow_threshold = circuit.degraded().then(|| circuit.policy().slow_threshold);
+        TimersPolicy::hedge_delay(soft, usual, slow_threshold)
     });
     let measured = measured.map(|delay| HedgeDelay { delay, is_measured: true });
     let soft = soft.map(|delay| HedgeDelay { delay, is_measured: false });

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::domain::units;
+use super::retry::{BackoffKind, RetryPolicy, recovery_options};
+use crate::domain::{failure::Failure, units};
 
 /// Whether and when a second attempt starts beside a slow first one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -134,9 +135,38 @@ impl HedgeShare {
     }
 }
 
+/// How long the target of an attempt that failed beside the first is left alone after `made` attempts on it: for the wait
+/// that the failure states, or the backoff; `None` where another attempt is of no use, or too late.
+#[must_use]
+pub fn retry_wait(
+    policy: &RetryPolicy,
+    failure: &Failure,
+    made: u32,
+    time_left: Duration,
+    sample: f64,
+) -> Option<Duration> {
+    let options = recovery_options(policy, failure);
+    if !options.same_target || failure.class.is_local_refusal() {
+        return None;
+    }
+    let backoff = if options.pace == BackoffKind::Throttle { &policy.throttle_backoff } else { &policy.backoff };
+    let own = backoff.wait(made, None, sample);
+    let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
+    let wait = match stated {
+        Some(stated) if policy.uniform_waits => stated.max(own),
+        Some(stated) => stated,
+        None => own,
+    };
+    (wait + policy.min_attempt_time <= time_left).then_some(wait)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        domain::failure::{FailureClass, WaitSource},
+        policy::backoff::Backoff,
+    };
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -183,6 +213,36 @@ mod tests {
             share.call_started(start + ms(20_000));
         }
         assert!(share.try_hedge(start + ms(20_000), 0.05), "the hedge is too old");
+    }
+
+    #[test]
+    fn a_target_that_failed_beside_the_first_is_left_alone_for_the_stated_wait_or_the_backoff() {
+        use FailureClass as C;
+        let throttle_backoff = Backoff { base: ms(500), ..Backoff::default() };
+        let own = RetryPolicy { throttle_backoff, wait_cap: ms(5000), ..RetryPolicy::default() };
+        let uniform = RetryPolicy { uniform_waits: true, ..own.clone() };
+        for (policy, class, stated, made, expected) in [
+            (&own, C::ServerError, None, 1, Some(1000)),
+            (&own, C::ServerError, None, 2, Some(2000)),
+            (&own, C::ServerError, Some(0), 1, Some(1000)),
+            (&own, C::ServerError, Some(300), 1, Some(300)),
+            (&own, C::ServerError, Some(9000), 1, Some(5000)),
+            (&uniform, C::ServerError, Some(300), 1, Some(1000)),
+            (&uniform, C::ServerError, Some(3000), 1, Some(3000)),
+            (&own, C::RateLimited, None, 1, Some(500)),
+            (&own, C::Authentication, None, 1, None),
+            (&own, C::Shed, Some(300), 1, None),
+        ] {
+            let failure = Failure { retryable: true, ..Failure::local(class, "") };
+            let failure =
+                stated.map_or(failure.clone(), |stated| failure.with_retry_after(ms(stated), WaitSource::RetryAfter));
+            let wait = retry_wait(policy, &failure, made, ms(60_000), 0.0);
+            assert_eq!(wait, expected.map(ms), "{class}, stated {stated:?}, {made} made");
+        }
+        let failure = Failure { retryable: true, ..Failure::local(C::ServerError, "") };
+        for (time_left, expected) in [(ms(1300), Some(ms(1000))), (ms(1299), None)] {
+            assert_eq!(retry_wait(&own, &failure, 1, time_left, 0.0), expected, "{time_left:?}");
+        }
     }
 
     #[test]

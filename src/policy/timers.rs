@@ -122,10 +122,16 @@ impl TimersPolicy {
 
     /// Silence after which another target is called, where the usual first token is known: `soft`, or eight times the
     /// median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would miss
-    /// the deadline; and not one in ten thousand is that late by itself.
+    /// the deadline; and not one in ten thousand is that late by itself. Of a target that is degraded what is usual is
+    /// not what is wanted: there the `slow_threshold` of its circuit counts in place of the median.
     #[must_use]
-    pub fn hedge_delay(soft: Duration, first_token_p50: Option<Duration>) -> Duration {
-        first_token_p50.map_or(soft, |p50| soft.min((p50 * UNUSUAL).max(PATIENCE_MIN)))
+    pub fn hedge_delay(
+        soft: Duration,
+        first_token_p50: Option<Duration>,
+        slow_threshold: Option<Duration>,
+    ) -> Duration {
+        let unusual = first_token_p50.map(|p50| (p50 * UNUSUAL).max(PATIENCE_MIN));
+        slow_threshold.or(unusual).map_or(soft, |late| soft.min(late))
     }
 
     /// What is wrong with it: the field and why.
@@ -208,8 +214,20 @@ mod tests {
 
     #[test]
     fn patience_is_measured_by_what_is_usual_of_the_target() {
-        for (p50, hedge_delay) in [(None, s(10)), (Some(s(9)), s(10)), (Some(s(1)), s(8)), (Some(s(0)), s(1))] {
-            assert_eq!(TimersPolicy::hedge_delay(s(10), p50), hedge_delay, "{p50:?}");
+        for (p50, slow_threshold, hedge_delay) in [
+            (None, None, s(10)),
+            (Some(s(9)), None, s(10)),
+            (Some(s(1)), None, s(8)),
+            (Some(s(0)), None, s(1)),
+            (None, Some(s(5)), s(5)),
+            (Some(s(0)), Some(s(5)), s(5)),
+            (Some(s(1)), Some(s(20)), s(10)),
+        ] {
+            assert_eq!(
+                TimersPolicy::hedge_delay(s(10), p50, slow_threshold),
+                hedge_delay,
+                "{p50:?}, {slow_threshold:?}"
+            );
         }
     }
 
