@@ -17,10 +17,9 @@ use crate::{
     domain::{
         event::EventBody,
         failure::{Failure, FailureClass},
-        invocation::InjectionMode,
         message::ModelCall,
     },
-    policy::inject::{Placement, inject},
+    policy::inject::{Placement, inject, may_blame_note, why_not_needed},
 };
 
 /// Tells models what went wrong.
@@ -64,7 +63,7 @@ where
         }
         let noted = Arc::clone(&attempt);
         let remember = move |failure: &Failure| {
-            if refused_for_its_shape(failure) {
+            if may_blame_note(failure) {
                 noted.state.remember_note_refused();
                 noted.scope.learn(noted.number(), |record| record.note_refused = true);
             }
@@ -96,8 +95,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let operation = &scope.invocation.operation;
     match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
         Placement::NotNeeded => {
-            let reason = why_without_note(plan.injection_mode, last).to_owned();
-            attempt.prepared.injection_skipped = Some(reason);
+            attempt.prepared.injection_skipped = Some(why_not_needed(plan.injection_mode, last).to_owned());
         }
         Placement::Skipped { reason } => skipped(&mut attempt, reason, last),
         Placement::Injected { call, note, vehicle } => {
@@ -115,16 +113,6 @@ fn noted(mut attempt: Attempt) -> Attempt {
     attempt
 }
 
-/// Why an attempt after a failure has no note, where none was due.
-const fn why_without_note(mode: InjectionMode, last: FailureClass) -> &'static str {
-    match (last, mode) {
-        (FailureClass::ContentFiltered, _) => "content_policy",
-        (FailureClass::ContextLength, _) => "context_full",
-        (_, InjectionMode::Never) => "never",
-        (_, InjectionMode::WhenActionable | InjectionMode::Always) => "not_actionable",
-    }
-}
-
 /// Where the first message is that the note is in.
 fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
     let same = before.messages.iter().zip(&after.messages).take_while(|(old, new)| old == new).count();
@@ -134,9 +122,4 @@ fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
 fn skipped(attempt: &mut Attempt, reason: String, class: FailureClass) {
     attempt.prepared.injection_skipped = Some(reason.clone());
     attempt.prepared.events.push(EventBody::ContextInjectionSkipped { reason, class });
-}
-
-fn refused_for_its_shape(failure: &Failure) -> bool {
-    // What names another cause does not blame the note.
-    failure.class == FailureClass::InvalidRequest && failure.status == Some(400) && failure.adaptation.is_none()
 }

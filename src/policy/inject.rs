@@ -251,3 +251,20 @@ pub fn inject(
         Err(reason) => Placement::Skipped { reason: reason.to_owned() },
     }
 }
+
+/// Why an attempt after a failure of this class has no note, where none is needed.
+#[must_use]
+pub const fn why_not_needed(mode: InjectionMode, last: FailureClass) -> &'static str {
+    match (last, mode) {
+        (FailureClass::ContentFiltered, _) => "content_policy",
+        (FailureClass::ContextLength, _) => "context_full",
+        (_, InjectionMode::Never) => "never",
+        (_, InjectionMode::WhenActionable | InjectionMode::Always) => "not_actionable",
+    }
+}
+
+/// Whether the note may be why a target refused the request that carried it: the refusal names no other cause.
+#[must_use]
+pub fn may_blame_note(failure: &Failure) -> bool {
+    failure.class == FailureClass::InvalidRequest && failure.status == Some(400) && failure.adaptation.is_none()
+}

@@ -1,10 +1,14 @@
 //! Whether a note is written, and its text.
 
 use super::{
-    super::{Finding, InjectionPolicy, Mismatch, Placement, inject, note::is_actionable, note_text},
+    super::{
+        Finding, InjectionPolicy, Mismatch, Placement, inject, may_blame_note, note::is_actionable, note_text,
+        why_not_needed,
+    },
     *,
 };
 use crate::domain::{
+    adaptation::Adaptation,
     failure::{InvalidRequestDetail, TransportFault},
     ids::Operation,
     invocation::InjectionMode,
@@ -217,6 +221,35 @@ fn mode_always_notes_every_retryable_failure_and_mode_never_none() {
     assert!(!is_placed(InjectionMode::Always, &[&key]));
     assert!(!is_placed(InjectionMode::Never, &[&failure(FailureClass::Timeout)]));
     assert!(!is_placed(InjectionMode::Always, &[]));
+}
+
+#[test]
+fn an_attempt_without_a_note_states_why() {
+    use {FailureClass as C, InjectionMode as M};
+    for (mode, last, expected) in [
+        (M::Never, C::ContentFiltered, "content_policy"),
+        (M::Always, C::ContextLength, "context_full"),
+        (M::Never, C::Timeout, "never"),
+        (M::WhenActionable, C::RateLimited, "not_actionable"),
+        (M::Always, C::Authentication, "not_actionable"),
+    ] {
+        assert_eq!(why_not_needed(mode, last), expected, "{mode:?} after {last}");
+    }
+}
+
+#[test]
+fn a_note_is_blamed_only_for_a_bad_request_that_names_no_other_cause() {
+    let adaptation = Some(Adaptation::DeveloperAsSystem);
+    for (class, status, adaptation, expected) in [
+        (FailureClass::InvalidRequest, Some(400), None, true),
+        (FailureClass::InvalidRequest, Some(422), None, false),
+        (FailureClass::InvalidRequest, None, None, false),
+        (FailureClass::InvalidRequest, Some(400), adaptation, false),
+        (FailureClass::NotFound, Some(400), None, false),
+    ] {
+        let failure = Failure { status, adaptation, ..failure(class) };
+        assert_eq!(may_blame_note(&failure), expected, "{failure:?}");
+    }
 }
 
 #[test]
