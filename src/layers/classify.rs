@@ -13,22 +13,17 @@ use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
 
 use self::bounded::BoundedCheck;
-use super::{
-    Deltas,
-    attempt::{Attempt, ToolAttempt},
-    guarded::NextLayer,
-};
+use super::{Deltas, attempt::Attempt, guarded::NextLayer};
 use crate::{
     domain::{
-        adaptation::Adaptation,
         clock,
         completion::Delta,
-        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, TransportFault, words},
+        failure::{Failure, ProviderError, TransportFault},
     },
     policy::{
         adapt,
         answer::{AnswerCheck, Checked},
-        classify::Classifier,
+        classify::{Classifier, cancelled_elsewhere},
     },
 };
 
@@ -129,38 +124,6 @@ where
     }
 }
 
-/// Turns a cancellation that a provider reports (such as a status 499 of a proxy) into what it is to a caller who
-/// cancelled nothing: a connection lost on the way.
-fn cancelled_elsewhere(failure: &mut Failure) {
-    failure.class = FailureClass::Network;
-    (failure.retryable, failure.fallback_helps) = (true, true);
-    failure.user_message = words::for_user(failure.class, None).into_owned();
-    failure.recovery_hint = words::for_operator(failure.class, None, None, false).into_owned();
-}
-
-/// The failure of a tool: where the tool may have been executed and must not be once more, what happened is not known.
-fn of_tool(failure: Failure, tool: &ToolAttempt) -> Failure {
-    let failure = failure.of_tool(&tool.request.tool);
-    if tool.effects.leave_open(&failure) && failure.class != FailureClass::Cancelled {
-        return outcome_unknown(failure);
-    }
-    failure
-}
-
-/// The same failure as one that leaves it open what happened.
-pub(super) fn outcome_unknown(failure: Failure) -> Failure {
-    Failure {
-        class: FailureClass::OutcomeUnknown,
-        retryable: false,
-        fallback_helps: false,
-        retry_after: None,
-        message: format!("{}; whether the tool was executed is not known", failure.message),
-        user_message: words::for_user(FailureClass::OutcomeUnknown, None).into_owned(),
-        recovery_hint: words::for_operator(FailureClass::OutcomeUnknown, None, None, true).into_owned(),
-        ..failure
-    }
-}
-
 /// Judges what comes of one attempt.
 struct Judge {
     classifier: Arc<Classifier>,
@@ -172,19 +135,12 @@ impl Judge {
         self.attempt.learn_request_id(&facts.headers);
         let now = clock::wall_now();
         let verdict = self.classifier.classify(facts, now);
-        let mut failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);
-        if failure.class == FailureClass::Cancelled && facts.fault != Some(TransportFault::Cancelled) {
-            cancelled_elsewhere(&mut failure);
-        }
+        let failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);
+        let mut failure = cancelled_elsewhere(failure);
         if let Some(tool) = &self.attempt.tool {
-            return of_tool(failure, tool);
+            return tool.effects.judged(failure.of_tool(&tool.request.tool));
         }
-        failure.adaptation = adapt::find(facts, &failure, &self.attempt.call);
-        if failure.adaptation == Some(Adaptation::DropReasoning) {
-            // By its words alone such a refusal passes as one of the key; the key is well.
-            failure.class = FailureClass::InvalidRequest;
-            failure.detail = Some(InvalidRequestDetail::Other);
-        }
+        adapt::record(facts, &mut failure, &self.attempt.call);
         failure
     }
 

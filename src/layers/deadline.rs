@@ -9,11 +9,14 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, StepStream, classify::outcome_unknown, invocation::InvocationScope, observe::millis};
-use crate::domain::{
-    failure::{Failure, FailureClass},
-    fold::StreamStep,
-    invocation::Call,
+use super::{BoxFuture, StepStream, invocation::InvocationScope, observe::millis};
+use crate::{
+    domain::{
+        failure::{Failure, FailureClass},
+        fold::StreamStep,
+        invocation::Call,
+    },
+    policy::tool_recovery::effects::outcome_unknown,
 };
 
 /// Ends invocations in time.

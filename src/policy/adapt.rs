@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::domain::{
     adaptation::{Adaptation, OutputLimitField, Parameter},
-    failure::{Failure, FailureClass, ProviderError},
+    failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError},
     message::{ModelCall, Part, Role},
 };
 
@@ -68,9 +68,17 @@ struct RefusedRequest {
     named: Option<String>,
 }
 
-/// The change after which the target that refused `call` with these facts may take it; `None` where there is none.
-#[must_use]
-pub fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Option<Adaptation> {
+/// Records the change after which the target that refused `call` with these facts may take it, where there is one.
+pub fn record(facts: &ProviderError, failure: &mut Failure, call: &ModelCall) {
+    failure.adaptation = find(facts, failure, call);
+    if failure.adaptation == Some(Adaptation::DropReasoning) {
+        // By its words alone such a refusal passes as one of the key; the key is well.
+        failure.class = FailureClass::InvalidRequest;
+        failure.detail = Some(InvalidRequestDetail::Other);
+    }
+}
+
+fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Option<Adaptation> {
     let is_unfit = failure.class == FailureClass::InvalidRequest;
     let is_too_long = failure.class == FailureClass::ContextLength;
     let is_signed = has_signed_reasoning(call);

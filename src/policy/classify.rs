@@ -301,5 +301,22 @@ impl Verdict {
     }
 }
 
+/// The failure of an attempt as it is to its caller: a cancellation that a provider reports (such as a status 499 of a
+/// proxy), while the caller cancelled nothing, is a connection that was lost on the way.
+#[must_use]
+pub fn cancelled_elsewhere(failure: Failure) -> Failure {
+    if failure.class != FailureClass::Cancelled || failure.fault == Some(TransportFault::Cancelled) {
+        return failure;
+    }
+    Failure {
+        class: FailureClass::Network,
+        retryable: true,
+        fallback_helps: true,
+        user_message: words::for_user(FailureClass::Network, None).into_owned(),
+        recovery_hint: words::for_operator(FailureClass::Network, None, None, false).into_owned(),
+        ..failure
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -174,6 +174,9 @@ fn reasoning_whose_signature_is_refused_is_left_out_whatever_the_refusal_was_tak
             let change = found_as(class, &facts, &signed);
             assert_eq!(change, Some(Adaptation::DropReasoning), "{facts}");
             assert_ne!(found_as(class, &facts, &call()), change, "nothing signed was sent");
+            let mut failure = Failure::local(class, "refused");
+            record(&facts, &mut failure, &signed);
+            assert_eq!((failure.class, failure.adaptation), (FailureClass::InvalidRequest, change), "the key is well");
         }
     }
     let key = anthropic("invalid x-api-key");

@@ -105,6 +105,20 @@ fn a_typed_fault_decides_whatever_the_text() {
 }
 
 #[test]
+fn a_cancellation_that_a_provider_reports_is_a_lost_connection() {
+    use {FailureClass as C, TransportFault as F};
+    for (class, fault, expected) in [
+        (C::Cancelled, None, C::Network),
+        (C::Cancelled, Some(F::Cut), C::Network),
+        (C::Cancelled, Some(F::Cancelled), C::Cancelled),
+        (C::Timeout, None, C::Timeout),
+    ] {
+        let failure = cancelled_elsewhere(Failure { fault, retryable: false, ..Failure::local(class, "") });
+        assert_eq!((failure.class, failure.retryable), (expected, expected == C::Network), "{class}, {fault:?}");
+    }
+}
+
+#[test]
 fn the_innermost_cause_wins_however_deep_it_is_wrapped() {
     let mut body = r#"{"error":{"code":"insufficient_quota","message":"x"}}"#.to_owned();
     for _ in 0..4 {

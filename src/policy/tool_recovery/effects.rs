@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::arguments::{Arguments, short_hash};
 use crate::domain::{
-    failure::{Failure, FailureClass},
+    failure::{Failure, FailureClass, words},
     ids::InvocationId,
     invocation::SideEffects,
     tool::ToolSpec,
@@ -118,6 +118,29 @@ impl Effects {
     #[must_use]
     pub fn leave_open(&self, failure: &Failure) -> bool {
         !self.repeatable && execution(failure) == ToolExecuted::Unknown
+    }
+
+    /// The failure of an execution: where the tool may have been executed and must not be once more, what happened is not
+    /// known. A caller who cancelled knows that.
+    #[must_use]
+    pub fn judged(&self, failure: Failure) -> Failure {
+        let is_open = self.leave_open(&failure) && failure.class != FailureClass::Cancelled;
+        if is_open { outcome_unknown(failure) } else { failure }
+    }
+}
+
+/// The same failure as one that leaves it open what happened.
+#[must_use]
+pub fn outcome_unknown(failure: Failure) -> Failure {
+    Failure {
+        class: FailureClass::OutcomeUnknown,
+        retryable: false,
+        fallback_helps: false,
+        retry_after: None,
+        message: format!("{}; whether the tool was executed is not known", failure.message),
+        user_message: words::for_user(FailureClass::OutcomeUnknown, None).into_owned(),
+        recovery_hint: words::for_operator(FailureClass::OutcomeUnknown, None, None, true).into_owned(),
+        ..failure
     }
 }
 
@@ -325,6 +348,25 @@ mod tests {
             assert_eq!(execution(&failure), expected, "{failure:?}");
         }
         assert_eq!(execution(&Failure::local(C::CircuitOpen, "")), E::NotExecuted);
+    }
+
+    #[test]
+    fn what_may_have_been_executed_and_is_not_repeatable_has_an_unknown_outcome() {
+        use FailureClass as C;
+        let once = EffectsPolicy::default();
+        let repeatable = EffectsPolicy { read_only: Some(true), ..once.clone() };
+        for (policy, class, never_sent, expected) in [
+            (&once, C::Timeout, false, C::OutcomeUnknown),
+            (&once, C::Timeout, true, C::Timeout),
+            (&once, C::ToolFailed, false, C::ToolFailed),
+            (&once, C::Cancelled, false, C::Cancelled),
+            (&repeatable, C::Timeout, false, C::Timeout),
+        ] {
+            let fault = (class == C::Cancelled).then_some(TransportFault::Cancelled);
+            let failure = Failure { never_sent, fault, retryable: true, ..Failure::local(class, "it failed") };
+            let judged = effects(policy, NONE, NONE).judged(failure);
+            assert_eq!((judged.class, judged.retryable), (expected, expected != C::OutcomeUnknown), "{class}");
+        }
     }
 
     #[test]
