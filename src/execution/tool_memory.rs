@@ -17,7 +17,7 @@ use crate::{
     policy::tool_recovery::{
         arguments::quoted,
         history::{PastAttempt, REMEMBERED},
-        learning::ToolLearning,
+        learning::{ToolLearning, is_refusal},
     },
 };
 
@@ -117,7 +117,7 @@ fn earlier(one: &ToolExecution) -> EarlierAttempt {
     };
     EarlierAttempt {
         target: one.target.clone(),
-        refused: matches!(one.class, Some(FailureClass::NotFound | FailureClass::InvalidRequest)),
+        refused: one.class.is_some_and(is_refusal),
         told: PastAttempt { reasoning: format!("Called {}{arguments}", quoted(tool)), error },
     }
 }

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::ladder::decide;
+pub use self::ladder::{decide, is_left};
 use self::{
     adapt::AdaptedArguments,
     alternatives::{AlternativeTool, RankedTool},

@@ -56,6 +56,15 @@ enum Rung {
     Chunk,
 }
 
+/// A tool that is closed to calls for longer than this is left for another one.
+const WAITS_FOR: Duration = Duration::from_secs(1);
+
+/// Whether a tool that Relight refused to call for now is left for another one, where there is one.
+#[must_use]
+pub fn is_left(refusal: &Failure) -> bool {
+    refusal.retry_after.is_none_or(|wait| wait.duration > WAITS_FOR)
+}
+
 /// Decides what follows a failed execution of a tool.
 #[must_use]
 pub fn decide(situation: &ToolSituation<'_>) -> ToolStep {
@@ -166,6 +175,10 @@ fn outcome_unknown(situation: &ToolSituation<'_>) -> ToolStep {
 
 fn retry(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
     let ToolSituation { failure, tried, policy, effects, .. } = *situation;
+    if failure.class.is_local_refusal() {
+        // It is not called for now: the question is whether another tool is.
+        return None;
+    }
     // Nothing stated to come back for, and no reason to think that the same would end otherwise.
     let is_hopeful = failure.retryable || failure.never_sent || matches!(cause, Cause::TooSlow | Cause::Opaque);
     if !is_hopeful || tried.retries >= policy.max_retries || !effects.allow_again(failure) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ids::Operation;
+use crate::domain::{failure::FailureClass, ids::Operation};
 
 /// Weight of corrections from which a tool is preferred: one that is not older than a half-life.
 const MIN_WEIGHT: f64 = 0.5;
@@ -213,6 +213,12 @@ fn bound<T>(entries: &mut Vec<T>, max: usize, weight: impl Fn(&T) -> f64) {
     }
 }
 
+/// Whether a tool that failed so did not take the call: another one was meant, perhaps.
+#[must_use]
+pub const fn is_refusal(class: FailureClass) -> bool {
+    matches!(class, FailureClass::NotFound | FailureClass::InvalidRequest)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -311,5 +317,11 @@ mod tests {
             let is_finite = learning.confusions(at(0)).iter().all(|it| it.weight.is_finite());
             prop_assert!(is_finite);
         }
+    }
+
+    #[test]
+    fn a_tool_that_did_not_find_or_not_understand_the_call_refused_it() {
+        let refusals: Vec<_> = FailureClass::ALL.into_iter().filter(|class| is_refusal(*class)).collect();
+        assert_eq!(refusals, [FailureClass::InvalidRequest, FailureClass::NotFound]);
     }
 }

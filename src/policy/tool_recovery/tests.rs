@@ -251,11 +251,8 @@ fn a_declared_group_stands_in_and_others_are_offered() {
         (
             "an open circuit leads to the group",
             World::reading(),
-            |world| {
-                world.tried.retries = 2;
-                world.alternative("mirror", Some(0));
-            },
-            Failure::local(C::CircuitOpen, ""),
+            group,
+            Failure { retryable: true, ..Failure::local(C::CircuitOpen, "") },
             "alternative",
         ),
         ("quota leads to the group", World::reading(), group, failed(C::QuotaExceeded), "alternative"),
@@ -280,6 +277,18 @@ fn a_declared_group_stands_in_and_others_are_offered() {
             "offer",
         ),
     ]);
+}
+
+#[test]
+fn a_tool_that_is_closed_for_more_than_a_second_is_left_for_another_one() {
+    for (millis, expected) in [(None, true), (Some(1001), true), (Some(1000), false), (Some(0), false)] {
+        let refusal = Failure::local(C::CircuitOpen, "");
+        let refusal = match millis {
+            Some(millis) => refusal.with_retry_after(Duration::from_millis(millis), WaitSource::Gate),
+            None => refusal,
+        };
+        assert_eq!(is_left(&refusal), expected, "{millis:?}");
+    }
 }
 
 #[test]

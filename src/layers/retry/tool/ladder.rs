@@ -8,7 +8,7 @@ use super::{super::RetryLoop, AfterExecution, LadderStep, ToolCourse, chunks::Ch
 use crate::{
     domain::{
         clock,
-        failure::{Failure, FailureClass, Wait, WaitSource},
+        failure::{Failure, Wait, WaitSource},
         invocation::{AttemptCause, RecoveryStrategy},
     },
     layers::tools::ToolOffer,
@@ -16,10 +16,11 @@ use crate::{
         latency::GUESSED_P50,
         retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, RecoveryOptions, StopReason},
         tool_recovery::{
-            ListFacts, ToolSituation, ToolStep, ToolTrials,
+            ListFacts, ToolSituation, ToolStep,
             alternatives::{AlternativeTool, RankedTool},
             arguments::Arguments,
-            decide,
+            decide, is_left,
+            learning::is_refusal,
         },
     },
 };
@@ -27,16 +28,11 @@ use crate::{
 /// How long a list that is fetched because of a failure is waited for.
 const REFETCH_WITHIN: Duration = Duration::from_secs(5);
 
-/// A tool that is closed to calls for longer than this is left for another one.
-const WAITS_FOR: Duration = Duration::from_secs(1);
-
 impl<S> RetryLoop<S> {
     /// Takes the next step after a failure.
     pub(super) async fn take_step(&mut self, course: &mut ToolCourse, failure: Failure) -> AfterExecution {
-        let is_refusal = failure.class.is_local_refusal();
-        if is_refusal {
-            let leaves = failure.retry_after.is_none_or(|wait| wait.duration > WAITS_FOR);
-            if !leaves || !matches!(self.next_step(course, &failure), ToolStep::Alternative { .. }) {
+        if failure.class.is_local_refusal() {
+            if !is_left(&failure) || !matches!(self.next_step(course, &failure), ToolStep::Alternative { .. }) {
                 return self.again_with(course, failure, RecoveryOptions::again(BackoffKind::Backoff), false);
             }
         } else {
@@ -131,14 +127,6 @@ impl<S> RetryLoop<S> {
         let usual = state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50);
         let current = course.plan.catalogue.offer(&course.offer.target.provider, &course.offer.spec.name, None);
         let learnt = course.plan.knowledge.learnt();
-        let left_alone;
-        let tried = if failure.class.is_local_refusal() {
-            // It is not called again for now: what is asked is whether another one is.
-            left_alone = ToolTrials { retries: u32::MAX, ..course.tried.clone() };
-            &left_alone
-        } else {
-            &course.tried
-        };
         decide(&ToolSituation {
             failure,
             target: &course.offer.target.id,
@@ -152,7 +140,7 @@ impl<S> RetryLoop<S> {
                 current: current.as_ref().map(|offer| &*offer.spec),
                 is_fresh: course.list_is_fresh,
             },
-            tried,
+            tried: &course.tried,
             policy: &course.offer.recovery,
             chunk_rules: &course.offer.chunk_rules,
             attempts_left: allowed.min(HARD_CAP_ATTEMPTS).saturating_sub(made),
@@ -217,8 +205,7 @@ impl ToolCourse {
 
     /// Goes on with another tool.
     fn replace(&mut self, failure: &Failure, offer: ToolOffer, tool: RankedTool) {
-        let is_refusal = matches!(failure.class, FailureClass::NotFound | FailureClass::InvalidRequest);
-        if is_refusal && offer.spec.name != self.offer.spec.name {
+        if is_refusal(failure.class) && offer.spec.name != self.offer.spec.name {
             self.mistaken.get_or_insert_with(|| self.offer.target.id.clone());
         }
         self.offer = offer;

@@ -18,6 +18,7 @@ use crate::{
         adapt::{self, ArgumentFit, Comparison},
         alternatives::{self, AlternativeTool, FailedTool},
         arguments::quoted,
+        learning::is_refusal,
         similarity,
     },
 };
@@ -124,7 +125,7 @@ impl ToolCourse {
             (scope.invocation.operation.clone(), self.offer.target.id.to_string(), clock::wall_now());
         let mut learnt = self.plan.knowledge.learnt();
         learnt.learn(Lesson::Outcome { operation: operation.clone(), tool: tool.clone(), succeeded: false, at });
-        let refused = matches!(failure.class, FailureClass::NotFound | FailureClass::InvalidRequest);
+        let refused = is_refusal(failure.class);
         if let Some(chosen) = self.mistaken.clone().filter(|_| self.preferred && refused) {
             learnt.learn(Lesson::Refuted { operation, chosen: chosen.to_string(), right: tool });
         }
