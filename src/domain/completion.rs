@@ -149,6 +149,20 @@ impl FinishReason {
             Self::Other => "other",
         }
     }
+
+    /// Whether the answer ended before the model was done, so that its last tool call may be torn.
+    #[must_use]
+    pub const fn is_short(self) -> bool {
+        match self {
+            Self::Length
+            | Self::ContextFull
+            | Self::ContentFilter
+            | Self::Refusal
+            | Self::Paused
+            | Self::MalformedToolCall => true,
+            Self::Stop | Self::ToolCalls | Self::Other => false,
+        }
+    }
 }
 
 /// Token counts of one attempt, or the sum of several.

@@ -118,16 +118,9 @@ impl Blocks {
     /// # Errors
     /// When the reason does not fit the blocks: something is missing or broken.
     pub(super) fn seal(&mut self, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let reason = match reason {
-            // Some servers report `stop` although the model calls tools.
-            FinishReason::Stop if self.calls > 0 => FinishReason::ToolCalls,
-            FinishReason::Stop if self.refused => FinishReason::Refusal,
-            FinishReason::ToolCalls if self.calls == 0 => {
-                return Err(ParseError::Unusable(format!("the answer stopped for {raw}, but holds no tool call")));
-            }
-            reason => reason,
-        };
-        if !is_short(reason) {
+        let reason = shown_reason(reason, self.calls > 0, self.refused)
+            .ok_or_else(|| ParseError::Unusable(format!("the answer stopped for {raw}, but holds no tool call")))?;
+        if !reason.is_short() {
             if let Some(words) = &self.broken {
                 return Err(ParseError::Unusable(words.clone()));
             }
@@ -160,16 +153,14 @@ impl OpenBlock {
     }
 }
 
-/// Whether the answer ended before the model was done, so that its last call may be torn.
-const fn is_short(reason: FinishReason) -> bool {
-    match reason {
-        FinishReason::Length
-        | FinishReason::ContextFull
-        | FinishReason::ContentFilter
-        | FinishReason::Refusal
-        | FinishReason::Paused
-        | FinishReason::MalformedToolCall => true,
-        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => false,
+/// The reason for which an answer ended, as its blocks show it; `None` where they lack the tool call that it states.
+pub(super) const fn shown_reason(stated: FinishReason, has_calls: bool, refused: bool) -> Option<FinishReason> {
+    match stated {
+        // Some servers report `stop` although the model calls tools.
+        FinishReason::Stop if has_calls => Some(FinishReason::ToolCalls),
+        FinishReason::Stop if refused => Some(FinishReason::Refusal),
+        FinishReason::ToolCalls if !has_calls => None,
+        reason => Some(reason),
     }
 }
 
@@ -197,9 +188,17 @@ mod tests {
 
     #[test]
     fn a_broken_call_fails_a_finished_answer_and_goes_without_stop_in_a_short_one() {
-        for (reason, is_error) in
-            [(FinishReason::ToolCalls, true), (FinishReason::Stop, true), (FinishReason::Length, false)]
-        {
+        for (reason, is_error) in [
+            (FinishReason::ToolCalls, true),
+            (FinishReason::Stop, true),
+            (FinishReason::Other, true),
+            (FinishReason::Length, false),
+            (FinishReason::ContextFull, false),
+            (FinishReason::ContentFilter, false),
+            (FinishReason::Refusal, false),
+            (FinishReason::Paused, false),
+            (FinishReason::MalformedToolCall, false),
+        ] {
             let (mut blocks, mut out) = (Blocks::default(), Vec::new());
             blocks.open(0, call(), &mut out).unwrap();
             blocks.add(0, "{\"a\":", &mut out).unwrap();
@@ -219,6 +218,22 @@ mod tests {
         assert!(out.contains(&Delta::BlockDelta { block: 0, text: "{}".to_owned() }));
         assert_eq!(out.last(), Some(&Delta::Finish { reason: FinishReason::ToolCalls, raw: "STOP".to_owned() }));
         assert!(Blocks::default().seal(FinishReason::ToolCalls, "tool_use", &mut out).is_err());
+    }
+
+    #[test]
+    fn the_reason_follows_from_what_is_stated_and_from_the_blocks() {
+        use FinishReason::{Length, Other, Refusal, Stop, ToolCalls};
+        for (stated, has_calls, refused, expected) in [
+            (Stop, false, false, Some(Stop)),
+            (Stop, true, true, Some(ToolCalls)),
+            (Stop, false, true, Some(Refusal)),
+            (ToolCalls, true, true, Some(ToolCalls)),
+            (ToolCalls, false, true, None),
+            (Length, true, true, Some(Length)),
+            (Other, true, true, Some(Other)),
+        ] {
+            assert_eq!(shown_reason(stated, has_calls, refused), expected, "{stated:?}, {has_calls}, {refused}");
+        }
     }
 
     #[test]

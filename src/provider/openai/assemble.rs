@@ -13,8 +13,11 @@ use super::{
     tool_calls::{BadCall, ToolCalls},
 };
 use crate::{
-    domain::completion::{BlockKind, Delta, FinishReason},
-    provider::reading::{Failed, ParseError},
+    domain::completion::{BlockKind, Delta},
+    provider::{
+        blocks::shown_reason,
+        reading::{Failed, ParseError},
+    },
 };
 
 /// Most choices in one answer.
@@ -80,28 +83,12 @@ impl Assembler {
     pub(super) fn seal(&mut self) -> Result<Vec<Delta>, ParseError> {
         let raw = self.choices.values().next().cloned().flatten().unwrap_or_default();
         let reason = finish::reason(&raw).ok_or_else(|| failed_finish(&raw, finish::failed_status(&raw)))?;
-        let has_tools = !self.tools.is_empty();
-        let reason = match reason {
-            // Many servers report `stop` although the model calls tools.
-            FinishReason::Stop if has_tools => FinishReason::ToolCalls,
-            FinishReason::Stop if self.refused => FinishReason::Refusal,
-            FinishReason::ToolCalls if !has_tools => {
-                return Err(ParseError::Unusable(format!("finish_reason is {raw}, but the answer holds no tool call")));
-            }
-            reason => reason,
-        };
-        let cut = match reason {
-            FinishReason::Length
-            | FinishReason::ContextFull
-            | FinishReason::ContentFilter
-            | FinishReason::Refusal
-            | FinishReason::Paused
-            | FinishReason::MalformedToolCall => true,
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => false,
-        };
+        let reason = shown_reason(reason, !self.tools.is_empty(), self.refused).ok_or_else(|| {
+            ParseError::Unusable(format!("finish_reason is {raw}, but the answer holds no tool call"))
+        })?;
         let mut out = Vec::new();
         self.stop_prose(&mut out);
-        self.tools.seal(cut, &mut out)?;
+        self.tools.seal(reason.is_short(), &mut out)?;
         out.push(Delta::Finish { reason, raw });
         Ok(out)
     }
