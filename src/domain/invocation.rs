@@ -325,6 +325,12 @@ impl AttemptRecord {
     pub fn refused_locally(&self) -> bool {
         !self.sent && self.failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal())
     }
+
+    /// Whether no end of it is known: it neither failed nor is its answer the one that was kept.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.failure.is_none() && !self.winner
+    }
 }
 
 /// The single result of an invocation.

@@ -310,6 +310,22 @@ impl InvocationScope {
         }
     }
 
+    /// The attempt whose answer is read; of a race, the one that was kept.
+    pub fn running(&self) -> Option<AttemptRecord> {
+        self.lock().iter().rev().find(|record| record.is_running()).cloned()
+    }
+
+    /// Has the attempt whose answer is read end with this failure, whatever its target answered. That is reported when
+    /// the answer is dropped. Returns the failure with its target.
+    pub fn reject(&self, mut failure: Failure) -> Failure {
+        let mut attempts = self.lock();
+        if let Some(record) = Arc::make_mut(&mut attempts).iter_mut().rev().find(|record| record.is_running()) {
+            failure.target.clone_from(&record.target);
+            record.failure = Some(failure.clone());
+        }
+        failure
+    }
+
     /// Remembers what the newest attempt sends.
     pub fn sends(&self, call: &Arc<ModelCall>) {
         *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(call));

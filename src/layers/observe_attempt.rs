@@ -1,6 +1,9 @@
 //! One outcome per attempt: its record, its events and its span, whatever happens below.
+//!
+//! A failure is reported when it happens, any other end when the answer is dropped: until then the layers above may
+//! reject what the target answered.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -51,6 +54,8 @@ pub struct AttemptSpanGuard {
     usage: Usage,
     /// Bytes of the answer so far.
     answered_bytes: usize,
+    /// After which time the answer was whole; `None` while it is not.
+    answered_after: Option<Duration>,
     over: bool,
 }
 
@@ -65,8 +70,15 @@ impl AttemptSpanGuard {
         let (model, wait) = (attempt.target.model.to_string(), attempt.prepared.wait);
         let body = EventBody::AttemptStarted { cause: attempt.cause, model, wait };
         attempt.scope.publish(attempt.number(), Some(&attempt.target.id), body);
-        let (began, usage) = (Instant::now(), Usage::default());
-        Self { attempt: Arc::clone(attempt), began, first: true, usage, answered_bytes: 0, over: false }
+        Self {
+            attempt: Arc::clone(attempt),
+            began: Instant::now(),
+            first: true,
+            usage: Usage::default(),
+            answered_bytes: 0,
+            answered_after: None,
+            over: false,
+        }
     }
 
     fn first_token(&self) {
@@ -82,9 +94,12 @@ impl AttemptSpanGuard {
         scope.publish(number, Some(&target.id), body);
     }
 
-    fn succeeded(&mut self) {
-        self.over = true;
-        let (duration, usage) = (self.began.elapsed(), self.usage);
+    fn duration(&self) -> Duration {
+        self.answered_after.unwrap_or_else(|| self.began.elapsed())
+    }
+
+    fn succeeded(&self) {
+        let (duration, usage) = (self.duration(), self.usage);
         let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
         scope.learn(number, |record| {
             record.duration = duration;
@@ -106,7 +121,7 @@ impl AttemptGuard for AttemptSpanGuard {
         match delta {
             Delta::Usage(usage) => self.usage = *usage,
             Delta::ReadOn(cut) => self.read_on(*cut),
-            Delta::Finish { .. } => self.succeeded(),
+            Delta::Finish { .. } => self.answered_after = Some(self.began.elapsed()),
             Delta::Start { headers, .. } => self.attempt.learn_request_id(headers),
             Delta::BlockDelta { text, .. } => self.answered_bytes += text.len(),
             Delta::BlockStart { .. } | Delta::BlockStop { .. } | Delta::ToolReply(_) => {}
@@ -123,7 +138,7 @@ impl AttemptGuard for AttemptSpanGuard {
         } else {
             self.usage.at_least(&self.attempt.call, self.answered_bytes)
         };
-        let duration = self.began.elapsed();
+        let duration = self.duration();
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
         let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
         scope.learn(number, |record| {
@@ -150,11 +165,19 @@ impl AttemptGuard for AttemptSpanGuard {
 
 impl Drop for AttemptSpanGuard {
     fn drop(&mut self) {
-        if !self.over {
-            let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");
-            gone.target = Some(self.attempt.target.id.clone());
-            gone.never_sent = false;
-            self.on_failure(&gone);
+        if self.over {
+            return;
+        }
+        let rejected = self.attempt.scope.record(self.attempt.number()).and_then(|record| record.failure);
+        match rejected {
+            Some(failure) => self.on_failure(&failure),
+            None if self.answered_after.is_some() => self.succeeded(),
+            None => {
+                let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");
+                gone.target = Some(self.attempt.target.id.clone());
+                gone.never_sent = false;
+                self.on_failure(&gone);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_stream::stream;
 use futures_util::StreamExt as _;
 
-use super::{Deltas, attempt::Attempt};
+use super::{Deltas, attempt::Attempt, invocation::InvocationScope};
 use crate::{
     domain::{
         completion::{BlockKind, Delta},
@@ -24,7 +24,7 @@ pub(super) struct Continued {
     /// Whether a text that starts anew is passed on as another answer: the one that is held may be taken back. An
     /// extension of a whole answer fails instead, and that answer stays as it is.
     may_begin_anew: bool,
-    attempt: Arc<Attempt>,
+    scope: Arc<InvocationScope>,
 }
 
 /// Has the attempt request the rest of its text, where it is to.
@@ -39,12 +39,13 @@ pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
 pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
     let (held, way) = attempt.goes_on.clone()?;
     let may_begin_anew = attempt.cause != AttemptCause::Extend;
-    Some(Continued { stitcher: ContinuationStitcher::new(held, way), may_begin_anew, attempt: Arc::clone(attempt) })
+    let scope = Arc::clone(&attempt.scope);
+    Some(Continued { stitcher: ContinuationStitcher::new(held, way), may_begin_anew, scope })
 }
 
 /// The answer as if it had been made from its beginning.
 pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Deltas) -> Deltas {
-    let Some(Continued { stitcher, may_begin_anew, attempt }) = continued else { return deltas };
+    let Some(Continued { stitcher, may_begin_anew, scope }) = continued else { return deltas };
     Box::pin(stream! {
         let mut joint = StitchedStream { stitcher, block: None, began_anew: false };
         while let Some(item) = deltas.next().await {
@@ -52,7 +53,7 @@ pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Delta
                 Ok(delta) => {
                     let passed = joint.pass(delta);
                     if joint.began_anew && !may_begin_anew {
-                        yield Err(began_anew(&attempt));
+                        yield Err(scope.reject(began_anew()));
                         return;
                     }
                     for delta in passed { yield Ok(delta); }
@@ -67,11 +68,10 @@ pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Delta
     })
 }
 
-fn began_anew(attempt: &Attempt) -> Failure {
+fn began_anew() -> Failure {
     let words = "the model began anew instead of continuing its answer";
     let mut failure = Failure::local(FailureClass::MalformedResponse, words);
-    (failure.never_sent, failure.target) = (false, Some(attempt.target.id.clone()));
-    attempt.scope.learn(attempt.number(), |record| record.failure = Some(failure.clone()));
+    failure.never_sent = false;
     failure
 }
 

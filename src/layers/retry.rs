@@ -129,6 +129,8 @@ struct RetryLoop<S> {
     last_upstream_failure: Option<Failure>,
     extension: Extension,
     breaks: StreamBreaks,
+    /// The answer that is read, until it is decided how its attempt ended; that is reported when it is dropped.
+    answer: Option<Deltas>,
     /// What of the last attempt was seen.
     relayed: Relayed,
     /// The last attempt was given up because it said something else than what was sent.
@@ -176,6 +178,7 @@ where
             last_upstream_failure: None,
             extension: Extension::default(),
             breaks: StreamBreaks::default(),
+            answer: None,
             relayed: Relayed::Nothing,
             diverged: false,
             attach: None,
@@ -229,34 +232,37 @@ where
                 let (mut failure, mut has_spoken) = (None, false);
                 match opened {
                     Err(refused) => failure = Some(refused),
-                    Ok(mut deltas) => 'answer: loop {
-                        tokio::select! {
-                            biased;
-                            Some(step) = steps.recv() => yield step,
-                            item = deltas.next() => match item {
-                                Some(Ok(delta)) => {
-                                    if !has_spoken && delta.is_content() {
-                                        has_spoken = true;
-                                        self.settle(Settled::Succeeded);
-                                    }
-                                    let number = self.scope.next_number() - 1;
-                                    for step in self.assembler.push(number, delta) {
-                                        yield step;
-                                        if self.scope.append_only().take_divergence() {
-                                            self.diverged = true;
-                                            break 'answer;
-                                        }
+                    Ok(deltas) => self.answer = Some(deltas),
+                }
+                'answer: while let Some(deltas) = &mut self.answer {
+                    tokio::select! {
+                        biased;
+                        Some(step) = steps.recv() => yield step,
+                        item = deltas.next() => match item {
+                            Some(Ok(delta)) => {
+                                if !has_spoken && delta.is_content() {
+                                    has_spoken = true;
+                                    self.settle(Settled::Succeeded);
+                                }
+                                let number = self.scope.next_number() - 1;
+                                for step in self.assembler.push(number, delta) {
+                                    yield step;
+                                    if self.scope.append_only().take_divergence() {
+                                        self.diverged = true;
+                                        break 'answer;
                                     }
                                 }
-                                Some(Err(broken)) => { failure = Some(broken); break; }
-                                None => break,
                             }
+                            Some(Err(broken)) => { failure = Some(broken); break; }
+                            None => break,
                         }
-                    },
+                    }
                 }
                 if self.diverged {
-                    // Now that the attempt is dropped, and its record closed.
                     failure = Some(self.diverged_from_what_was_sent());
+                }
+                if failure.is_some() {
+                    self.answer = None;
                 }
                 while let Some(step) = pending_events(&mut steps) { yield step; }
                 let next = self.judge(span, failure);
@@ -309,7 +315,9 @@ where
             (self.waited, self.parked) = (None, Duration::ZERO);
         }
         let Some(failure) = failure else {
-            return match self.cut_by_length() {
+            let cut = self.cut_by_length();
+            self.answer = None;
+            return match cut {
                 Some((Some(too_long), next)) => {
                     span.finish_failed(&too_long, true);
                     next

@@ -4,6 +4,7 @@
 mod any_bytes;
 mod architecture;
 mod architecture_circles;
+mod attempt_ends;
 mod bad_input;
 mod broken_wires;
 mod browsers;

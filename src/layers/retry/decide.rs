@@ -105,13 +105,10 @@ impl<S> RetryLoop<S> {
 
     /// The failure of an attempt that says something else than what was sent and cannot be taken back.
     pub(super) fn diverged_from_what_was_sent(&self) -> Failure {
-        let number = self.scope.next_number() - 1;
         let words = "the new answer does not begin with the text that was sent already";
         let mut failure = Failure::local(FailureClass::StreamInterrupted, words);
         (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
-        failure.target = self.scope.record(number).and_then(|record| record.target);
-        self.scope.learn(number, |record| record.failure = Some(failure.clone()));
-        failure
+        self.scope.reject(failure)
     }
 
     /// Asks the policy what to do about a failure, and makes ready for it.
@@ -253,6 +250,11 @@ impl<S> RetryLoop<S> {
 
     /// What followers hear of a failed attempt that is made again after a wait, whatever is waited for.
     fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<StreamStep> {
+        if let Some(whole) = self.answer.take() {
+            // Its target answered, but not so that it is of use; that end comes before what follows it.
+            self.scope.reject(failure.clone());
+            drop(whole);
+        }
         let (retry, max_retries) = self.count();
         let adapts = strategy == RecoveryStrategy::Adapt;
         let adaptation = self.failed_record(failure).and_then(|record| record.adaptation).filter(|_| adapts);

@@ -101,8 +101,7 @@ impl<S> RetryLoop<S> {
 
     /// Has the answer generated again, where the policy of unusable answers allows it.
     fn shorten(&mut self) -> Option<(Failure, AfterFailure)> {
-        let number = self.scope.next_number() - 1;
-        let target = self.scope.attempts().last().and_then(|record| record.target.clone());
+        let target = self.scope.running().and_then(|record| record.target);
         let mut failure = Failure::local(FailureClass::MalformedResponse, "the answer was cut at the output limit");
         (failure.retryable, failure.fallback_helps, failure.never_sent, failure.target) = (true, true, false, target);
         Finding::OutputLimit.mark(&mut failure);
@@ -112,10 +111,7 @@ impl<S> RetryLoop<S> {
                 (self.last_upstream_failure, self.after, self.impossible) = (last_upstream_failure, after, false);
                 None
             }
-            next @ (AfterFailure::Again(_) | AfterFailure::Park { .. }) => {
-                self.scope.learn(number, |record| record.failure = Some(failure.clone()));
-                Some((failure, next))
-            }
+            next @ (AfterFailure::Again(_) | AfterFailure::Park { .. }) => Some((failure, next)),
         }
     }
 }
