@@ -16,6 +16,7 @@ mod find;
 mod follower;
 mod journal_health;
 mod journal_queue;
+mod launch;
 mod live;
 mod maintenance;
 mod recorder;

@@ -10,30 +10,24 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    ExecutionShared, Executions, append_only,
+    ExecutionShared, Executions,
     checkpoint::{LOAD_AGAIN_AFTER, ThreadUnusable},
-    delivery_filter::DeliveryFilter,
     driver::Driver,
     follower::Follower,
-    live::Execution,
-    recorder::StepRecorder,
-    replay_buffer::ReplayBuffer,
-    run::{Run, failed},
+    launch::{Launch, mode_of, mode_of_record},
+    run::failed,
     start_error::StartError,
 };
 use crate::{
     domain::{
         clock,
         failure::{Failure, FailureClass},
-        fold::{Block, StreamStep},
+        fold::StreamStep,
         ids::InvocationId,
         invocation::{Invocation, Overrides, RewindMode},
     },
-    journal::{
-        BeginResult, Entry, Fingerprint, Finish, JournalError, NewInvocation, Record, RecordedRequest, ThreadEnd,
-        ThreadKey,
-    },
-    layers::{StepStream, invocation::InvocationContext},
+    journal::{BeginResult, Fingerprint, JournalError, NewInvocation, Record, RecordedRequest, ThreadKey},
+    layers::invocation::InvocationContext,
 };
 
 /// How long an invocation that needs no record waits for it to begin.
@@ -141,23 +135,8 @@ impl ExecutionShared {
                 (1, false)
             }
         };
-        let mode = mode_of(&invocation);
-        let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Execution::new(invocation.id.clone(), epoch, is_recorded, ends, replay).promised(is_promised);
-        let execution = Arc::new(execution);
-        let mut started = self.started(&invocation, &execution);
-        let run = Run {
-            shared: Arc::clone(self),
-            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
-            execution,
-            steps,
-            filter: DeliveryFilter::new(mode, Vec::new()),
-            turn: None,
-            calls_no_target: false,
-            grace: invocation.overrides.resumable_grace.unwrap_or_default(),
-        };
-        started.drives(run.begin(), &invocation.overrides);
-        Ok(started)
+        let launch = Launch { is_recorded, is_promised, ..Launch::new(&invocation, epoch, ends, steps) };
+        Ok(self.started(&invocation, launch))
     }
 
     async fn start_on_thread(
@@ -173,7 +152,6 @@ impl ExecutionShared {
             Ok(other) => return self.begun_before(other).await,
             Err(error) => return Ok(self.not_loaded(&incoming, &error, None)),
         };
-        let mode = mode_of(&incoming.invocation);
         let routes = std::mem::take(&mut incoming.caller_routes);
         let turn = match self.load_turn_in_line(key, epoch, &mut incoming.invocation, &routes).await {
             Ok(turn) => turn,
@@ -204,30 +182,8 @@ impl ExecutionShared {
                 return Err(StartError::Refused(Box::new(refused)));
             }
         };
-        let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let execution = Arc::new(Execution::new(id, epoch, true, ends, replay));
-        let mut started = self.started(&invocation, &execution);
-        let run = Run {
-            shared: Arc::clone(self),
-            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
-            execution,
-            steps,
-            filter: DeliveryFilter::new(mode, Vec::new()),
-            turn: Some(turn),
-            calls_no_target: false,
-            grace: invocation.overrides.resumable_grace.unwrap_or_default(),
-        };
-        started.drives(run.begin(), &invocation.overrides);
-        Ok(started)
-    }
-
-    /// Runs an invocation of which `sent` was sent before; its steps are such as its delivery mode allows.
-    pub(super) async fn run_engine(&self, incoming: InvocationContext, sent: &[Block]) -> Result<StepStream, Failure> {
-        if mode_of(&incoming.invocation) == RewindMode::AppendOnly {
-            append_only::run(&self.engine, incoming, sent).await
-        } else {
-            self.engine.run(incoming).await
-        }
+        let launch = Launch { turn: Some(turn), ..Launch::new(&invocation, epoch, ends, steps) };
+        Ok(self.started(&invocation, launch))
     }
 
     /// Begins an invocation on a thread; one failure of the journal is forgiven.
@@ -248,41 +204,15 @@ impl ExecutionShared {
     fn not_loaded(self: &Arc<Self>, incoming: &InvocationContext, error: &JournalError, epoch: Option<u64>) -> Started {
         let invocation = &incoming.invocation;
         let outcome = failed(&invocation.id, unloaded(error), "It ended before a target was called.");
-        let replay = ReplayBuffer::new(self.settings.tail_bytes, 0, 0, Vec::new());
-        let (id, ends) = (invocation.id.clone(), (incoming.cancel.clone(), incoming.background.clone()));
-        let execution = Arc::new(Execution::new(id, epoch.unwrap_or(1), epoch.is_some(), ends, replay));
-        let mut started = self.started(invocation, &execution);
-        let run = Run {
-            shared: Arc::clone(self),
-            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), 0),
-            execution,
-            steps: Box::pin(stream::iter([StreamStep::Terminal(Arc::new(outcome))])),
-            filter: DeliveryFilter::new(mode_of(invocation), Vec::new()),
-            turn: None,
+        let ends = (incoming.cancel.clone(), incoming.background.clone());
+        let steps = Box::pin(stream::iter([StreamStep::Terminal(Arc::new(outcome))]));
+        let launch = Launch {
+            is_recorded: epoch.is_some(),
             calls_no_target: true,
             grace: Duration::ZERO,
+            ..Launch::new(invocation, epoch.unwrap_or(1), ends, steps)
         };
-        started.drives(run.begin(), &invocation.overrides);
-        started
-    }
-
-    /// Ends an invocation that is recorded but does not run, after its step `last`.
-    pub(super) async fn end_unrun(
-        &self,
-        id: &InvocationId,
-        epoch: u64,
-        last: u64,
-        failure: Failure,
-        thread: Option<ThreadEnd>,
-    ) {
-        let outcome = Arc::new(failed(id, failure, "It ended before a target was called."));
-        let step = StreamStep::Terminal(Arc::clone(&outcome));
-        let now = clock::wall_now();
-        let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
-        let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot: Vec::new(), thread };
-        if let Err(error) = self.journal.finish(finish, now).await {
-            tracing::warn!(invocation = %id, %error, "an end could not be recorded");
-        }
+        self.started(invocation, launch)
     }
 
     async fn begun_before(self: &Arc<Self>, begun: BeginResult) -> Result<Started, StartError> {
@@ -324,24 +254,20 @@ impl ExecutionShared {
         }
     }
 
-    fn started(self: &Arc<Self>, invocation: &Invocation, execution: &Arc<Execution>) -> Started {
-        let mut started = self.started_at(invocation, Follower::of(Arc::clone(self), execution));
-        if !execution.is_recorded {
-            started.events_kept = Duration::ZERO;
-        }
-        started
-    }
-
-    fn started_at(self: &Arc<Self>, invocation: &Invocation, follower: Follower) -> Started {
-        Started {
+    /// Begins to run an invocation. Its first follower takes its place before, so that it misses nothing.
+    fn started(self: &Arc<Self>, invocation: &Invocation, launch: Launch) -> Started {
+        let run = self.launch(launch);
+        let mut started = Started {
             id: invocation.id.clone(),
             disposition: Disposition::New,
             deadline_at: wall_deadline(invocation.deadline),
             epoch: 1,
             mode: mode_of(invocation),
-            events_kept: self.settings.events_kept,
-            follower,
-        }
+            events_kept: if run.execution.is_recorded { self.settings.events_kept } else { Duration::ZERO },
+            follower: Follower::of(Arc::clone(self), &run.execution),
+        };
+        started.drives(run.begin(), &invocation.overrides);
+        started
     }
 
     fn new_invocation(&self, invocation: &Invocation, fingerprint: Fingerprint) -> NewInvocation {
@@ -359,16 +285,6 @@ impl ExecutionShared {
             owner: self.settings.owner.clone(),
         }
     }
-}
-
-/// How content is delivered: a client that does not say that it understands rewinds gets what is final.
-pub(super) fn mode_of(invocation: &Invocation) -> RewindMode {
-    invocation.overrides.rewind_mode.unwrap_or(RewindMode::Atomic)
-}
-
-/// The same, of a recorded invocation.
-pub(super) fn mode_of_record(record: &Record) -> RewindMode {
-    record.request.as_ref().and_then(|request| request.overrides.rewind_mode).unwrap_or(RewindMode::Atomic)
 }
 
 fn unloaded(error: &JournalError) -> Failure {

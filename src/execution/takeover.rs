@@ -13,8 +13,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    ExecutionShared, RECONNECT_GRACE, checkpoint::ThreadUnusable, delivery_filter::DeliveryFilter, live::Execution,
-    recorder::StepRecorder, replay_buffer::ReplayBuffer, run::Run, start::mode_of_record,
+    ExecutionShared, RECONNECT_GRACE,
+    checkpoint::ThreadUnusable,
+    launch::{Launch, PublishedBefore, mode_of_record},
 };
 use crate::{
     domain::{
@@ -92,7 +93,6 @@ impl ExecutionShared {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one case after the other, in the order in which they are decided")]
     async fn run_recovered(self: &Arc<Self>, record: Record, is_wanted: bool) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
         // Its lease is good while it waits for room.
@@ -172,8 +172,8 @@ impl ExecutionShared {
             last_block: left.last_block,
             upstream,
         };
-        let mode = mode_of_record(&record);
-        let grace = incoming.invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
+        let invocation = Arc::clone(&incoming.invocation);
+        let grace = invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
         let steps = match self.run_engine(incoming, &blocks).await {
             Ok(steps) => steps,
             Err(refused) => {
@@ -183,18 +183,13 @@ impl ExecutionShared {
                 return self.journal.release(&self.settings.owner, &held).await;
             }
         };
-        let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks.clone());
-        let execution = Arc::new(Execution::new(id, epoch, true, ends, replay));
-        let run = Run {
-            shared: Arc::clone(self),
-            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
-            execution,
-            steps,
-            filter: DeliveryFilter::new(mode, blocks),
+        let run = self.launch(Launch {
+            mode: mode_of_record(&record),
+            before: PublishedBefore { last, attempts, blocks },
             turn,
-            calls_no_target: false,
             grace,
-        };
+            ..Launch::new(&invocation, epoch, ends, steps)
+        });
         // Nobody waits for it here: it is a task from its beginning.
         drop(run.begin());
         Ok(())

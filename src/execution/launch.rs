@@ -1,0 +1,147 @@
+//! How an invocation begins to run here, whether it is new or taken over: the engine's steps, its run, and its end where it
+//! never runs.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    ExecutionShared, append_only,
+    checkpoint::ThreadCheckpoint,
+    delivery_filter::DeliveryFilter,
+    live::Execution,
+    recorder::StepRecorder,
+    replay_buffer::ReplayBuffer,
+    run::{Run, failed},
+};
+use crate::{
+    domain::{
+        clock,
+        failure::Failure,
+        fold::{Block, StreamStep},
+        ids::InvocationId,
+        invocation::{Invocation, RewindMode},
+        upstream::BackgroundResponses,
+    },
+    journal::{Entry, Finish, Record, ThreadEnd},
+    layers::{StepStream, cancel::Cancel, invocation::InvocationContext},
+};
+
+/// An invocation that is about to run here.
+pub(super) struct Launch {
+    pub(super) id: InvocationId,
+    pub(super) epoch: u64,
+    /// Whether the journal knows of it.
+    pub(super) is_recorded: bool,
+    /// Whether more was promised than to serve this call.
+    pub(super) is_promised: bool,
+    /// The wish that it end, and what ties it to answers that are made in the background.
+    pub(super) ends: (Cancel, BackgroundResponses),
+    pub(super) steps: StepStream,
+    pub(super) mode: RewindMode,
+    /// What earlier owners published of it.
+    pub(super) before: PublishedBefore,
+    pub(super) turn: Option<ThreadCheckpoint>,
+    /// Whether no target is called, so that its end, a failure, may be published without a record.
+    pub(super) calls_no_target: bool,
+    /// How long it continues without a follower.
+    pub(super) grace: Duration,
+}
+
+/// What earlier owners published of an invocation; nothing of a new one.
+#[derive(Default)]
+pub(super) struct PublishedBefore {
+    /// The number of the last step.
+    pub(super) last: u64,
+    /// How many attempts began.
+    pub(super) attempts: u32,
+    /// What followers hold of the answer.
+    pub(super) blocks: Vec<Block>,
+}
+
+// === impl Launch ===
+
+impl Launch {
+    /// A new invocation without a thread that is recorded and may be looked up.
+    pub(super) fn new(
+        invocation: &Invocation,
+        epoch: u64,
+        ends: (Cancel, BackgroundResponses),
+        steps: StepStream,
+    ) -> Self {
+        Self {
+            id: invocation.id.clone(),
+            epoch,
+            is_recorded: true,
+            is_promised: true,
+            ends,
+            steps,
+            mode: mode_of(invocation),
+            before: PublishedBefore::default(),
+            turn: None,
+            calls_no_target: false,
+            grace: invocation.overrides.resumable_grace.unwrap_or_default(),
+        }
+    }
+}
+
+// === impl ExecutionShared ===
+
+impl ExecutionShared {
+    /// Prepares the run of an invocation; it is listed and proceeds once [`Run::begin`] is called, so that a follower may
+    /// take its place before.
+    pub(super) fn launch(self: &Arc<Self>, launch: Launch) -> Run {
+        let Launch { id, epoch, is_recorded, is_promised, ends, steps, mode, before, turn, calls_no_target, grace } =
+            launch;
+        let PublishedBefore { last, attempts, blocks } = before;
+        let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks.clone());
+        let execution = Execution::new(id, epoch, is_recorded, ends, replay).promised(is_promised);
+        let execution = Arc::new(execution);
+        Run {
+            shared: Arc::clone(self),
+            recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
+            execution,
+            steps,
+            filter: DeliveryFilter::new(mode, blocks),
+            turn,
+            calls_no_target,
+            grace,
+        }
+    }
+
+    /// Runs an invocation of which `sent` was sent before; its steps are such as its delivery mode allows.
+    pub(super) async fn run_engine(&self, incoming: InvocationContext, sent: &[Block]) -> Result<StepStream, Failure> {
+        if mode_of(&incoming.invocation) == RewindMode::AppendOnly {
+            append_only::run(&self.engine, incoming, sent).await
+        } else {
+            self.engine.run(incoming).await
+        }
+    }
+
+    /// Ends an invocation that is recorded but does not run, after its step `last`.
+    pub(super) async fn end_unrun(
+        &self,
+        id: &InvocationId,
+        epoch: u64,
+        last: u64,
+        failure: Failure,
+        thread: Option<ThreadEnd>,
+    ) {
+        let outcome = Arc::new(failed(id, failure, "It ended before a target was called."));
+        let step = StreamStep::Terminal(Arc::clone(&outcome));
+        let now = clock::wall_now();
+        let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
+        let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot: Vec::new(), thread };
+        if let Err(error) = self.journal.finish(finish, now).await {
+            tracing::warn!(invocation = %id, %error, "an end could not be recorded");
+        }
+    }
+}
+
+/// How content is delivered: a client that does not say that it understands rewinds gets what is final.
+pub(super) fn mode_of(invocation: &Invocation) -> RewindMode {
+    invocation.overrides.rewind_mode.unwrap_or(RewindMode::Atomic)
+}
+
+/// The same, of a recorded invocation.
+pub(super) fn mode_of_record(record: &Record) -> RewindMode {
+    record.request.as_ref().and_then(|request| request.overrides.rewind_mode).unwrap_or(RewindMode::Atomic)
+}
