@@ -184,6 +184,12 @@ impl AnswerState {
         &self.blocks
     }
 
+    /// The blocks, without a copy of them.
+    #[must_use]
+    pub fn into_blocks(self) -> Vec<Block> {
+        self.blocks
+    }
+
     /// The end, once it came.
     #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {

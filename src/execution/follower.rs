@@ -336,7 +336,7 @@ impl Follower {
             }
         }
         let (epoch, seq, at) = last.unwrap_or((record.epoch, 0, record.created_at));
-        self.ready.push_back(StreamItem::Snapshot { epoch, seq, at, blocks: fold.blocks().to_vec(), attempt });
+        self.ready.push_back(StreamItem::Snapshot { epoch, seq, at, blocks: fold.into_blocks(), attempt });
         (self.at, self.at_epoch, self.has) = (seq, epoch, None);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The newest steps of a running invocation in memory, for followers on this replica.
 //!
 //! Followers read it at their own pace and never hold it up: the oldest steps are let go when it grows, and who still
-//! needs them reads the journal, or takes all blocks at once. It never decides what is let in.
+//! needs them reads the journal, or takes all blocks at once. Of the steps that it holds no text is copied until a
+//! follower takes all blocks; only those that it lets go are folded. It never decides what is let in.
 
 use std::{
     collections::VecDeque,
@@ -53,10 +54,10 @@ struct ReplayState {
     bytes: usize,
     /// Bytes that are kept of what the journal has.
     kept: usize,
-    fold: AnswerState,
+    /// What the steps that went make: all blocks, but for the steps that are held.
+    gone: AnswerState,
     attempt: u32,
     last: u64,
-    last_entry: Option<Arc<Entry>>,
     recorded: u64,
     active_at: Option<Instant>,
 }
@@ -67,16 +68,15 @@ impl ReplayBuffer {
     /// The tail of an invocation of which `last` steps were published before, making `blocks`; it keeps `kept` bytes of
     /// steps that the journal has.
     pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
-        let mut fold = AnswerState::default();
-        fold.restore(blocks);
+        let mut gone = AnswerState::default();
+        gone.restore(blocks);
         let state = ReplayState {
             steps: VecDeque::new(),
             bytes: 0,
             kept,
-            fold,
+            gone,
             attempt,
             last,
-            last_entry: None,
             recorded: last,
             active_at: None,
         };
@@ -139,8 +139,14 @@ impl ReplayBuffer {
     /// All blocks as of the last step; `None` before the first one of this owner.
     pub(super) fn whole(&self) -> Option<Snapshot> {
         let state = self.state();
-        let last = state.last_entry.as_ref()?;
-        Some(Snapshot { blocks: state.fold.blocks().to_vec(), attempt: state.attempt, last: Entry::clone(last) })
+        let last = Entry::clone(state.steps.back()?);
+        let (mut whole, held, attempt) = (state.gone.clone(), state.steps.clone(), state.attempt);
+        // The steps that are held may be many: whoever publishes does not wait for them.
+        drop(state);
+        for entry in &held {
+            fold(&mut whole, entry);
+        }
+        Some(Snapshot { blocks: whole.into_blocks(), attempt, last })
     }
 
     /// An ear for more; subscribe before reading.
@@ -165,28 +171,35 @@ impl ReplayState {
         if let StreamStep::AttemptStarted { attempt, .. } = &entry.step {
             self.attempt = *attempt;
         }
-        if !matches!(entry.step, StreamStep::Terminal(_))
-            && let Err(error) = self.fold.apply(&entry.step)
-        {
-            tracing::error!(%error, "a step that is published does not fold");
-        }
         self.last = entry.seq;
         self.bytes += weight(&entry);
-        self.last_entry = Some(Arc::clone(&entry));
         self.steps.push_back(entry);
         self.shrink();
     }
 
     fn shrink(&mut self) {
-        while let Some(oldest) = self.steps.front() {
+        // The last step stays: it is where all blocks end.
+        while self.steps.len() > 1
+            && let Some(oldest) = self.steps.front()
+        {
             let much = self.bytes > self.kept;
             let may_go = much && (oldest.seq <= self.recorded || self.bytes / WITHOUT_RECORD > self.kept);
-            if !may_go || self.steps.len() == 1 {
+            if !may_go {
                 break;
             }
             self.bytes -= weight(oldest);
+            fold(&mut self.gone, oldest);
             self.steps.pop_front();
         }
+    }
+}
+
+/// Adds a step to the blocks that those before it make.
+fn fold(blocks: &mut AnswerState, entry: &Entry) {
+    if !matches!(entry.step, StreamStep::Terminal(_))
+        && let Err(error) = blocks.apply(&entry.step)
+    {
+        tracing::error!(%error, "a step that is published does not fold");
     }
 }
 
@@ -204,3 +217,6 @@ fn weight(entry: &Entry) -> usize {
     };
     text + std::mem::size_of::<Entry>() + 32
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,4 +7,5 @@ mod lease_model;
 mod ownership;
 mod properties;
 mod readers;
+pub(super) mod steps;
 mod threads;
