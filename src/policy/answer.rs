@@ -1,8 +1,8 @@
 //! Checks whether a complete answer is usable: not empty, tool calls that exist and parse, the requested format.
 //!
-//! It observes an answer's deltas and judges once, at the end mark. It repairs nothing: partial or wrong JSON is a
-//! failure of which the model is informed. A check that would cost more than its budget is skipped, and reported as
-//! skipped.
+//! It observes an answer's deltas and judges once, at the end mark. It keeps only the text that it reads then: that of
+//! tool calls, and of an answer whose format is checked. It repairs nothing: partial or wrong JSON is a failure of which
+//! the model is informed. A check that would cost more than its budget is skipped, and reported as skipped.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,9 +47,19 @@ pub enum Checked {
 #[derive(Debug)]
 pub struct AnswerCheck {
     call: Arc<ModelCall>,
-    blocks: BTreeMap<u32, (BlockKind, String)>,
+    blocks: BTreeMap<u32, ObservedBlock>,
     bytes: usize,
     finish: Option<FinishReason>,
+}
+
+/// What is known of a block of the answer.
+#[derive(Debug)]
+struct ObservedBlock {
+    kind: BlockKind,
+    /// Its text, where that is read; empty where it is not.
+    text: String,
+    /// Whether nothing but white space came.
+    is_blank: bool,
 }
 
 // === impl AnswerCheck ===
@@ -64,12 +74,20 @@ impl AnswerCheck {
     pub fn see(&mut self, delta: &Delta) {
         match delta {
             Delta::BlockStart { block, kind } => {
-                self.blocks.insert(*block, (kind.clone(), String::new()));
+                let observed = ObservedBlock { kind: kind.clone(), text: String::new(), is_blank: true };
+                self.blocks.insert(*block, observed);
             }
             Delta::BlockDelta { block, text } => {
                 self.bytes = self.bytes.saturating_add(text.len());
-                if let Some((_, held)) = self.blocks.get_mut(block).filter(|_| self.bytes <= MAX_CHECKED_BYTES) {
-                    held.push_str(text);
+                let Some(observed) = self.blocks.get_mut(block) else { return };
+                observed.is_blank = observed.is_blank && text.trim().is_empty();
+                let is_read = match observed.kind {
+                    BlockKind::ToolCall { .. } => true,
+                    BlockKind::Text => self.call.response_format != ResponseFormat::Text,
+                    BlockKind::Reasoning | BlockKind::Refusal => false,
+                };
+                if is_read && self.bytes <= MAX_CHECKED_BYTES {
+                    observed.text.push_str(text);
                 }
             }
             Delta::Finish { reason, .. } => self.finish = Some(*reason),
@@ -94,22 +112,20 @@ impl AnswerCheck {
             return Ok(Checked::Complete);
         }
         let mut checked = Checked::Complete;
-        for (kind, text) in self.blocks.values() {
+        for ObservedBlock { kind, text, .. } in self.blocks.values() {
             if let BlockKind::ToolCall { name, .. } = kind {
                 checked = checked.and(self.tool_call(name, text, finish)?);
             }
         }
-        let calls_tools = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::ToolCall { .. }));
-        if calls_tools {
+        if self.calls_tools() {
             return Ok(checked);
         }
-        let text = self.text();
-        let refused = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::Refusal));
+        let refused = self.blocks.values().any(|block| matches!(block.kind, BlockKind::Refusal));
         if finish == FinishReason::MalformedToolCall {
             let words = "the model made a tool call that its provider could not read".to_owned();
             return Err(Unusable { finding: Finding::UnreadableToolCall, words });
         }
-        if text.trim().is_empty() && !refused {
+        if self.texts().all(|block| block.is_blank) && !refused {
             let finding = if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::Empty };
             let words = match finding {
                 Finding::OutputLimit => "the output limit was reached before any text",
@@ -117,7 +133,7 @@ impl AnswerCheck {
             };
             return Err(Unusable { finding, words: words.to_owned() });
         }
-        if refused { Ok(Checked::Complete) } else { self.shape(&text, finish) }
+        if refused { Ok(Checked::Complete) } else { self.shape(finish) }
     }
 
     /// Judges a block that is whole: a tool call must name a tool and fit its schema.
@@ -126,15 +142,19 @@ impl AnswerCheck {
     /// What makes it unusable.
     pub fn block(&self, block: u32) -> Result<Checked, Unusable> {
         match self.blocks.get(&block) {
-            Some((BlockKind::ToolCall { .. }, _)) if self.bytes > MAX_CHECKED_BYTES => Ok(TOO_LONG),
-            Some((BlockKind::ToolCall { name, .. }, text)) => self.tool_call(name, text, FinishReason::ToolCalls),
+            Some(ObservedBlock { kind: BlockKind::ToolCall { .. }, .. }) if self.bytes > MAX_CHECKED_BYTES => {
+                Ok(TOO_LONG)
+            }
+            Some(ObservedBlock { kind: BlockKind::ToolCall { name, .. }, text, .. }) => {
+                self.tool_call(name, text, FinishReason::ToolCalls)
+            }
             Some(_) | None => Ok(Checked::Complete),
         }
     }
 
     /// Whether a verdict may take so long that it must not be made where others wait for the thread.
     pub fn is_costly(&self) -> bool {
-        let calls = self.blocks.values().any(|(kind, _)| matches!(kind, BlockKind::ToolCall { .. }));
+        let calls = self.calls_tools();
         let schema = match &self.call.response_format {
             ResponseFormat::JsonSchema { schema, .. } if !calls => schema.len(),
             ResponseFormat::Text | ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. } => 0,
@@ -150,9 +170,13 @@ impl AnswerCheck {
         self.blocks.keys().find_map(|block| self.block(*block).err())
     }
 
-    fn text(&self) -> String {
-        let texts = self.blocks.values().filter(|(kind, _)| matches!(kind, BlockKind::Text));
-        texts.map(|(_, text)| text.as_str()).collect()
+    fn calls_tools(&self) -> bool {
+        self.blocks.values().any(|block| matches!(block.kind, BlockKind::ToolCall { .. }))
+    }
+
+    /// The blocks that are text for the reader.
+    fn texts(&self) -> impl Iterator<Item = &ObservedBlock> {
+        self.blocks.values().filter(|block| block.kind == BlockKind::Text)
     }
 
     fn tool_call(&self, name: &str, arguments: &str, finish: FinishReason) -> Result<Checked, Unusable> {
@@ -188,13 +212,14 @@ impl AnswerCheck {
         }
     }
 
-    fn shape(&self, text: &str, finish: FinishReason) -> Result<Checked, Unusable> {
+    fn shape(&self, finish: FinishReason) -> Result<Checked, Unusable> {
         let schema = match &self.call.response_format {
             ResponseFormat::Text => return Ok(Checked::Complete),
             ResponseFormat::JsonObject => None,
             ResponseFormat::JsonSchema { schema, .. } => Some(schema),
         };
-        let value: Value = serde_json::from_str(text).map_err(|error| {
+        let text: String = self.texts().map(|block| block.text.as_str()).collect();
+        let value: Value = serde_json::from_str(&text).map_err(|error| {
             let (line, column) = position(&error);
             let finding =
                 if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::NotJson { line, column } };
@@ -245,6 +270,8 @@ fn shown(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::domain::message::ToolDefinition;
 
@@ -304,5 +331,46 @@ mod tests {
         assert!(matches!(verdict(&call, BlockKind::Text, "name: x", FinishReason::Stop), Err(Finding::NotJson { .. })));
         let cut = verdict(&call, BlockKind::Text, r#"{"name":"#, FinishReason::Length);
         assert_eq!(cut, Err(Finding::OutputLimit));
+    }
+
+    #[test]
+    fn only_text_for_the_reader_makes_an_answer_that_is_not_empty() {
+        let call = ModelCall::default();
+        assert_eq!(verdict(&call, BlockKind::Reasoning, "hm", FinishReason::Stop), Err(Finding::Empty));
+        assert_eq!(verdict(&call, BlockKind::Refusal, "no", FinishReason::Stop), Ok(()));
+    }
+
+    #[test]
+    fn text_that_is_not_read_is_not_kept() {
+        let kept = |format: ResponseFormat, kind: BlockKind| {
+            let call = ModelCall { response_format: format, ..ModelCall::default() };
+            let mut check = AnswerCheck::new(Arc::new(call));
+            check.see(&Delta::BlockStart { block: 0, kind });
+            check.see(&Delta::BlockDelta { block: 0, text: "word".to_owned() });
+            check.blocks.values().map(|block| block.text.len()).sum::<usize>()
+        };
+        assert_eq!(kept(ResponseFormat::Text, BlockKind::Text), 0);
+        assert_eq!(kept(ResponseFormat::JsonObject, BlockKind::Text), 4);
+        assert_eq!(kept(ResponseFormat::JsonObject, BlockKind::Reasoning), 0);
+        assert_eq!(kept(ResponseFormat::Text, tool("search")), 4);
+    }
+
+    proptest! {
+        /// In whichever pieces a plain text comes, and in however many blocks: it is empty where all of it is blank.
+        #[test]
+        fn a_plain_answer_is_empty_where_all_its_pieces_are_blank(
+            blocks in prop::collection::vec(prop::collection::vec("[ \n\u{a0}\u{200b}a]{0,3}", 0..4), 0..4),
+        ) {
+            let mut check = AnswerCheck::new(Arc::new(ModelCall::default()));
+            for (block, pieces) in (0..).zip(&blocks) {
+                check.see(&Delta::BlockStart { block, kind: BlockKind::Text });
+                for text in pieces.clone() {
+                    check.see(&Delta::BlockDelta { block, text });
+                }
+            }
+            check.see(&Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
+            let text = blocks.concat().concat();
+            prop_assert_eq!(check.verdict().is_err(), text.trim().is_empty());
+        }
     }
 }
