@@ -12,6 +12,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
+use sha2::{Digest as _, Sha256};
 
 use self::seam::{AnswerPiece, AppendOnlyAnswer, Diverged};
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     domain::{
         completion::BlockKind,
         failure::{Failure, FailureClass},
-        fold::{Block, StreamStep, hash_text},
+        fold::{Block, StreamStep, hex},
         invocation::{HistoryPatch, Outcome},
         message::Opaque,
     },
@@ -100,8 +101,16 @@ struct ContinuedAnswer {
 #[derive(Debug, Default)]
 struct BlockWriter {
     last_block: u32,
-    /// The block that is being written: its number, its kind and its text.
-    open: Option<(u32, BlockKind, String)>,
+    open: Option<WrittenBlock>,
+}
+
+/// The block that is being written, without its text: what is needed at its end is kept as it grows.
+#[derive(Debug)]
+struct WrittenBlock {
+    id: u32,
+    kind: BlockKind,
+    bytes: u64,
+    hasher: Sha256,
 }
 
 // === impl AppendOnlyFilter ===
@@ -244,8 +253,12 @@ impl BlockWriter {
     /// Writes on behind these blocks.
     fn after(sent: &[Block]) -> Self {
         let last_block = sent.iter().map(|block| block.id).max().unwrap_or(0);
-        let open = sent.last().filter(|block| !block.stopped);
-        Self { last_block, open: open.map(|block| (block.id, block.kind.clone(), block.text.clone())) }
+        let open = sent.last().filter(|block| !block.stopped).map(|block| {
+            let mut open = WrittenBlock::new(block.id, block.kind.clone());
+            open.grow(&block.text);
+            open
+        });
+        Self { last_block, open }
     }
 
     fn write(&mut self, piece: AnswerPiece) -> Vec<StreamStep> {
@@ -270,16 +283,16 @@ impl BlockWriter {
 
     fn grow(&mut self, kind: &BlockKind, more: &str) -> Vec<StreamStep> {
         let mut steps = Vec::new();
-        if self.open.as_ref().is_some_and(|(_, open, _)| open != kind) {
+        if self.open.as_ref().is_some_and(|open| open.kind != *kind) {
             steps.extend(self.close());
         }
-        let (block, _, text) = self.open.get_or_insert_with(|| {
+        let open = self.open.get_or_insert_with(|| {
             self.last_block += 1;
             steps.push(StreamStep::BlockStart { block: self.last_block, kind: kind.clone() });
-            (self.last_block, kind.clone(), String::new())
+            WrittenBlock::new(self.last_block, kind.clone())
         });
-        steps.push(StreamStep::BlockDelta { block: *block, offset: text.len() as u64, text: more.to_owned() });
-        text.push_str(more);
+        steps.push(StreamStep::BlockDelta { block: open.id, offset: open.bytes, text: more.to_owned() });
+        open.grow(more);
         steps
     }
 
@@ -289,8 +302,8 @@ impl BlockWriter {
     }
 
     fn close_with(&mut self, opaque: Option<Opaque>) -> Vec<StreamStep> {
-        let Some((block, _, text)) = self.open.take() else { return Vec::new() };
-        let (bytes, hash) = (text.len() as u64, hash_text(&text));
+        let Some(WrittenBlock { id: block, bytes, hasher, .. }) = self.open.take() else { return Vec::new() };
+        let hash = hex(&hasher.finalize());
         vec![StreamStep::BlockStop { block, bytes, hash, opaque, committed: true }]
     }
 
@@ -302,3 +315,19 @@ impl BlockWriter {
         steps
     }
 }
+
+// === impl WrittenBlock ===
+
+impl WrittenBlock {
+    fn new(id: u32, kind: BlockKind) -> Self {
+        Self { id, kind, bytes: 0, hasher: Sha256::new() }
+    }
+
+    fn grow(&mut self, more: &str) {
+        self.bytes += more.len() as u64;
+        self.hasher.update(more);
+    }
+}
+
+#[cfg(test)]
+mod tests;
