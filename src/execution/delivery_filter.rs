@@ -1,8 +1,11 @@
 //! What of an invocation's progress goes out, and when: at once, after a while, or only when it is final.
 //!
-//! The mode belongs to the invocation, so that all its followers see the same steps with the same numbers. The outlet
-//! keeps what was made and what went out, and every step that it lets out follows from the difference of the two. It
-//! never lets out a tool call's end before the answer is accepted, because what may be acted upon is not taken back.
+//! The mode belongs to the invocation, so that all its followers see the same steps with the same numbers. The filter
+//! keeps what was made and how much of it went out, and every step that it lets out follows from the difference of the
+//! two. It never lets out a tool call's end before the answer is accepted, because what may be acted upon is not taken
+//! back.
+
+use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -20,17 +23,27 @@ const MAX_DELTA_BYTES: usize = 16 * 1024;
 pub(super) struct DeliveryFilter {
     mode: RewindMode,
     made: AnswerState,
-    out: AnswerState,
+    /// What went out, in the order in which the blocks began to.
+    sent: Vec<SentPrefix>,
+}
+
+/// How much of a block went out; it is always a prefix of the block as it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SentPrefix {
+    block: u32,
+    bytes: usize,
+    stopped: bool,
 }
 
 // === impl DeliveryFilter ===
 
 impl DeliveryFilter {
-    /// An outlet of which `blocks` went out before.
+    /// A filter that let `blocks` out before.
     pub(super) fn new(mode: RewindMode, blocks: Vec<Block>) -> Self {
-        let mut fold = AnswerState::default();
-        fold.restore(blocks);
-        Self { mode, made: fold.clone(), out: fold }
+        let sent = blocks.iter().map(SentPrefix::whole).collect();
+        let mut made = AnswerState::default();
+        made.restore(blocks);
+        Self { mode, made, sent }
     }
 
     /// From here on only what is final goes out.
@@ -39,8 +52,11 @@ impl DeliveryFilter {
     }
 
     /// What went out.
-    pub(super) fn blocks(&self) -> &[Block] {
-        self.out.blocks()
+    pub(super) fn blocks(&self) -> Cow<'_, [Block]> {
+        if self.made.blocks().iter().map(SentPrefix::whole).eq(self.sent.iter().copied()) {
+            return Cow::Borrowed(self.made.blocks());
+        }
+        Cow::Owned(self.sent.iter().filter_map(|sent| Some(sent.of(self.made(sent.block)?))).collect())
     }
 
     /// What goes out because of this step. An end lets everything out that its answer holds, and comes last itself.
@@ -78,25 +94,24 @@ impl DeliveryFilter {
             | StreamStep::Parked { .. }
             | StreamStep::Usage { .. } => out.push(step),
         }
-        for step in out.iter().filter(|step| !matches!(step, StreamStep::Terminal(_))) {
-            if let Err(error) = self.out.apply(step) {
-                tracing::error!(%error, "a step that goes out does not fold");
-            }
-        }
         out
+    }
+
+    /// A block as it was made.
+    fn made(&self, block: u32) -> Option<&Block> {
+        self.made.blocks().iter().find(|made| made.id == block)
     }
 
     fn is_tool_call(&self, block: u32) -> bool {
         use crate::domain::completion::BlockKind;
-        let held = self.made.blocks().iter().find(|held| held.id == block);
-        held.is_some_and(|held| matches!(held.kind, BlockKind::ToolCall { .. }))
+        self.made(block).is_some_and(|made| matches!(made.kind, BlockKind::ToolCall { .. }))
     }
 
     /// Lets out of a block what may go by the mode, or all of it.
-    fn release(&self, id: u32, all: bool, out: &mut Vec<StreamStep>) {
+    fn release(&mut self, id: u32, all: bool, out: &mut Vec<StreamStep>) {
         let Some(made) = self.made.blocks().iter().find(|block| block.id == id) else { return };
-        let gone = self.out.blocks().iter().find(|block| block.id == id);
-        let from = gone.map_or(0, |block| block.text.len());
+        let known = self.sent.iter().position(|sent| sent.block == id);
+        let from = known.map_or(0, |index| self.sent[index].bytes);
         let to = if all || made.stopped { made.text.len() } else { self.limit(made, from) };
         let may_begin = match self.mode {
             RewindMode::Rewind | RewindMode::AppendOnly => true,
@@ -106,13 +121,18 @@ impl DeliveryFilter {
         if !all && !may_begin {
             return;
         }
-        if gone.is_none() {
+        let index = known.unwrap_or_else(|| {
             out.push(StreamStep::BlockStart { block: id, kind: made.kind.clone() });
-        }
+            self.sent.push(SentPrefix { block: id, bytes: 0, stopped: false });
+            self.sent.len() - 1
+        });
+        let sent = &mut self.sent[index];
         for (offset, text) in pieces(&made.text[..to], from) {
             out.push(StreamStep::BlockDelta { block: id, offset: offset as u64, text: text.to_owned() });
         }
-        if made.stopped && !gone.is_some_and(|block| block.stopped) {
+        sent.bytes = to;
+        if made.stopped && !sent.stopped {
+            sent.stopped = true;
             out.push(StreamStep::BlockStop {
                 block: id,
                 bytes: made.text.len() as u64,
@@ -137,24 +157,37 @@ impl DeliveryFilter {
     }
 
     /// Takes back what went out and is no longer made.
-    fn take_back(&self, cause: FailureClass, attempt: u32) -> Option<StreamStep> {
-        let kept = |gone: &Block| {
-            let made = self.made.blocks().iter().find(|block| block.id == gone.id)?;
-            Some((gone.id, made.text.len().min(gone.text.len()) as u64))
+    fn take_back(&mut self, cause: FailureClass, attempt: u32) -> Option<StreamStep> {
+        let kept = |sent: &SentPrefix| {
+            let bytes = self.made(sent.block)?.text.len().min(sent.bytes);
+            Some(SentPrefix { bytes, stopped: sent.stopped && bytes == sent.bytes, ..*sent })
         };
-        let keep: Vec<(u32, u64)> = self.out.blocks().iter().filter_map(kept).collect();
-        let whole = |gone: &Block| keep.contains(&(gone.id, gone.text.len() as u64));
-        if self.out.blocks().iter().all(whole) {
+        let kept: Vec<SentPrefix> = self.sent.iter().filter_map(kept).collect();
+        if kept == self.sent {
             return None;
         }
-        let mut after = Vec::new();
-        for (id, bytes) in &keep {
-            let Some(gone) = self.out.blocks().iter().find(|block| block.id == *id) else { continue };
-            let mut block = gone.clone();
-            block.text.truncate(usize::try_from(*bytes).unwrap_or(usize::MAX));
-            after.push(block);
+        self.sent = kept;
+        let keep = self.sent.iter().map(|sent| (sent.block, sent.bytes as u64)).collect();
+        Some(StreamStep::Rewind { keep, cause, attempt, hash: hash_blocks(self.blocks().iter()) })
+    }
+}
+
+// === impl SentPrefix ===
+
+impl SentPrefix {
+    /// All of a block.
+    fn whole(block: &Block) -> Self {
+        Self { block: block.id, bytes: block.text.len(), stopped: block.stopped }
+    }
+
+    /// This much of the block as it was made.
+    fn of(self, made: &Block) -> Block {
+        let mut block = made.clone();
+        if !self.stopped {
+            block.text.truncate(self.bytes);
+            (block.opaque, block.stopped, block.committed) = (None, false, false);
         }
-        Some(StreamStep::Rewind { keep, cause, attempt, hash: hash_blocks(after.iter()) })
+        block
     }
 }
 

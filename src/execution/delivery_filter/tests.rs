@@ -1,7 +1,20 @@
 //! What goes out, and when, in each mode; and that it always folds.
 
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
 use super::*;
-use crate::domain::completion::BlockKind;
+use crate::{
+    domain::{
+        completion::{BlockKind, Completion, FinishReason, Usage},
+        failure::Failure,
+        ids::InvocationId,
+        invocation::Outcome,
+        message::{Message, Role},
+    },
+    execution::{run::failed, tests::steps::steps},
+};
 
 fn start(block: u32) -> StreamStep {
     StreamStep::BlockStart { block, kind: BlockKind::Text }
@@ -21,16 +34,48 @@ fn rewind() -> StreamStep {
     StreamStep::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash }
 }
 
+/// The end of an invocation, well or not.
+fn end(well: bool) -> StreamStep {
+    let outcome = failed(&InvocationId::mint(), Failure::local(FailureClass::Overloaded, "busy"), "");
+    let completion = Completion {
+        message: Message::text(Role::Assistant, ""),
+        finish: FinishReason::Stop,
+        finish_raw: String::new(),
+        model: String::new(),
+        response_id: None,
+        usage: Usage::default(),
+        tool_output: None,
+    };
+    let result = if well { Ok(completion) } else { outcome.result };
+    StreamStep::Terminal(Arc::new(Outcome { result, ..outcome }))
+}
+
 fn play(mode: RewindMode, steps: Vec<StreamStep>) -> Vec<StreamStep> {
-    let mut filter = DeliveryFilter::new(mode, Vec::new());
-    let out: Vec<StreamStep> = steps.into_iter().flat_map(|step| filter.pass(step)).collect();
-    // What goes out always folds.
+    play_after(mode, Vec::new(), steps).0
+}
+
+/// What goes out of these steps behind these blocks, and all blocks that went out then.
+fn play_after(mode: RewindMode, before: Vec<Block>, steps: Vec<StreamStep>) -> (Vec<StreamStep>, Vec<Block>) {
+    let mut filter = DeliveryFilter::new(mode, before.clone());
     let mut fold = AnswerState::default();
-    for step in &out {
-        fold.apply(step).unwrap();
+    fold.restore(before);
+    let mut out = Vec::new();
+    for step in steps {
+        for step in filter.pass(step) {
+            // What goes out always folds.
+            if !matches!(step, StreamStep::Terminal(_)) {
+                fold.apply(&step).unwrap();
+            }
+            out.push(step);
+        }
+        // What is kept of what went out is all of it, and never more than was made.
+        assert_eq!(fold.blocks(), &filter.blocks()[..]);
+        for block in fold.blocks() {
+            let made = filter.made(block.id).unwrap();
+            assert!(made.text.starts_with(&block.text), "{block:?} is no prefix of {made:?}");
+        }
     }
-    assert_eq!(fold.blocks(), filter.blocks());
-    out
+    (out, filter.blocks().into_owned())
 }
 
 fn text_of(steps: &[StreamStep]) -> String {
@@ -97,6 +142,40 @@ fn no_delta_is_longer_than_its_bound() {
         if let StreamStep::BlockDelta { text, .. } = step {
             assert!(text.len() <= MAX_DELTA_BYTES);
             assert!(!text.starts_with('\u{200d}'), "a piece begins inside a grapheme");
+        }
+    }
+}
+
+proptest! {
+    /// Whatever was made, taken back and made anew, in every mode and behind what an earlier owner let out.
+    #[test]
+    fn what_went_out_is_a_prefix_of_what_was_made_and_all_of_it_at_a_good_end(
+        steps in steps(),
+        mode in prop_oneof![
+            Just(RewindMode::Rewind),
+            (0_u64..9).prop_map(|bytes| RewindMode::HoldBack { bytes }),
+            Just(RewindMode::Atomic),
+            Just(RewindMode::AppendOnly),
+        ],
+        before in 0_usize..20,
+        well in any::<bool>(),
+    ) {
+        let (earlier, steps) = steps.split_at(before.min(steps.len()));
+        let mut made = AnswerState::default();
+        for step in earlier {
+            made.apply(step).unwrap();
+        }
+        let before = made.blocks().to_vec();
+        for step in steps {
+            made.apply(step).unwrap();
+        }
+        let all = steps.iter().cloned().chain([end(well)]).collect();
+        let (_, mut sent) = play_after(mode, before, all);
+        if well {
+            sent.sort_by_key(|block| block.id);
+            let mut made = made.into_blocks();
+            made.sort_by_key(|block| block.id);
+            prop_assert_eq!(sent, made);
         }
     }
 }
