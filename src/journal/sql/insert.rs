@@ -1,6 +1,6 @@
 //! Inserts invocations: when they begin, or late, with all that is known of them. Many in one statement, a row each.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt::Write as _};
 
 use sqlx::{AnyConnection, AssertSqlSafe};
 
@@ -135,12 +135,13 @@ impl Store {
     ) -> Result<HashSet<String>, JournalError> {
         let mut inserted = HashSet::new();
         for rows in rows.chunks(INVOCATIONS_PER_INSERT) {
-            let values: Vec<_> = (0..rows.len()).map(|row| self.values(row)).collect();
-            let sql = format!(
-                "INSERT INTO invocations ({}) VALUES {} ON CONFLICT DO NOTHING RETURNING invocation_id",
-                COLUMNS.join(", "),
-                values.join(", ")
-            );
+            let mut sql = format!("INSERT INTO invocations ({}) VALUES ", COLUMNS.join(", "));
+            for row in 0..rows.len() {
+                sql.push_str(if row == 0 { "(" } else { ", (" });
+                self.write_values(&mut sql, row);
+                sql.push(')');
+            }
+            sql.push_str(" ON CONFLICT DO NOTHING RETURNING invocation_id");
             let mut query = sqlx::query(AssertSqlSafe(sql));
             for row in rows {
                 for text in &row.texts {
@@ -168,18 +169,21 @@ impl Store {
         Ok(inserted)
     }
 
-    /// The expressions of one row of the insert. Where the server's clock counts, times are moved to it.
-    fn values(&self, row: usize) -> String {
-        let place = |column: usize| format!("${}", row * COLUMNS.len() + column + 1);
-        let created_at = place(CREATED_AT);
-        let value = |(column, name): (usize, &&str)| match *name {
-            "created_at" => self.now(&created_at),
-            "deadline_at" | "lease_expires_at" if self.dialect.clock.is_some() => {
-                format!("{} + ({} - {created_at})", self.now(&created_at), place(column))
-            }
-            _ => place(column),
-        };
-        format!("({})", COLUMNS.iter().enumerate().map(value).collect::<Vec<_>>().join(", "))
+    /// Writes the expressions of one row of the insert. Where the server's clock counts, times are moved to it.
+    fn write_values(&self, sql: &mut String, row: usize) {
+        let place = |column: usize| row * COLUMNS.len() + column + 1;
+        for (column, name) in COLUMNS.iter().enumerate() {
+            let separator = if column == 0 { "" } else { ", " };
+            let is_moved =
+                self.dialect.clock.is_some() && matches!(*name, "created_at" | "deadline_at" | "lease_expires_at");
+            // Writing to a string does not fail.
+            let _ = if is_moved {
+                let created_at = format!("${}", place(CREATED_AT));
+                write!(sql, "{separator}{} + (${} - {created_at})", self.now(&created_at), place(column))
+            } else {
+                write!(sql, "{separator}${}", place(column))
+            };
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Converts rows to values and back. A value that cannot be read is reported as corruption, not replaced by a default.
 
+use std::fmt::Write as _;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::{Row as _, any::AnyRow};
@@ -140,11 +142,17 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, Jo
 
 /// The placeholders of an insert: `($1, $2), ($3, $4)`.
 pub(super) fn placeholders(rows: usize, columns: usize) -> String {
-    let row = |row: usize| {
-        let numbers: Vec<String> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
-        format!("({})", numbers.join(", "))
-    };
-    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+    let mut places = String::new();
+    for row in 0..rows {
+        places.push_str(if row == 0 { "(" } else { ", (" });
+        for column in 1..=columns {
+            let separator = if column == 1 { "" } else { ", " };
+            // Writing to a string does not fail.
+            let _ = write!(places, "{separator}${}", row * columns + column);
+        }
+        places.push(')');
+    }
+    places
 }
 
 fn state(row: &AnyRow) -> Result<RunState, JournalError> {
