@@ -136,13 +136,14 @@ async fn a_server_with_the_default_journal_finds_its_streams_again_after_a_kill(
 async fn a_stopped_owner_that_wakes_up_cannot_write() {
     let upstream = slow_upstream().await;
     let folder = tempfile::tempdir().unwrap();
-    let store = format!("sqlite:{}", folder.path().join("journal.db").display());
+    let journal = folder.path().join("journal.db");
+    let store = format!("sqlite:{}", journal.display());
     let config = configured(folder.path(), &store, &upstream);
     let (old, new) = (Process::start(&config).await, Process::start(&config).await);
     let mut early = Folding::default();
     let mut stream = start(old.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
     early.follow(&mut stream, 8).await;
-    old.signal("-STOP").await;
+    old.stop_between_writes(&journal).await;
     let mut folding = early.clone();
     tokio::time::timeout(Duration::from_secs(40), folding.insist(&new.client)).await.expect("it is taken over");
     assert_eq!(folding.text(), ANSWER);

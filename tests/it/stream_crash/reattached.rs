@@ -55,6 +55,9 @@ fn count(upstream: &Upstream, what: fn(&Request) -> bool) -> usize {
     upstream.requests().iter().filter(|request| what(request)).count()
 }
 
+/// The file of the journal, where it is one.
+const JOURNAL: &str = "journal.db";
+
 /// Two servers on one journal, and a stream on the first that has begun, and whose answer can be found.
 struct Begun {
     first: Process,
@@ -62,13 +65,13 @@ struct Begun {
     config: PathBuf,
     stream: tonic::Streaming<relight::internals::grpc::v1::StreamWithRecoveryResponse>,
     folding: Folding,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Begun {
     async fn on_file(upstream: &Upstream) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal.db");
+        let path = folder.path().join(JOURNAL);
         let store = format!("sqlite:{}", path.display());
         let opened =
             || async move { Arc::new(sqlite::open(&path, JournalMode::Fast, Limits::default()).await.unwrap()) };
@@ -108,7 +111,7 @@ impl Begun {
             }
         };
         tokio::time::timeout(PATIENCE, recorded).await.expect("where the answer is made is recorded");
-        Self { first, second, config, stream, folding, _folder: folder }
+        Self { first, second, config, stream, folding, folder }
     }
 
     /// Follows the invocation at the second server to its end.
@@ -123,6 +126,10 @@ impl Begun {
     async fn kill_the_first(&mut self) {
         self.first.signal("-KILL").await;
         assert!(self.folding.follow(&mut self.stream, usize::MAX).await.is_some());
+    }
+
+    async fn stop_the_first(&self) {
+        self.first.stop_between_writes(&self.folder.path().join(JOURNAL)).await;
     }
 
     async fn cancel_at_the_second(&mut self) -> InvocationState {
@@ -210,7 +217,7 @@ async fn a_target_without_the_capability_any_more_is_called_anew() {
 async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one() {
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
-    begun.first.signal("-STOP").await;
+    begun.stop_the_first().await;
     let mut early = begun.folding.clone();
     begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
@@ -251,7 +258,7 @@ async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancell
     let upstream = provider(Kept::Silent).await;
     let mut begun = Begun::on_file(&upstream).await;
     // Recorded in the journal while no owner is there to see it.
-    begun.first.signal("-STOP").await;
+    begun.stop_the_first().await;
     assert_eq!(begun.cancel_at_the_second().await, InvocationState::Running);
     begun.first.kill().await;
     let insisting = begun.folding.insist(&begun.second.client);

@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use relight::internals::grpc::v1::recovery_service_client::RecoveryServiceClient;
 use serde_json::Value;
+use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
@@ -91,6 +92,21 @@ impl Process {
     /// Kills it, and waits until it is gone.
     pub(crate) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
+    }
+
+    /// Stops it, but not within a transaction on this file of `SQLite`, whose lock would stop every other writer, too.
+    pub(crate) async fn stop_between_writes(&self, journal: &Path) {
+        let options = SqliteConnectOptions::new().filename(journal).busy_timeout(Duration::ZERO);
+        let mut file = options.connect().await.unwrap();
+        loop {
+            self.signal("-STOP").await;
+            if let Ok(transaction) = file.begin_with("BEGIN IMMEDIATE").await {
+                transaction.rollback().await.unwrap();
+                return;
+            }
+            self.signal("-CONT").await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Sends it a signal.
