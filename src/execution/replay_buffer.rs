@@ -141,7 +141,7 @@ impl ReplayBuffer {
         let state = self.state();
         let last = Entry::clone(state.steps.back()?);
         let (mut whole, held, attempt) = (state.gone.clone(), state.steps.clone(), state.attempt);
-        // The steps that are held may be many: whoever publishes does not wait for them.
+        // The steps that are held may be many: a publisher does not wait for them.
         drop(state);
         for entry in &held {
             fold(&mut whole, entry);

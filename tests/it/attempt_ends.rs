@@ -1,4 +1,4 @@
-//! How an attempt ended is one fact: its record, its event and its span say the same, whoever decided it.
+//! How an attempt ended is one fact: its record, its event and its span say the same.
 
 use std::{collections::BTreeMap, time::Duration};
 

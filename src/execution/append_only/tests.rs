@@ -25,7 +25,7 @@ fn piece() -> impl Strategy<Value = AnswerPiece> {
 proptest! {
     /// Lengths, offsets and hashes fit, also where another owner continues what the first one wrote.
     #[test]
-    fn what_is_written_folds_whoever_writes_on(pieces in prop::collection::vec(piece(), 0..20), owned in 0_usize..20) {
+    fn what_is_written_folds_where_another_owner_continues_it(pieces in prop::collection::vec(piece(), 0..20), owned in 0_usize..20) {
         let (mut writer, mut fold) = (BlockWriter::default(), AnswerState::default());
         for (index, piece) in pieces.into_iter().enumerate() {
             if index == owned {

@@ -1,4 +1,4 @@
-//! Whoever joins late, at whatever step, gets the blocks that a reader from the first step has.
+//! A reader that joins late, at any step, gets the blocks that a reader from the first step has.
 
 use proptest::prelude::*;
 
