@@ -127,6 +127,16 @@ pub(super) fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
     })
 }
 
+/// Whether the second attempt began at least a second after the first, as long as the wires state. The wait that the second
+/// names may be shorter: part of the stated one may have passed when it was decided.
+pub(super) fn stated_second_passed(first: &v1::Attempt, second: &v1::Attempt) -> Result<(), String> {
+    let began = |attempt: &v1::Attempt| {
+        attempt.started_at.map(|at| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos))
+    };
+    let apart = began(second).zip(began(first)).map(|(second, first)| second - first);
+    ensure(apart >= Some(1_000_000_000), "it did not wait as long as the provider stated")
+}
+
 /// The two attempts of the one call that succeeded.
 pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
     all_answered(played)?;
