@@ -9,7 +9,7 @@ use crate::domain::message::{Media, MediaSource};
 const SOME_IMAGE: &str = "image/*";
 
 /// An image by its URL or data URL.
-pub(super) fn image(place: &FieldPath, url: &str) -> Result<Media, Refused> {
+pub(super) fn image(place: &FieldPath<'_>, url: &str) -> Result<Media, Refused> {
     if let Some((mime_type, bytes)) = data_url(place, url)? {
         return Ok(Media { mime_type, source: MediaSource::Bytes(bytes), name: None });
     }
@@ -28,7 +28,7 @@ pub(super) fn image(place: &FieldPath, url: &str) -> Result<Media, Refused> {
 }
 
 /// Type and bytes of a `data:` URL; `None` where it is none.
-pub(super) fn data_url(place: &FieldPath, url: &str) -> Result<Option<(String, Vec<u8>)>, Refused> {
+pub(super) fn data_url(place: &FieldPath<'_>, url: &str) -> Result<Option<(String, Vec<u8>)>, Refused> {
     let Some(rest) = url.strip_prefix("data:") else { return Ok(None) };
     let split = rest.split_once(',').and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data)));
     let (head, data) = split.ok_or_else(|| place.refused("is no data URL in base64"))?;
@@ -37,6 +37,6 @@ pub(super) fn data_url(place: &FieldPath, url: &str) -> Result<Option<(String, V
     Ok(Some((mime_type, decoded(place, data)?)))
 }
 
-pub(super) fn decoded(place: &FieldPath, data: &str) -> Result<Vec<u8>, Refused> {
+pub(super) fn decoded(place: &FieldPath<'_>, data: &str) -> Result<Vec<u8>, Refused> {
     STANDARD.decode(data).map_err(|_| place.refused("is no base64"))
 }

@@ -1,41 +1,65 @@
 //! Places in a request, by which a fault is named, and what is looked up in the conversation around them.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::error::Refused;
 use crate::domain::message::{Message, Part};
 
-/// Where in the request something stands.
-pub(super) struct FieldPath {
-    path: String,
+/// Where in the request something stands. It is written out only where something is refused.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FieldPath<'a> {
+    above: Option<&'a FieldPath<'a>>,
+    last: PathPart<'a>,
+}
+
+/// One part of a path.
+#[derive(Debug, Clone, Copy)]
+enum PathPart<'a> {
+    Field(&'a str),
+    Entry(usize),
 }
 
 // === impl FieldPath ===
 
-impl FieldPath {
-    /// This place.
-    pub(super) fn new(path: String) -> Self {
-        Self { path }
+impl<'a> FieldPath<'a> {
+    /// A field of the request.
+    pub(super) const fn new(name: &'a str) -> Self {
+        Self { above: None, last: PathPart::Field(name) }
     }
 
     /// A field of what is here.
-    pub(super) fn below(&self, name: &str) -> Self {
-        Self { path: format!("{}.{name}", self.path) }
+    pub(super) const fn below<'b>(&'b self, name: &'b str) -> FieldPath<'b> {
+        FieldPath { above: Some(self), last: PathPart::Field(name) }
     }
 
     /// An entry of the list that is here.
-    pub(super) fn at(&self, index: usize) -> Self {
-        Self { path: format!("{}[{index}]", self.path) }
+    pub(super) const fn at(&self, index: usize) -> FieldPath<'_> {
+        FieldPath { above: Some(self), last: PathPart::Entry(index) }
     }
 
     /// What is here is refused; `why` goes on behind its path.
     pub(super) fn refused(&self, why: &str) -> Refused {
-        Refused::invalid(self.path.clone(), format!("`{}` {why}", self.path))
+        Refused::invalid(self.to_string(), format!("`{self}` {why}"))
     }
 
     /// A field that must be a text.
     pub(super) fn text<'v>(&self, value: &'v Value, name: &str) -> Result<&'v str, Refused> {
         value.get(name).and_then(Value::as_str).ok_or_else(|| self.below(name).refused("must be a string"))
+    }
+}
+
+impl fmt::Display for FieldPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(above) = self.above {
+            write!(f, "{above}")?;
+        }
+        match self.last {
+            PathPart::Field(name) if self.above.is_some() => write!(f, ".{name}"),
+            PathPart::Field(name) => f.write_str(name),
+            PathPart::Entry(index) => write!(f, "[{index}]"),
+        }
     }
 }
 

@@ -2,35 +2,82 @@
 //!
 //! A message that cannot be carried whole is refused with its place: a conversation that lost a part is another one.
 
-use serde_json::Value;
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     front::{
         error::Refused,
+        fields::parsed,
         media::{data_url, decoded, image},
         place::{FieldPath, called},
     },
 };
 
+/// The fields of a message that are read here; `null` where there is none.
+#[derive(Default)]
+struct MessageFields {
+    role: Value,
+    content: Value,
+    reasoning_content: Value,
+    reasoning: Value,
+    refusal: Value,
+    tool_calls: Value,
+    function_call: Value,
+    tool_call_id: Value,
+}
+
+/// The name of a message's field.
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum MessageField {
+    Role,
+    Content,
+    ReasoningContent,
+    Reasoning,
+    Refusal,
+    ToolCalls,
+    FunctionCall,
+    ToolCallId,
+    #[serde(other)]
+    Other,
+}
+
 /// Reads the conversation.
 ///
 /// # Errors
 /// When it is empty, or a message is not what it must be.
-pub(super) fn read(messages: &Value) -> Result<Vec<Message>, Refused> {
-    let messages = messages.as_array().filter(|messages| !messages.is_empty());
-    let messages = messages.ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
+pub(super) fn read(messages: Option<&RawValue>) -> Result<Vec<Message>, Refused> {
+    let messages = messages.map(message_fields).transpose()?.unwrap_or_default();
+    if messages.is_empty() {
+        return Err(Refused::invalid("messages", "`messages` must be a non-empty array"));
+    }
     let mut read: Vec<Message> = Vec::with_capacity(messages.len());
-    for (index, message) in messages.iter().enumerate() {
-        let place = FieldPath::new(format!("messages[{index}]"));
-        let message = one(&place, message, &read)?;
+    for (index, message) in messages.into_iter().enumerate() {
+        let list = FieldPath::new("messages");
+        let message = one(&list.at(index), message, &read)?;
         read.push(message);
     }
     Ok(read)
 }
 
-fn one(place: &FieldPath, message: &Value, before: &[Message]) -> Result<Message, Refused> {
-    let role = match place.text(message, "role")? {
+/// The fields of each message. What is no object has none.
+fn message_fields(messages: &RawValue) -> Result<Vec<MessageFields>, Refused> {
+    if let Ok(fields) = serde_json::from_str(messages.get()) {
+        return Ok(fields);
+    }
+    let Value::Array(messages) = parsed("messages", messages)? else { return Ok(Vec::new()) };
+    Ok(messages.into_iter().map(|message| serde_json::from_value(message).unwrap_or_default()).collect())
+}
+
+fn one(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Result<Message, Refused> {
+    let role = match message.role.as_str().ok_or_else(|| place.below("role").refused("must be a string"))? {
         "system" => Role::System,
         "developer" => Role::Developer,
         "user" => Role::User,
@@ -44,44 +91,47 @@ fn one(place: &FieldPath, message: &Value, before: &[Message]) -> Result<Message
     let parts = match role {
         Role::Tool => vec![tool_result(place, message, before)?],
         Role::Assistant => assistant(place, message)?,
-        Role::System | Role::Developer | Role::User => match message.get("content") {
-            None | Some(Value::Null) => return Err(place.below("content").refused("is missing")),
-            Some(said) => content(&place.below("content"), said)?,
-        },
+        Role::System | Role::Developer | Role::User => {
+            let place = place.below("content");
+            if message.content.is_null() {
+                return Err(place.refused("is missing"));
+            }
+            content(&place, message.content)?
+        }
     };
     Ok(Message { role, parts })
 }
 
-fn assistant(place: &FieldPath, message: &Value) -> Result<Vec<Part>, Refused> {
+fn assistant(place: &FieldPath<'_>, message: MessageFields) -> Result<Vec<Part>, Refused> {
     let mut parts = Vec::new();
     // Providers of reasoning models disagree on the field's name.
-    let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| message.get(name)?.as_str());
+    let reasoning = message.reasoning_content.as_str().or(message.reasoning.as_str());
     if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
         parts.push(Part::Reasoning(Reasoning { text: text.to_owned(), opaque: None }));
     }
-    if let Some(said) = message.get("content").filter(|said| !said.is_null()) {
-        parts.extend(content(&place.below("content"), said)?);
+    if !message.content.is_null() {
+        parts.extend(content(&place.below("content"), message.content)?);
     }
-    if let Some(refusal) = message.get("refusal").and_then(Value::as_str).filter(|refusal| !refusal.is_empty()) {
+    if let Some(refusal) = message.refusal.as_str().filter(|refusal| !refusal.is_empty()) {
         parts.push(Part::Refusal(refusal.to_owned()));
     }
     let calls = place.below("tool_calls");
-    match message.get("tool_calls") {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(made)) => {
+    match message.tool_calls {
+        Value::Null => {}
+        Value::Array(made) => {
             for (index, call) in made.iter().enumerate() {
                 parts.push(Part::ToolCall(tool_call(&calls.at(index), call)?));
             }
         }
-        Some(_) => return Err(calls.refused("must be an array")),
+        _ => return Err(calls.refused("must be an array")),
     }
-    if message.get("function_call").is_some_and(|call| !call.is_null()) {
+    if !message.function_call.is_null() {
         return Err(place.below("function_call").refused("is not taken here; use `tool_calls`"));
     }
     Ok(parts)
 }
 
-fn tool_call(place: &FieldPath, call: &Value) -> Result<ToolCall, Refused> {
+fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
     let function = call.get("function").ok_or_else(|| place.below("function").refused("is missing"))?;
     Ok(ToolCall {
         id: place.text(call, "id")?.to_owned(),
@@ -91,10 +141,13 @@ fn tool_call(place: &FieldPath, call: &Value) -> Result<ToolCall, Refused> {
     })
 }
 
-fn tool_result(place: &FieldPath, message: &Value, before: &[Message]) -> Result<Part, Refused> {
-    let call_id = place.text(message, "tool_call_id")?;
-    let said = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
-    let texts = content(&place.below("content"), said)?;
+fn tool_result(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Result<Part, Refused> {
+    let call_id = message.tool_call_id.as_str();
+    let call_id = call_id.ok_or_else(|| place.below("tool_call_id").refused("must be a string"))?;
+    if message.content.is_null() {
+        return Err(place.below("content").refused("is missing"));
+    }
+    let texts = content(&place.below("content"), message.content)?;
     let texts: Option<Vec<&str>> = texts.iter().map(Part::as_text).collect();
     let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
     Ok(Part::ToolResult(ToolResult {
@@ -105,9 +158,9 @@ fn tool_result(place: &FieldPath, message: &Value, before: &[Message]) -> Result
     }))
 }
 
-fn content(place: &FieldPath, said: &Value) -> Result<Vec<Part>, Refused> {
+fn content(place: &FieldPath<'_>, said: Value) -> Result<Vec<Part>, Refused> {
     match said {
-        Value::String(text) => Ok(vec![Part::Text(text.clone())]),
+        Value::String(text) => Ok(vec![Part::Text(text)]),
         Value::Array(parts) => {
             parts.iter().enumerate().map(|(index, part)| content_part(&place.at(index), part)).collect()
         }
@@ -115,7 +168,7 @@ fn content(place: &FieldPath, said: &Value) -> Result<Vec<Part>, Refused> {
     }
 }
 
-fn content_part(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
+fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
     match place.text(part, "type")? {
         "text" => Ok(Part::Text(place.text(part, "text")?.to_owned())),
         "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
@@ -147,5 +200,47 @@ fn content_part(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
             Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name }))
         }
         _ => Err(place.below("type").refused("must be one of text, image_url, input_audio, file and refusal")),
+    }
+}
+
+// === impl MessageFields ===
+
+impl<'de> Deserialize<'de> for MessageFields {
+    /// Reads an object, and no array as serde would.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MessageVisitor)
+    }
+}
+
+/// Reads the fields of one message.
+struct MessageVisitor;
+
+impl<'de> Visitor<'de> for MessageVisitor {
+    type Value = MessageFields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MessageFields, A::Error> {
+        let mut fields = MessageFields::default();
+        while let Some(name) = map.next_key()? {
+            let field = match name {
+                MessageField::Role => &mut fields.role,
+                MessageField::Content => &mut fields.content,
+                MessageField::ReasoningContent => &mut fields.reasoning_content,
+                MessageField::Reasoning => &mut fields.reasoning,
+                MessageField::Refusal => &mut fields.refusal,
+                MessageField::ToolCalls => &mut fields.tool_calls,
+                MessageField::FunctionCall => &mut fields.function_call,
+                MessageField::ToolCallId => &mut fields.tool_call_id,
+                MessageField::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            *field = map.next_value()?;
+        }
+        Ok(fields)
     }
 }

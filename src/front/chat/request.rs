@@ -41,12 +41,12 @@ impl ChatRequest {
         let mut fields = RequestFields::read(body)?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
-        let messages = fields.take("messages")?.unwrap_or_default();
+        let messages = fields.take_raw("messages");
         let (include_usage, stream) = (include_usage(&mut fields)?, fields.boolean("stream")?.unwrap_or(false));
         let labels = fields.labels()?;
         let longest = fields.count("max_completion_tokens")?;
         let call = ModelCall {
-            messages: message::read(&messages)?,
+            messages: message::read(messages)?,
             tools: tools(&mut fields)?,
             tool_choice: tool_choice(&mut fields)?,
             parallel_tool_calls: fields.boolean("parallel_tool_calls")?,

@@ -25,7 +25,7 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
     let messages = messages.ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
     let mut read: Vec<Message> = Vec::with_capacity(messages.len() + 1);
     if let Some(system) = system {
-        let place = FieldPath::new("system".to_owned());
+        let place = FieldPath::new("system");
         let texts = content(&place, system, |place, block| match place.text(block, "type")? {
             "text" => Ok(vec![Part::Text(place.text(block, "text")?.to_owned())]),
             _ => Err(place.below("type").refused("must be text")),
@@ -33,7 +33,8 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
         read.push(Message { role: Role::System, parts: texts });
     }
     for (index, message) in messages.iter().enumerate() {
-        let place = FieldPath::new(format!("messages[{index}]"));
+        let list = FieldPath::new("messages");
+        let place = list.at(index);
         let said = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
         let at = place.below("content");
         let (role, parts) = match place.text(message, "role")? {
@@ -49,9 +50,9 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
 }
 
 fn content(
-    place: &FieldPath,
+    place: &FieldPath<'_>,
     said: &Value,
-    read: impl Fn(&FieldPath, &Value) -> Result<Vec<Part>, Refused>,
+    read: impl Fn(&FieldPath<'_>, &Value) -> Result<Vec<Part>, Refused>,
 ) -> Result<Vec<Part>, Refused> {
     match said {
         Value::String(text) => Ok(vec![Part::Text(text.clone())]),
@@ -66,7 +67,7 @@ fn content(
     }
 }
 
-fn users(place: &FieldPath, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+fn users(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
     Ok(match place.text(block, "type")? {
         "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
         "image" => vec![Part::Image(media(&place.below("source"), block, "image/*")?)],
@@ -80,7 +81,7 @@ fn users(place: &FieldPath, block: &Value, before: &[Message]) -> Result<Vec<Par
 }
 
 /// A tool's result; pictures in it follow it, because results are texts in most dialects.
-fn result(place: &FieldPath, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+fn result(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
     let call_id = place.text(block, "tool_use_id")?.to_owned();
     let parts = match block.get("content") {
         None | Some(Value::Null) => Vec::new(),
@@ -97,7 +98,7 @@ fn result(place: &FieldPath, block: &Value, before: &[Message]) -> Result<Vec<Pa
     Ok(result)
 }
 
-fn models(place: &FieldPath, block: &Value) -> Result<Vec<Part>, Refused> {
+fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
     let reasoning = |text: &str, opaque| vec![Part::Reasoning(Reasoning { text: text.to_owned(), opaque })];
     let opaque = |kind: &str, bytes: &str| Some(Opaque { kind: kind.to_owned(), bytes: bytes.as_bytes().to_vec() });
     Ok(match place.text(block, "type")? {
@@ -147,7 +148,7 @@ fn give_back(messages: &mut [Message]) {
 }
 
 /// The source of an image or document; `usual` is the type of one whose URL does not say.
-fn media(place: &FieldPath, block: &Value, usual: &str) -> Result<Media, Refused> {
+fn media(place: &FieldPath<'_>, block: &Value, usual: &str) -> Result<Media, Refused> {
     let source = block.get("source").unwrap_or(&Value::Null);
     let (mime_type, source) = match place.text(source, "type")? {
         "base64" => {

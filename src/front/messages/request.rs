@@ -99,7 +99,8 @@ fn labels(fields: &mut RequestFields<'_>) -> Result<BTreeMap<String, String>, Re
 }
 
 fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
-    let place = FieldPath::new(format!("tools[{index}]"));
+    let list = FieldPath::new("tools");
+    let place = list.at(index);
     if tool.get("type").is_some_and(|kind| !kind.is_null() && kind != "custom") {
         return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `custom` are taken"));
     }

@@ -25,7 +25,8 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
     messages.extend(instructions.map(|text| Message::text(Role::System, text)));
     let mut sealed = Vec::new();
     for (index, item) in input.iter().enumerate() {
-        let place = FieldPath::new(format!("input[{index}]"));
+        let list = FieldPath::new("input");
+        let place = list.at(index);
         let kind = match item.get("type") {
             None | Some(Value::Null) => "message",
             Some(_) => place.text(item, "type")?,
@@ -60,7 +61,7 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
     Ok(messages)
 }
 
-fn message(place: &FieldPath, item: &Value) -> Result<(Role, Vec<Part>), Refused> {
+fn message(place: &FieldPath<'_>, item: &Value) -> Result<(Role, Vec<Part>), Refused> {
     let role = match place.text(item, "role")? {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -72,7 +73,7 @@ fn message(place: &FieldPath, item: &Value) -> Result<(Role, Vec<Part>), Refused
     Ok((role, content(&place.below("content"), said)?))
 }
 
-fn content(place: &FieldPath, said: &Value) -> Result<Vec<Part>, Refused> {
+fn content(place: &FieldPath<'_>, said: &Value) -> Result<Vec<Part>, Refused> {
     match said {
         Value::String(text) => Ok(vec![Part::Text(text.clone())]),
         Value::Array(parts) => {
@@ -82,7 +83,7 @@ fn content(place: &FieldPath, said: &Value) -> Result<Vec<Part>, Refused> {
     }
 }
 
-fn content_part(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
+fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
     if part.get("file_id").is_some_and(|id| !id.is_null()) {
         return Err(place.below("file_id").refused("is known to one provider only; send the data"));
     }
@@ -105,7 +106,7 @@ fn content_part(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
     }
 }
 
-fn file(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
+fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
     const SOME_FILE: &str = "application/octet-stream";
     let name = part.get("filename").and_then(Value::as_str).map(str::to_owned);
     if let Some(url) = part.get("file_url").and_then(Value::as_str) {
@@ -121,7 +122,7 @@ fn file(place: &FieldPath, part: &Value) -> Result<Part, Refused> {
     Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name }))
 }
 
-fn tool_call(place: &FieldPath, item: &Value) -> Result<ToolCall, Refused> {
+fn tool_call(place: &FieldPath<'_>, item: &Value) -> Result<ToolCall, Refused> {
     Ok(ToolCall {
         id: place.text(item, "call_id")?.to_owned(),
         name: place.text(item, "name")?.to_owned(),
@@ -131,7 +132,7 @@ fn tool_call(place: &FieldPath, item: &Value) -> Result<ToolCall, Refused> {
 }
 
 /// A tool's output; pictures in it follow it, because results are texts in most dialects.
-fn output(place: &FieldPath, item: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+fn output(place: &FieldPath<'_>, item: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
     let call_id = place.text(item, "call_id")?.to_owned();
     let said = item.get("output").ok_or_else(|| place.below("output").refused("is missing"))?;
     let parts = content(&place.below("output"), said)?;

@@ -188,7 +188,8 @@ fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, V
 fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused> {
     let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
     let one = |(index, tool): (usize, &Value)| {
-        let place = FieldPath::new(format!("tools[{index}]"));
+        let list = FieldPath::new("tools");
+        let place = list.at(index);
         if place.text(tool, "type")? != "function" {
             return Err(Refused::unsupported(
                 format!("tools[{index}].type"),

@@ -113,6 +113,10 @@ fn a_part_that_cannot_be_carried_is_refused_with_its_place() {
         (with("messages", json!([{"role": "critic", "content": "x"}])), "messages[0].role"),
         (with("messages", json!([{"role": "tool", "content": "x"}])), "messages[0].tool_call_id"),
         (with("messages", json!([{"role": "user"}])), "messages[0].content"),
+        (with("messages", json!([["user", "an array is no message"]])), "messages[0].role"),
+        (with("messages", json!([{"role": "user", "content": "x"}, 7])), "messages[1].role"),
+        (with("messages", json!([])), "messages"),
+        (with("messages", json!({"role": "user", "content": "x"})), "messages"),
         (with("tools", json!([["function", {"name": "add"}]])), "tools[0].function.name"),
         (with("tools", json!([{"type": "function", "function": ["add", "Adds.", {}]}])), "tools[0].function.name"),
     ] {
