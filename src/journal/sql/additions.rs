@@ -75,7 +75,7 @@ pub(super) struct StepRow {
 impl Addition {
     /// Steps of an invocation that goes on.
     pub(super) fn of_steps(store: &Store, id: &InvocationId, entries: &[Entry]) -> Result<Self, JournalError> {
-        Ok(Self { id: id.clone(), steps: Steps::write(id, entries, None, &store.cipher)?, end: None })
+        Ok(Self { id: id.clone(), steps: store.steps(id, entries, None)?, end: None })
     }
 
     /// The end of an invocation.
@@ -90,7 +90,7 @@ impl Addition {
         };
         Ok(Self {
             id: end.id.clone(),
-            steps: Steps::write(&end.id, &end.entries, Some(&end.outcome), &store.cipher)?,
+            steps: store.steps(&end.id, &end.entries, Some(&end.outcome))?,
             end: Some(End { epoch: end.epoch, at: micros(now), sealed, outcome: Arc::clone(&end.outcome) }),
         })
     }
@@ -221,6 +221,17 @@ impl Store {
         Ok(())
     }
 
+    /// Steps of an invocation. Where they end it, its outcome is in a column already, and the last step refers to it;
+    /// but not on a server, whose readers may be replicas of an earlier version that do not know that.
+    pub(super) fn steps(
+        &self,
+        id: &InvocationId,
+        entries: &[Entry],
+        outcome: Option<&Arc<Outcome>>,
+    ) -> Result<Steps, JournalError> {
+        Steps::write(id, entries, outcome.filter(|_| self.dialect.one_writer), &self.cipher)
+    }
+
     /// Records the end of an invocation on a thread, and what becomes of the thread.
     pub(super) async fn finish_on_thread(&self, end: &Finish, now: Timestamp) -> Result<(), FinishError> {
         let addition = Addition::of_end(self, end, now)?;
@@ -245,9 +256,8 @@ impl Store {
 // === impl Steps ===
 
 impl Steps {
-    /// Steps of an invocation. Its outcome, where it ends with them, is in a column of its own, and not once more in the
-    /// last step.
-    pub(super) fn write(
+    /// Steps as rows; the one with this outcome refers to its column.
+    fn write(
         id: &InvocationId,
         entries: &[Entry],
         outcome: Option<&Arc<Outcome>>,

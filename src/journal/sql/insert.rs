@@ -106,7 +106,7 @@ impl Store {
             finished_at: late.end.as_ref().map(|(_, at)| micros(*at)),
             epoch: int(record.epoch),
             last_seq: int(late.entries.last().map_or(0, |entry| entry.seq)),
-            steps: Steps::write(&record.id, steps, late.end.as_ref().map(|(end, _)| &end.outcome), &self.cipher)?,
+            steps: self.steps(&record.id, steps, late.end.as_ref().map(|(end, _)| &end.outcome))?,
             maybe_texts: [
                 record.request_id.as_ref().map(|id| id.as_str().to_owned()),
                 record.thread.as_ref().map(|id| id.as_str().to_owned()),

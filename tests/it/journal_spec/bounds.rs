@@ -68,7 +68,7 @@ async fn a_background_task_applies_the_retention_and_counts_what_it_removed(engi
     assert_eq!((levels.removed.stripped, levels.kept.events, levels.kept.event_bytes), (5, 0, 0), "steps go first");
 }
 
-async fn an_outcome_is_stored_once_and_read_in_the_last_step_too(engine: Engine) {
+async fn an_outcome_is_stored_once_in_a_file_and_read_in_the_last_step_too(engine: Engine) {
     let journal = engine.open().await;
     begin(&journal, invocation("a")).await;
     let outcome = Arc::new(outcome("a", Ok("hello")));
@@ -80,11 +80,13 @@ async fn an_outcome_is_stored_once_and_read_in_the_last_step_too(engine: Engine)
     let mut raw = engine.raw().await;
     let sql = "SELECT step FROM events WHERE invocation_id = 'a' AND seq = 2";
     let stored: String = sqlx::query_scalar(sql).fetch_one(&mut raw).await.unwrap();
-    assert_eq!(stored, "\"outcome\"");
+    // A server may have readers of an earlier version.
+    let is_file = matches!(engine, Engine::Sqlite(_));
+    assert_eq!(stored == "\"outcome\"", is_file, "{stored}");
 }
 
 on_durable_engines!(
-    an_outcome_is_stored_once_and_read_in_the_last_step_too,
+    an_outcome_is_stored_once_in_a_file_and_read_in_the_last_step_too,
     beyond_the_bytes_the_oldest_finished_give_up_their_steps_and_stay_answered,
     a_background_task_applies_the_retention_and_counts_what_it_removed,
 );
