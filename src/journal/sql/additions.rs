@@ -8,7 +8,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 use super::{
     super::{
         AppendError, Entry, Finish, FinishError, JournalError, ThreadError, ThreadKey, ToolExecution,
-        payload_cipher::PayloadCipher, tool_execution::Whose, write_guard::WriteGuard,
+        tool_execution::Whose, write_guard::WriteGuard,
     },
     rows::{self, OUTCOME_STEP, count, int, json, micros, placeholders},
     store::{Store, WriteTransaction},
@@ -29,7 +29,7 @@ pub(super) const ROWS_PER_INSERT: usize = 64;
 /// What is added to the record of an invocation.
 pub(super) struct Addition {
     pub(super) id: InvocationId,
-    steps: Steps,
+    steps: Vec<StepRow>,
     end: Option<End>,
 }
 
@@ -54,12 +54,6 @@ pub(super) struct AdmittedAddition<'a> {
     is_done: bool,
 }
 
-/// Steps as rows.
-pub(super) struct Steps {
-    pub(super) rows: Vec<StepRow>,
-    pub(super) bytes: u64,
-}
-
 /// One step as a row.
 pub(super) struct StepRow {
     id: String,
@@ -73,25 +67,22 @@ pub(super) struct StepRow {
 // === impl Addition ===
 
 impl Addition {
-    /// Steps of an invocation that goes on.
+    /// Steps of an invocation that continues.
     pub(super) fn of_steps(store: &Store, id: &InvocationId, entries: &[Entry]) -> Result<Self, JournalError> {
         Ok(Self { id: id.clone(), steps: store.steps(id, entries, None)?, end: None })
     }
 
     /// The end of an invocation.
     pub(super) fn of_end(store: &Store, end: &Finish, now: Timestamp) -> Result<Self, JournalError> {
-        let drawer = store.cipher.of_invocation(end.id.as_str());
-        let sealed = match store.limits.payloads {
-            Payloads::Full => {
-                let outcome = drawer.seal("outcome", 0, json(&end.outcome, "an outcome")?)?;
-                Some((outcome, drawer.seal("snapshot", 0, json(&end.snapshot, "a snapshot")?)?))
-            }
-            Payloads::None => None,
-        };
         Ok(Self {
             id: end.id.clone(),
             steps: store.steps(&end.id, &end.entries, Some(&end.outcome))?,
-            end: Some(End { epoch: end.epoch, at: micros(now), sealed, outcome: Arc::clone(&end.outcome) }),
+            end: Some(End {
+                epoch: end.epoch,
+                at: micros(now),
+                sealed: store.sealed_end(end)?,
+                outcome: Arc::clone(&end.outcome),
+            }),
         })
     }
 
@@ -105,8 +96,8 @@ impl Addition {
         if let Some(end) = &self.end {
             guard.admit(end.epoch)?;
         }
-        let known = guard.known(self.steps.rows.iter().map(|step| (step.epoch, step.seq)))?;
-        let fresh = self.steps.rows.get(known..).unwrap_or_default();
+        let known = guard.known(self.steps.iter().map(|step| (step.epoch, step.seq)))?;
+        let fresh = self.steps.get(known..).unwrap_or_default();
         if self.end.is_none() {
             let held = count(&row, "event_bytes")?;
             if held + bytes_of(fresh) > cap {
@@ -173,9 +164,7 @@ impl Store {
         let keeps = self.limits.payloads == Payloads::Full;
         if keeps {
             let steps: Vec<_> = admitted.iter().flat_map(|admitted| admitted.fresh).collect();
-            for steps in steps.chunks(ROWS_PER_INSERT) {
-                insert_steps(db, steps).await?;
-            }
+            insert_steps(db, &steps).await?;
         }
         let (mut continued, mut ended) = (Vec::new(), Vec::new());
         for admitted in admitted {
@@ -221,15 +210,43 @@ impl Store {
         Ok(())
     }
 
-    /// Steps of an invocation. Where they end it, its outcome is in a column already, and the last step refers to it;
-    /// but not on a server, whose readers may be replicas of an earlier version that do not know that.
+    /// The outcome and the snapshot of an end as they are stored; `None` where payloads are not kept.
+    pub(super) fn sealed_end(&self, end: &Finish) -> Result<Option<(String, String)>, JournalError> {
+        if self.limits.payloads == Payloads::None {
+            return Ok(None);
+        }
+        let drawer = self.cipher.of_invocation(end.id.as_str());
+        let outcome = drawer.seal("outcome", 0, json(&end.outcome, "an outcome")?)?;
+        Ok(Some((outcome, drawer.seal("snapshot", 0, json(&end.snapshot, "a snapshot")?)?)))
+    }
+
+    /// Steps of an invocation as rows. Where they end it, its outcome is in a column already, and the last step refers to
+    /// it; but not on a server, whose readers may be replicas of an earlier version that do not know that.
     pub(super) fn steps(
         &self,
         id: &InvocationId,
         entries: &[Entry],
         outcome: Option<&Arc<Outcome>>,
-    ) -> Result<Steps, JournalError> {
-        Steps::write(id, entries, outcome.filter(|_| self.dialect.one_writer), &self.cipher)
+    ) -> Result<Vec<StepRow>, JournalError> {
+        let drawer = self.cipher.of_invocation(id.as_str());
+        let stored = outcome.filter(|_| self.dialect.one_writer);
+        let row = |entry: &Entry| {
+            let text = match &entry.step {
+                StreamStep::Terminal(end) if stored.is_some_and(|stored| Arc::ptr_eq(end, stored)) => {
+                    OUTCOME_STEP.to_owned()
+                }
+                step => json(step, "a step")?,
+            };
+            Ok(StepRow {
+                id: id.as_str().to_owned(),
+                seq: entry.seq,
+                epoch: entry.epoch,
+                attempt: i64::from(entry.attempt),
+                at: micros(entry.at),
+                step: drawer.seal("step", entry.seq, text)?,
+            })
+        };
+        entries.iter().map(row).collect()
     }
 
     /// Records the end of an invocation on a thread, and what becomes of the thread.
@@ -253,52 +270,23 @@ impl Store {
     }
 }
 
-// === impl Steps ===
-
-impl Steps {
-    /// Steps as rows; the one with this outcome refers to its column.
-    fn write(
-        id: &InvocationId,
-        entries: &[Entry],
-        outcome: Option<&Arc<Outcome>>,
-        cipher: &PayloadCipher,
-    ) -> Result<Self, JournalError> {
-        let drawer = cipher.of_invocation(id.as_str());
-        let row = |entry: &Entry| {
-            let text = match &entry.step {
-                StreamStep::Terminal(end) if outcome.is_some_and(|outcome| Arc::ptr_eq(end, outcome)) => {
-                    OUTCOME_STEP.to_owned()
-                }
-                step => json(step, "a step")?,
-            };
-            Ok(StepRow {
-                id: id.as_str().to_owned(),
-                seq: entry.seq,
-                epoch: entry.epoch,
-                attempt: i64::from(entry.attempt),
-                at: micros(entry.at),
-                step: drawer.seal("step", entry.seq, text)?,
-            })
-        };
-        let rows = entries.iter().map(row).collect::<Result<Vec<_>, JournalError>>()?;
-        let bytes = bytes_of(&rows);
-        Ok(Self { rows, bytes })
-    }
-}
-
-fn bytes_of(steps: &[StepRow]) -> u64 {
+/// Bytes of steps.
+pub(super) fn bytes_of(steps: &[StepRow]) -> u64 {
     steps.iter().map(|row| row.step.len() as u64).sum()
 }
 
-pub(super) async fn insert_steps(db: &mut AnyConnection, rows: &[&StepRow]) -> Result<(), JournalError> {
-    let values = placeholders(rows.len(), 6);
-    let sql = format!("INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}");
-    let mut query = sqlx::query(AssertSqlSafe(sql));
-    for row in rows {
-        query = query.bind(row.id.clone()).bind(int(row.seq)).bind(int(row.epoch)).bind(row.attempt);
-        query = query.bind(row.at).bind(row.step.clone());
+/// Inserts steps of any invocations.
+pub(super) async fn insert_steps(db: &mut AnyConnection, steps: &[&StepRow]) -> Result<(), JournalError> {
+    for rows in steps.chunks(ROWS_PER_INSERT) {
+        let values = placeholders(rows.len(), 6);
+        let sql = format!("INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}");
+        let mut query = sqlx::query(AssertSqlSafe(sql));
+        for row in rows {
+            query = query.bind(row.id.clone()).bind(int(row.seq)).bind(int(row.epoch)).bind(row.attempt);
+            query = query.bind(row.at).bind(row.step.clone());
+        }
+        query.execute(&mut *db).await?;
     }
-    query.execute(db).await?;
     Ok(())
 }
 

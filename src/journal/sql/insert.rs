@@ -6,7 +6,7 @@ use sqlx::{AnyConnection, AssertSqlSafe};
 
 use super::{
     super::{JournalError, LateRecord, NewInvocation, RunState, ToolExecution, tool_execution::Whose},
-    additions::{ROWS_PER_INSERT, Steps, insert_steps, length},
+    additions::{StepRow, bytes_of, insert_steps, length},
     rows::{int, json, micros, text},
     store::Store,
 };
@@ -57,7 +57,7 @@ pub(super) struct InvocationValues {
     maybe_texts: [Option<String>; 5],
     epoch: i64,
     last_seq: i64,
-    steps: Steps,
+    steps: Vec<StepRow>,
 }
 
 impl Store {
@@ -68,10 +68,8 @@ impl Store {
         let rows: Vec<_> = rows.iter().collect();
         let mut writing = self.write().await?;
         self.insert_invocations(writing.db(), &rows).await?;
-        let steps: Vec<_> = rows.iter().flat_map(|row| &row.steps.rows).collect();
-        for steps in steps.chunks(ROWS_PER_INSERT) {
-            insert_steps(writing.db(), steps).await?;
-        }
+        let steps: Vec<_> = rows.iter().flat_map(|row| &row.steps).collect();
+        insert_steps(writing.db(), &steps).await?;
         for record in late {
             let Some((end, _)) = &record.end else { continue };
             let NewInvocation { tenant, route, operation, thread, .. } = &record.new;
@@ -92,9 +90,8 @@ impl Store {
         let drawer = self.cipher.of_invocation(record.id.as_str());
         let kept = self.limits.payloads == Payloads::Full;
         let request = record.request.as_ref().map(|request| drawer.seal("request", 0, json(request, "a request")?));
-        let end = late.end.as_ref().filter(|_| kept);
-        let outcome = end.map(|(end, _)| drawer.seal("outcome", 0, json(&end.outcome, "an outcome")?));
-        let snapshot = end.map(|(end, _)| drawer.seal("snapshot", 0, json(&end.snapshot, "a snapshot")?));
+        let end = late.end.as_ref().map(|(end, _)| self.sealed_end(end)).transpose()?;
+        let (outcome, snapshot) = end.flatten().unzip();
         let steps = if kept { &late.entries[..] } else { &[] };
         Ok(InvocationValues {
             created_at: micros(record.created_at),
@@ -111,8 +108,8 @@ impl Store {
                 record.request_id.as_ref().map(|id| id.as_str().to_owned()),
                 record.thread.as_ref().map(|id| id.as_str().to_owned()),
                 request.transpose()?,
-                outcome.transpose()?,
-                snapshot.transpose()?,
+                outcome,
+                snapshot,
             ],
             texts: [
                 record.id.as_str().to_owned(),
@@ -157,8 +154,8 @@ impl Store {
                     .bind(row.epoch)
                     .bind(1_i64)
                     .bind(row.last_seq)
-                    .bind(int(row.steps.rows.len() as u64))
-                    .bind(int(row.steps.bytes))
+                    .bind(int(row.steps.len() as u64))
+                    .bind(int(bytes_of(&row.steps)))
                     .bind(0_i64)
                     .bind(content);
             }
