@@ -5,13 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 use relight::internals::grpc::v1::{
     AttemptState, FailureClass, InvocationRecord, RecoveryEvent, recovery_event::Body, watch_recovery_request::Start,
 };
-use serde_json::json;
 
 use crate::support::{
     front::{post, question},
     otlp::{OtlpReceiver, attr},
     relight::{Relight, asking},
-    upstream::{Reply, Upstream, chunk},
+    upstream::{Reply, Upstream, pieces},
 };
 
 /// Longest time that the spans of a call may take to arrive.
@@ -134,17 +133,6 @@ fn published(events: &[RecoveryEvent]) -> Failures {
         }
     }
     failures
-}
-
-/// A text in words, each with time to be delivered.
-fn pieces(text: &str, finish: Option<&str>) -> Reply {
-    let mut events: Vec<String> =
-        text.split_inclusive(' ').map(|word| chunk(&json!({"content": word}), None)).collect();
-    events.extend(finish.map(|reason| chunk(&json!({}), Some(reason))));
-    let whole = Reply::events(&events);
-    let bytes = whole.body_bytes().len();
-    let paced = whole.paced(Duration::from_millis(1));
-    if finish.is_some() { paced } else { paced.cut_after(bytes) }
 }
 
 fn only(number: u32, class: &str) -> Failures {

@@ -1,15 +1,13 @@
 //! A continued answer holds every word once: an echo of the begun text is removed, a text that begins anew is not
 //! appended. Where nothing can be revoked, the target that wrote the text is called first to repeat it.
 
-use std::time::Duration;
-
 use relight::internals::grpc::v1::invoke_with_recovery_response::Outcome;
 use serde_json::json;
 
 use crate::support::{
     front::{Answer, Front},
     relight::Relight,
-    upstream::{Reply, Upstream, chunk},
+    upstream::{Upstream, pieces},
 };
 
 /// The first words of an answer, long enough to be continued; a target writes them and then breaks off.
@@ -34,17 +32,6 @@ fn config(upstreams: &[&Upstream], prefill: bool, more: &str) -> String {
          policies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms, cap: 40ms }}{more} }} }} }}\n",
         names.join(", ")
     )
-}
-
-/// A text in words, each with time to be delivered.
-fn pieces(text: &str, finish: Option<&str>) -> Reply {
-    let mut events: Vec<String> =
-        text.split_inclusive(' ').map(|word| chunk(&json!({"content": word}), None)).collect();
-    events.extend(finish.map(|reason| chunk(&json!({}), Some(reason))));
-    let whole = Reply::events(&events);
-    let bytes = whole.body_bytes().len();
-    let paced = whole.paced(Duration::from_millis(1));
-    if finish.is_some() { paced } else { paced.cut_after(bytes) }
 }
 
 async fn invoked(upstream: &Upstream) -> String {

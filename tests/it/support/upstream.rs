@@ -15,10 +15,22 @@ pub(crate) use relight::internals::wire_server::{
     Reply, Request,
     answers::openai::{chunk, usage_chunk},
 };
+use serde_json::json;
 use tokio::time::Instant;
 
 /// Longest time that an `await_…` waits before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A text in words, each with time to be delivered; cut behind the last where it has no finish reason.
+pub(crate) fn pieces(text: &str, finish: Option<&str>) -> Reply {
+    let mut events: Vec<String> =
+        text.split_inclusive(' ').map(|word| chunk(&json!({"content": word}), None)).collect();
+    events.extend(finish.map(|reason| chunk(&json!({}), Some(reason))));
+    let whole = Reply::events(&events);
+    let bytes = whole.body_bytes().len();
+    let paced = whole.paced(Duration::from_millis(1));
+    if finish.is_some() { paced } else { paced.cut_after(bytes) }
+}
 
 /// A running server; stops when it is dropped.
 pub(crate) struct Upstream {
