@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::error::Refused;
 use crate::domain::message::{Message, Part};
 
-/// Where in the request something stands. It is written out only where something is refused.
+/// A place in the request. It is written out only where something is refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldPath<'a> {
     above: Option<&'a FieldPath<'a>>,
@@ -44,9 +44,14 @@ impl<'a> FieldPath<'a> {
         Refused::invalid(self.to_string(), format!("`{self}` {why}"))
     }
 
+    /// What is here, which must be a text.
+    pub(super) fn text_here<'v>(&self, value: &'v Value) -> Result<&'v str, Refused> {
+        value.as_str().ok_or_else(|| self.refused("must be a string"))
+    }
+
     /// A field that must be a text.
     pub(super) fn text<'v>(&self, value: &'v Value, name: &str) -> Result<&'v str, Refused> {
-        value.get(name).and_then(Value::as_str).ok_or_else(|| self.below(name).refused("must be a string"))
+        self.below(name).text_here(value.get(name).unwrap_or(&Value::Null))
     }
 }
 

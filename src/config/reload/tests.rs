@@ -126,8 +126,7 @@ async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_b
     assert_eq!(running.limit(), 2);
 }
 
-/// An environment of one variable that counts how often it is asked for it, and thereby how often a file is loaded that
-/// refers to it.
+/// An environment of one variable that counts how often it is read, and thereby how often a file is loaded that refers to it.
 #[derive(Default)]
 struct CountingEnvironment(AtomicUsize);
 

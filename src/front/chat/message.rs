@@ -77,7 +77,7 @@ fn message_fields(messages: &RawValue) -> Result<Vec<MessageFields>, Refused> {
 }
 
 fn one(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Result<Message, Refused> {
-    let role = match message.role.as_str().ok_or_else(|| place.below("role").refused("must be a string"))? {
+    let role = match place.below("role").text_here(&message.role)? {
         "system" => Role::System,
         "developer" => Role::Developer,
         "user" => Role::User,
@@ -142,8 +142,7 @@ fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
 }
 
 fn tool_result(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Result<Part, Refused> {
-    let call_id = message.tool_call_id.as_str();
-    let call_id = call_id.ok_or_else(|| place.below("tool_call_id").refused("must be a string"))?;
+    let call_id = place.below("tool_call_id").text_here(&message.tool_call_id)?;
     if message.content.is_null() {
         return Err(place.below("content").refused("is missing"));
     }

@@ -1,4 +1,4 @@
-//! What may help against each class of failure: the table of recovery as code, and when a larger window goes first.
+//! What may help against each class of failure: the table of recovery as code, and when a larger window is tried first.
 
 use super::{Candidate, RetryPolicy};
 use crate::domain::{
