@@ -4,17 +4,30 @@
 /// before values and keys, which are at least as many. A body that is no JSON is left to its reader.
 #[must_use]
 pub fn at_most(max: usize, body: &[u8]) -> Option<usize> {
-    let (mut marks, mut in_string, mut escaped) = (1_usize, false, false);
-    for byte in body {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b',' | b':' | b'[' | b'{' if !in_string => marks += 1,
-            _ => {}
-        }
+    let (mut marks, mut rest) = (1_usize, body);
+    while let Some(quote) = memchr::memchr(b'"', rest) {
+        marks += marks_in(&rest[..quote]);
+        rest = after_text(&rest[quote + 1..]);
     }
+    marks += marks_in(rest);
     (marks <= max).then_some(marks)
+}
+
+/// The marks before values and keys, where no text is.
+fn marks_in(json: &[u8]) -> usize {
+    json.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
+}
+
+/// What follows the text that begins here.
+fn after_text(json: &[u8]) -> &[u8] {
+    let mut rest = json;
+    while let Some(mark) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[mark] == b'"' {
+            return &rest[mark + 1..];
+        }
+        rest = rest.get(mark + 2..).unwrap_or_default();
+    }
+    &[]
 }
 
 #[cfg(test)]
@@ -24,6 +37,9 @@ mod tests {
     #[test]
     fn marks_are_counted_and_what_is_in_texts_is_not() {
         assert_eq!(at_most(1, br#""a, b: [c] {d} \", e""#), Some(1));
+        assert_eq!(at_most(1, br#""a\\\", b: [c]"#), Some(1));
+        assert_eq!(at_most(2, br#""a\\", b"#), Some(2));
+        assert_eq!(at_most(1, br#""a, b\"#), Some(1));
         assert_eq!(at_most(9, br#"{"a": [1, 2, "x,y"], "b": {}}"#), Some(9));
         assert_eq!(at_most(8, br#"{"a": [1, 2, "x,y"], "b": {}}"#), None);
         assert_eq!(at_most(1000, format!("[{}0]", "0,".repeat(1000)).as_bytes()), None);
