@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// What the names of a JSON object's fields are counted with, in bytes.
+const JSON_NAMES_BYTES: usize = 64;
+
 /// A model call as the caller wrote it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -61,7 +64,20 @@ impl ModelCall {
     /// Bytes of the conversation's text.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
-        self.messages.iter().map(|message| message.joined_text().len()).sum()
+        self.messages.iter().flat_map(|message| &message.parts).filter_map(Part::as_text).map(str::len).sum()
+    }
+
+    /// About how long this is as JSON, in bytes, without `extra`.
+    #[must_use]
+    pub fn approximate_bytes(&self) -> usize {
+        let messages = self.messages.iter().map(Message::approximate_bytes);
+        let tool = |tool: &ToolDefinition| tool.name.len() + tool.description.len() + tool.parameters.len();
+        let tools = self.tools.iter().map(|one| JSON_NAMES_BYTES + tool(one));
+        let format = match &self.response_format {
+            ResponseFormat::JsonSchema { schema, .. } => schema.len(),
+            ResponseFormat::Text | ResponseFormat::JsonObject => 0,
+        };
+        JSON_NAMES_BYTES + messages.sum::<usize>() + tools.sum::<usize>() + format
     }
 }
 
@@ -96,6 +112,12 @@ impl Message {
         Self { role, parts: vec![Part::Text(text.into())] }
     }
 
+    /// About how long this is as JSON, in bytes.
+    #[must_use]
+    pub fn approximate_bytes(&self) -> usize {
+        JSON_NAMES_BYTES + self.parts.iter().map(|part| JSON_NAMES_BYTES + part.content_bytes()).sum::<usize>()
+    }
+
     /// All text parts, joined by line feeds.
     #[must_use]
     pub fn joined_text(&self) -> Cow<'_, str> {
@@ -128,6 +150,21 @@ pub enum Part {
 }
 
 impl Part {
+    /// Bytes of what it holds.
+    fn content_bytes(&self) -> usize {
+        let opaque = |opaque: &Option<Opaque>| opaque.as_ref().map_or(0, |opaque| opaque.bytes.len());
+        match self {
+            Self::Text(text) | Self::Refusal(text) => text.len(),
+            Self::Image(media) | Self::File(media) => match &media.source {
+                MediaSource::Bytes(bytes) => bytes.len(),
+                MediaSource::Url(url) => url.len(),
+            },
+            Self::Reasoning(reasoning) => reasoning.text.len() + opaque(&reasoning.opaque),
+            Self::ToolCall(call) => call.id.len() + call.name.len() + call.arguments.len() + opaque(&call.opaque),
+            Self::ToolResult(result) => result.call_id.len() + result.name.len() + result.content.len(),
+        }
+    }
+
     /// The text of a text part.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {

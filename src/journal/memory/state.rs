@@ -12,7 +12,7 @@ use super::super::{
     Limits, Listing, NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
     ToolExecution,
     record::RELEASED,
-    size::{json_bytes, step_bytes},
+    size::{json_bytes, request_bytes, snapshot_bytes, step_bytes},
     write_guard::WriteGuard,
 };
 use crate::{
@@ -93,7 +93,7 @@ impl MemoryState {
             return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
         }
         self.make_room();
-        let request_bytes = if self.limits.payloads == Payloads::Full { json_bytes(&new.request) } else { 0 };
+        let request_bytes = if self.limits.payloads == Payloads::Full { request_bytes(&new.request) } else { 0 };
         let held = ROW_BYTES + request_bytes;
         if !self.free(held) {
             return Err(JournalError::Full(format!("{} bytes are kept", self.bytes)));
@@ -117,14 +117,14 @@ impl MemoryState {
     pub(super) fn append(&mut self, id: &InvocationId, entries: &[Entry]) -> Result<(), AppendError> {
         let row = self.rows.get(id).ok_or(AppendError::Unknown)?;
         let fresh = row.standing().fresh(entries)?;
-        let added: u64 = fresh.iter().map(|entry| step_bytes(&entry.step)).sum();
+        let added = content_bytes(fresh);
         if row.bytes + added > self.limits.invocation_bytes {
             return Err(AppendError::Full { held: row.bytes, cap: self.limits.invocation_bytes });
         }
         if !self.free(added + STEP_BYTES * fresh.len() as u64) {
             return Err(AppendError::Full { held: self.bytes, cap: self.limits.total_bytes });
         }
-        self.record(id, fresh);
+        self.record(id, fresh, added);
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl MemoryState {
         let fresh = standing.fresh(&end.entries)?;
         let key = row.record.thread.clone().map(|thread| ThreadKey::new(row.record.tenant.clone(), thread));
         self.end_thread(key.as_ref(), &end, now)?;
-        self.record(&end.id, fresh);
+        self.record(&end.id, fresh, content_bytes(fresh));
         if let Some(row) = self.rows.get_mut(&end.id) {
             row.record.state = RunState::Finished { at: now };
             row.record.upstream = None;
@@ -176,8 +176,8 @@ impl MemoryState {
                     request.call = None;
                 }
                 let freed = row.request_bytes;
-                row.request_bytes = row.record.request.as_ref().map_or(0, json_bytes);
-                let added = row.request_bytes + json_bytes(&end.outcome) + json_bytes(&end.snapshot);
+                row.request_bytes = row.record.request.as_ref().map_or(0, request_bytes);
+                let added = row.request_bytes + json_bytes(&end.outcome) + snapshot_bytes(&end.snapshot);
                 row.held = (row.held + added).saturating_sub(freed);
                 self.bytes = (self.bytes + added).saturating_sub(freed);
                 row.record.outcome = Some(end.outcome);
@@ -335,11 +335,11 @@ impl MemoryState {
         (record.owner == *owner && record.epoch == epoch && !record.is_finished()).then_some(record)
     }
 
-    fn record(&mut self, id: &InvocationId, fresh: &[Entry]) {
+    /// Adds steps whose content takes `added` bytes.
+    fn record(&mut self, id: &InvocationId, fresh: &[Entry], added: u64) {
         let (Some(row), Some(last)) = (self.rows.get_mut(id), fresh.last()) else { return };
         row.record.last_seq = last.seq;
         if self.limits.payloads == Payloads::Full {
-            let added: u64 = fresh.iter().map(|entry| step_bytes(&entry.step)).sum();
             row.bytes += added;
             let held = added + STEP_BYTES * fresh.len() as u64;
             row.held += held;
@@ -389,6 +389,11 @@ impl InvocationRow {
             finished: self.record.is_finished(),
         }
     }
+}
+
+/// Bytes of what steps hold.
+fn content_bytes(steps: &[Entry]) -> u64 {
+    steps.iter().map(|entry| step_bytes(&entry.step)).sum()
 }
 
 /// `now` and that much more, or the end of time.

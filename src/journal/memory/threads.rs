@@ -14,6 +14,7 @@ use crate::{
     domain::{
         ids::{InvocationId, RouteName},
         invocation::Outcome,
+        message::Message,
     },
 };
 
@@ -84,7 +85,8 @@ impl MemoryState {
     /// Counts what the thread takes now.
     fn measure(&mut self, key: &ThreadKey) {
         let Some(row) = self.threads.get_mut(key) else { return };
-        let bytes = ROW_BYTES + json_bytes(&row.thread.messages) + json_bytes(&row.thread.errors);
+        let messages: usize = row.thread.messages.iter().map(Message::approximate_bytes).sum();
+        let bytes = ROW_BYTES + messages as u64 + json_bytes(&row.thread.errors);
         self.bytes = self.bytes.saturating_sub(row.bytes) + bytes;
         row.bytes = bytes;
     }

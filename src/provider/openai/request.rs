@@ -13,7 +13,7 @@ use super::{
 };
 use crate::domain::{
     failure::ProviderError,
-    message::{ModelCall, Part, ResponseFormat, Role, ToolChoice, ToolDefinition},
+    message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
     target::{Dialect, PrefillMark},
     wire::ProviderRequest,
 };
@@ -29,18 +29,12 @@ pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Result<
         ..ProviderError::default()
     };
     let body = fields(&call.target.model, &call.call, dialect).map_err(&refused)?;
-    let mut written = Vec::with_capacity(expected_bytes(&call.call));
+    // A sixteenth more for what is escaped, so that a long body is not moved while it is written.
+    let expected = call.call.approximate_bytes();
+    let mut written = Vec::with_capacity(1024 + expected + expected / 16);
     serde_json::to_writer(&mut written, &body)
         .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
     Ok(written)
-}
-
-/// About how long the body is, in bytes, so that a long one is not moved while it is written.
-fn expected_bytes(call: &ModelCall) -> usize {
-    let texts = call.messages.iter().flat_map(|message| &message.parts).filter_map(Part::as_text);
-    let texts: usize = texts.map(|text| text.len() + text.len() / 16 + 64).sum();
-    let tools = call.tools.iter().map(|tool| tool.name.len() + tool.description.len() + tool.parameters.len() + 96);
-    texts + tools.sum::<usize>() + 1024
 }
 
 /// The fields of the body.
