@@ -1,7 +1,11 @@
 //! The fields of a request's body, read one by one; what is left is passed on to the provider.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::{Map, Value, error::Category, value::RawValue};
 
 use super::error::Refused;
@@ -117,6 +121,31 @@ impl<'a> RequestFields<'a> {
     pub(super) fn rest(self) -> Result<Map<String, Value>, Refused> {
         let rest = self.0.into_iter().filter(|(_, value)| !is_null(value));
         rest.map(|(name, value)| parsed(&name, value).map(|value| (name, value))).collect()
+    }
+}
+
+/// A JSON object's fields, and no array of their values, which serde would take as well.
+#[derive(Default)]
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+/// Reads an object.
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
     }
 }
 

@@ -2,26 +2,22 @@
 //!
 //! A message that cannot be carried whole is refused with its place: a conversation that lost a part is another one.
 
-use std::fmt;
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     front::{
         error::Refused,
-        fields::parsed,
+        fields::{Object, parsed},
         media::{data_url, decoded, image},
         place::{FieldPath, called},
     },
 };
 
 /// The fields of a message that are read here; `null` where there is none.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct MessageFields {
     role: Value,
     content: Value,
@@ -31,22 +27,6 @@ struct MessageFields {
     tool_calls: Value,
     function_call: Value,
     tool_call_id: Value,
-}
-
-/// The name of a message's field.
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum MessageField {
-    Role,
-    Content,
-    ReasoningContent,
-    Reasoning,
-    Refusal,
-    ToolCalls,
-    FunctionCall,
-    ToolCallId,
-    #[serde(other)]
-    Other,
 }
 
 /// Reads the conversation.
@@ -59,7 +39,7 @@ pub(super) fn read(messages: Option<&RawValue>) -> Result<Vec<Message>, Refused>
         return Err(Refused::invalid("messages", "`messages` must be a non-empty array"));
     }
     let mut read: Vec<Message> = Vec::with_capacity(messages.len());
-    for (index, message) in messages.into_iter().enumerate() {
+    for (index, Object(message)) in messages.into_iter().enumerate() {
         let list = FieldPath::new("messages");
         let message = one(&list.at(index), message, &read)?;
         read.push(message);
@@ -68,7 +48,7 @@ pub(super) fn read(messages: Option<&RawValue>) -> Result<Vec<Message>, Refused>
 }
 
 /// The fields of each message. What is no object has none.
-fn message_fields(messages: &RawValue) -> Result<Vec<MessageFields>, Refused> {
+fn message_fields(messages: &RawValue) -> Result<Vec<Object<MessageFields>>, Refused> {
     if let Ok(fields) = serde_json::from_str(messages.get()) {
         return Ok(fields);
     }
@@ -199,47 +179,5 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
             Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name }))
         }
         _ => Err(place.below("type").refused("must be one of text, image_url, input_audio, file and refusal")),
-    }
-}
-
-// === impl MessageFields ===
-
-impl<'de> Deserialize<'de> for MessageFields {
-    /// Reads an object, and no array as serde would.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MessageVisitor)
-    }
-}
-
-/// Reads the fields of one message.
-struct MessageVisitor;
-
-impl<'de> Visitor<'de> for MessageVisitor {
-    type Value = MessageFields;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MessageFields, A::Error> {
-        let mut fields = MessageFields::default();
-        while let Some(name) = map.next_key()? {
-            let field = match name {
-                MessageField::Role => &mut fields.role,
-                MessageField::Content => &mut fields.content,
-                MessageField::ReasoningContent => &mut fields.reasoning_content,
-                MessageField::Reasoning => &mut fields.reasoning,
-                MessageField::Refusal => &mut fields.refusal,
-                MessageField::ToolCalls => &mut fields.tool_calls,
-                MessageField::FunctionCall => &mut fields.function_call,
-                MessageField::ToolCallId => &mut fields.tool_call_id,
-                MessageField::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-            };
-            *field = map.next_value()?;
-        }
-        Ok(fields)
     }
 }

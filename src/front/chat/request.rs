@@ -12,7 +12,10 @@ use serde_json::{Value, value::RawValue};
 use super::message;
 use crate::{
     domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
-    front::{error::Refused, fields::RequestFields},
+    front::{
+        error::Refused,
+        fields::{Object, RequestFields},
+    },
 };
 
 /// A request as it was asked.
@@ -108,57 +111,64 @@ fn include_usage(fields: &mut RequestFields<'_>) -> Result<bool, Refused> {
 
 fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused> {
     let Some(tools) = fields.take_raw("tools") else { return Ok(Vec::new()) };
+    tool_fields(tools)?.into_iter().enumerate().map(|(index, Object(tool))| one_tool(index, tool)).collect()
+}
+
+/// The fields of each tool. What is not what it must be has none.
+fn tool_fields(tools: &RawValue) -> Result<Vec<Object<ToolFields<'_>>>, Refused> {
+    if let Ok(fields) = serde_json::from_str(tools.get()) {
+        return Ok(fields);
+    }
     let tools: Vec<&RawValue> =
         serde_json::from_str(tools.get()).map_err(|_| Refused::invalid("tools", "`tools` must be an array"))?;
-    tools.into_iter().enumerate().map(|(index, tool)| one_tool(index, tool)).collect()
+    Ok(tools.into_iter().map(|tool| serde_json::from_str(tool.get()).unwrap_or_default()).collect())
 }
 
 /// The fields of a tool that are read here.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ToolFields<'a> {
-    r#type: Option<Value>,
+    r#type: Option<ToolType>,
     #[serde(borrow)]
-    function: Option<&'a RawValue>,
+    function: Option<Object<FunctionFields<'a>>>,
+}
+
+/// What a tool is.
+#[derive(PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ToolType {
+    Function,
+    #[serde(other)]
+    Other,
 }
 
 /// The fields of a tool's function; the schema as it came, for it may be long.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FunctionFields<'a> {
-    name: Option<Value>,
-    description: Option<Value>,
+    name: Value,
+    description: Value,
     #[serde(borrow)]
     parameters: Option<&'a RawValue>,
 }
 
-/// The fields of an object; none of what is no object, an array included.
-fn object<'a, T: Default + Deserialize<'a>>(json: &'a RawValue) -> T {
-    let json = Some(json.get()).filter(|json| json.starts_with('{'));
-    json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
-}
-
-fn one_tool(index: usize, tool: &RawValue) -> Result<ToolDefinition, Refused> {
-    let tool: ToolFields<'_> = object(tool);
-    if tool.r#type.is_some_and(|kind| kind != "function") {
+fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refused> {
+    if tool.r#type.is_some_and(|kind| kind != ToolType::Function) {
         return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `function` are taken"));
     }
-    let FunctionFields { name, description, parameters } = tool.function.map(object).unwrap_or_default();
-    let text = |value: Option<Value>| match value {
-        Some(Value::String(text)) => text,
+    let Object(FunctionFields { name, description, parameters }) = tool.function.unwrap_or_default();
+    let text = |value: Value| match value {
+        Value::String(text) => text,
         _ => String::new(),
     };
     let (name, description) = (text(name), text(description));
     if name.is_empty() {
         return Err(Refused::invalid(format!("tools[{index}].function.name"), "a tool needs a name"));
     }
-    let parameters = match parameters.map(RawValue::get) {
-        None | Some("null") => "",
-        Some(schema) if schema.starts_with('{') => schema,
-        Some(_) => {
-            return Err(Refused::invalid(format!("tools[{index}].function.parameters"), "a schema is an object"));
-        }
-    };
+    let parameters = parameters.map_or("", RawValue::get);
+    if !parameters.is_empty() && !parameters.starts_with('{') {
+        return Err(Refused::invalid(format!("tools[{index}].function.parameters"), "a schema is an object"));
+    }
     Ok(ToolDefinition { name, description, parameters: parameters.to_owned() })
 }
 
