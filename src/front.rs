@@ -34,7 +34,7 @@ mod place;
 mod responses;
 mod stream;
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use axum::{
     Extension, Router,
@@ -78,9 +78,12 @@ pub struct ClientCertificate(pub Option<Arc<[u8]>>);
 /// How handlers get the certificate; a listener without TLS gives none.
 type PeerCertificate = Option<Extension<ConnectInfo<ClientCertificate>>>;
 
-/// What all handlers share; cheap to clone.
+/// What all handlers share, in one `Arc`: each request clones it at each layer of the router.
 #[derive(Clone)]
-pub(crate) struct Front {
+pub(crate) struct Front(Arc<FrontState>);
+
+/// What all handlers need.
+pub(crate) struct FrontState {
     engine: Engine,
     executions: Executions,
     authenticate: Arc<dyn Authenticate>,
@@ -140,11 +143,20 @@ impl Principal {
     }
 }
 
+impl Deref for Front {
+    type Target = FrontState;
+
+    fn deref(&self) -> &FrontState {
+        &self.0
+    }
+}
+
 // === impl Front ===
 
 impl Front {
     fn new(engine: Engine, executions: Executions, authenticate: Arc<dyn Authenticate>) -> Self {
-        Self { engine, executions, authenticate, started_unix: crate::domain::clock::wall_now().as_second() }
+        let started_unix = crate::domain::clock::wall_now().as_second();
+        Self(Arc::new(FrontState { engine, executions, authenticate, started_unix }))
     }
 
     /// Who calls.
