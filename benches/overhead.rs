@@ -1,6 +1,6 @@
 //! What a call costs beside a bare reverse proxy: CPU time of the server per call, as a table.
 //!
-//! An upstream in this process responds at once. Each kind of call of `tests/cost` is made by 16 connections in a closed loop,
+//! An upstream in this process responds at once, or a piece at a time as models do. Each kind of call of `tests/cost` is made by 16 connections in a closed loop,
 //! first through a reverse proxy of hyper that does nothing else, then through `relight serve`; each is a process of its own,
 //! whose CPU time the system counts. Each cell is the median of three rounds, and means something on an idle machine only.
 //!
@@ -23,7 +23,7 @@ mod process;
 #[path = "overhead/upstream.rs"]
 mod upstream;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use calls::{Caller, KINDS, Kind};
 use process::Process;
@@ -35,6 +35,9 @@ use tokio::{
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 3;
 const DURATION: Duration = Duration::from_secs(3);
+
+/// The kind that is also measured with its pieces apart, and how far apart they are.
+const PACED: (&str, Duration) = ("stream of 64", Duration::from_millis(2));
 
 /// Calls in each second of the open loop.
 const RATE: u32 = 200;
@@ -58,23 +61,27 @@ fn main() {
 
 async fn measure(wanted: &[String]) {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
-    let kinds: Vec<_> = KINDS.iter().filter(|(name, ..)| is_wanted(name)).collect();
-    let names: Vec<&str> = KINDS.iter().map(|kind| kind.0).collect();
-    assert!(!kinds.is_empty(), "no kind has {wanted:?} in its name, of {names:?}");
-    let upstream = upstream::start().await;
-    let proxy = Process::passthrough(upstream).await;
+    let (paced, pace) = PACED;
+    let at_once = KINDS.iter().map(|(name, store, kind)| ((*name).to_owned(), *store, *kind, Duration::ZERO));
+    let apart = KINDS.iter().filter(|(name, ..)| name.contains(paced));
+    let apart =
+        apart.map(|(name, store, kind)| (format!("{name}, {} ms apart", pace.as_millis()), *store, *kind, pace));
+    let (kinds, others): (Vec<_>, Vec<_>) = at_once.chain(apart).partition(|(name, ..)| is_wanted(name));
+    assert!(!kinds.is_empty(), "no kind has {wanted:?} in its name, of {others:?}");
     println!("{:<32}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
-    for (name, store, kind) in kinds {
+    for (name, store, kind, pace) in kinds {
+        let upstream = upstream::start(pace).await;
+        let proxy = Process::passthrough(upstream).await;
         let server = Process::relight(upstream, store).await;
         if let Ok(file) = std::env::var("RELIGHT_PROFILE") {
             let mut recorder = server.profile(&file, DURATION);
-            closed_loop(&server, *kind).await;
+            closed_loop(&server, kind).await;
             assert!(recorder.wait().await.unwrap().success(), "perf failed");
             return;
         }
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            rounds.push((closed_loop(&proxy, same_over_http(*kind)).await, closed_loop(&server, *kind).await));
+            rounds.push((closed_loop(&proxy, same_over_http(kind)).await, closed_loop(&server, kind).await));
         }
         let bare = median(rounds.iter().map(|round| round.0.cpu_ms));
         let own = median(rounds.iter().map(|round| round.1.cpu_ms));
@@ -82,13 +89,14 @@ async fn measure(wanted: &[String]) {
         println!("{name:<32}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}", own / bare);
     }
     if wanted.is_empty() {
-        added_latency(&proxy, upstream).await;
+        added_latency().await;
     }
 }
 
 /// The median latency at a fixed rate, and what the process holds and how soon it was ready.
-async fn added_latency(proxy: &Process, upstream: SocketAddr) {
-    let bare = open_loop(proxy, KINDS[0].2).await;
+async fn added_latency() {
+    let upstream = upstream::start(Duration::ZERO).await;
+    let bare = open_loop(&Process::passthrough(upstream).await, KINDS[0].2).await;
     println!("\nat {RATE} calls/s: {:.2} ms through the bare proxy (median)", ms(bare));
     for store in ["memory", "sqlite:{}/journal.db"] {
         let server = Process::relight(upstream, store).await;

@@ -1,31 +1,40 @@
-//! A model that responds at once, with as many words as a request's limit of tokens.
+//! A model that responds with as many words as a request's limit of tokens, at once or one by one.
 
-use std::{fmt::Write as _, net::SocketAddr};
+use std::{fmt::Write as _, net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    time::sleep,
 };
 
-/// Starts it, for as long as the process runs.
-pub(crate) async fn start() -> SocketAddr {
+/// Starts it, for as long as the process runs. Between two pieces of a stream it waits for `pace`.
+pub(crate) async fn start(pace: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();
-            tokio::spawn(serve(socket));
+            tokio::spawn(serve(socket, pace));
         }
     });
     address
 }
 
-async fn serve(mut socket: TcpStream) {
+async fn serve(mut socket: TcpStream, pace: Duration) {
     let mut bytes = Vec::new();
     while let Some(body) = request(&mut socket, &mut bytes).await {
-        if socket.write_all(response(&body).as_bytes()).await.is_err() {
-            return;
+        let response = response(&body);
+        let pieces: Vec<&str> =
+            if pace.is_zero() { vec![response.as_str()] } else { response.split_inclusive("\n\n").collect() };
+        for piece in pieces {
+            if socket.write_all(piece.as_bytes()).await.is_err() {
+                return;
+            }
+            if !pace.is_zero() {
+                sleep(pace).await;
+            }
         }
     }
 }
