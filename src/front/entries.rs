@@ -4,30 +4,29 @@
 /// before values and keys, which are at least as many. A body that is no JSON is left to its reader.
 #[must_use]
 pub fn at_most(max: usize, body: &[u8]) -> Option<usize> {
-    let (mut marks, mut rest) = (1_usize, body);
-    while let Some(quote) = memchr::memchr(b'"', rest) {
-        marks += marks_in(&rest[..quote]);
-        rest = after_text(&rest[quote + 1..]);
+    let (mut marks, mut next) = (1_usize, 0);
+    while let Some(byte) = body.get(next) {
+        next += 1;
+        match byte {
+            b'"' => next = text_end(body, next),
+            b',' | b':' | b'[' | b'{' => marks += 1,
+            _ => {}
+        }
     }
-    marks += marks_in(rest);
     (marks <= max).then_some(marks)
 }
 
-/// The marks before values and keys, where no text is.
-fn marks_in(json: &[u8]) -> usize {
-    json.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
-}
-
-/// What follows the text that begins here.
-fn after_text(json: &[u8]) -> &[u8] {
-    let mut rest = json;
-    while let Some(mark) = memchr::memchr2(b'"', b'\\', rest) {
-        if rest[mark] == b'"' {
-            return &rest[mark + 1..];
+/// Where what follows a text begins, whose first byte is at `start`.
+fn text_end(body: &[u8], start: usize) -> usize {
+    let mut next = start;
+    while let Some(mark) = body.get(next..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        if body[next + mark] == b'"' {
+            return next + mark + 1;
         }
-        rest = rest.get(mark + 2..).unwrap_or_default();
+        // What an escape is for is skipped with it.
+        next += mark + 2;
     }
-    &[]
+    body.len()
 }
 
 #[cfg(test)]
