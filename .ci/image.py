@@ -42,6 +42,12 @@ def version():
     return re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
 
 
+def environment():
+    """The variable that the Dockerfile sets in the image."""
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8").split("FROM scratch")[1]
+    return re.search(r"^ENV (.+)$", image, re.MULTILINE)[1]
+
+
 # === build ===
 
 
@@ -90,6 +96,7 @@ class Layout:
                 # By number, so that Kubernetes can tell that it is not root.
                 "User": str(USER),
                 "ExposedPorts": {"50051/tcp": {}, "9464/tcp": {}, "8080/tcp": {}},
+                "Env": [environment()],
                 "Entrypoint": ["/relight"],
                 "Cmd": ["serve"],
                 "Labels": {
@@ -168,6 +175,7 @@ class Container:
     def start(self, *words, **variables):
         user = int(self.config["User"])
         command = [*self.config["Entrypoint"], *(words or self.config["Cmd"])]
+        variables |= dict(variable.split("=", 1) for variable in self.config["Env"])
 
         def enter():
             os.chroot(self.root)
