@@ -1,8 +1,9 @@
 //! What a call costs beside a bare reverse proxy: CPU time of the server per call, as a table.
 //!
-//! An upstream in this process responds at once, or a piece at a time as models do. Each kind of call of `tests/cost` is made by 16 connections in a closed loop,
-//! first through a reverse proxy of hyper that does nothing else, then through `relight serve`; each is a process of its own,
-//! whose CPU time the system counts. Each cell is the median of three rounds, and means something on an idle machine only.
+//! An upstream in this process responds at once, or a piece at a time as models do. Each kind of call of `tests/cost` is made
+//! by 16 connections in a closed loop, first through a reverse proxy of hyper that does nothing else, then through
+//! `relight serve`; each is a process of its own, whose CPU time the system counts. Each cell is the median of three rounds,
+//! and means something on an idle machine only.
 //!
 //! `cargo bench --bench overhead` measures the binary that it builds, `RELIGHT_BINARY=… cargo bench --bench overhead` another
 //! one; words after `--` select the kinds that have one of them in their names. With `RELIGHT_PROFILE` the first of them
