@@ -68,6 +68,7 @@ async fn measure(wanted: &[String]) {
     let apart =
         apart.map(|(name, store, kind)| (format!("{name}, {} ms apart", pace.as_millis()), *store, *kind, pace));
     let (kinds, others): (Vec<_>, Vec<_>) = at_once.chain(apart).partition(|(name, ..)| is_wanted(name));
+    let others: Vec<String> = others.into_iter().map(|(name, ..)| name).collect();
     assert!(!kinds.is_empty(), "no kind has {wanted:?} in its name, of {others:?}");
     println!("{:<32}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
     for (name, store, kind, pace) in kinds {
