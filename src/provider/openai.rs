@@ -67,7 +67,7 @@ impl ChatClient {
         if call.call.endpoint == Endpoint::Embeddings {
             return embeddings(&self.http, call);
         }
-        let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording))?;
+        let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording));
         let client = self.clone();
         Ok(Box::pin(async move {
             let path = client.options.path.clone();

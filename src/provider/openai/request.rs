@@ -2,8 +2,6 @@
 //!
 //! What the caller put into `extra` is merged last and as it is: it is the way to everything that is not modelled.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::{
@@ -12,37 +10,22 @@ use super::{
     messages,
 };
 use crate::domain::{
-    failure::ProviderError,
     message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
     target::{Dialect, PrefillMark},
     wire::ProviderRequest,
 };
 
 /// The request's JSON body.
-///
-/// # Errors
-/// When a schema that the caller gave is not JSON: it cannot be put into any request.
-pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Result<Vec<u8>, ProviderError> {
-    let refused = |message: String| ProviderError {
-        provider: Arc::clone(&call.target.family),
-        message: Some(message),
-        ..ProviderError::default()
-    };
-    let body = fields(&call.target.model, &call.call, dialect).map_err(&refused)?;
+pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Vec<u8> {
     // A sixteenth more for what is escaped, so that a long body is not moved while it is written.
     let expected = call.call.approximate_bytes();
     let mut written = Vec::with_capacity(1024 + expected + expected / 16);
-    serde_json::to_writer(&mut written, &body)
-        .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
-    Ok(written)
+    fields(&call.target.model, &call.call, dialect).write(&mut written);
+    written
 }
 
 /// The fields of the body.
-pub(super) fn fields<'a>(
-    model: &'a str,
-    call: &'a ModelCall,
-    dialect: &'a ChatDialect<'_>,
-) -> Result<JsonObject<'a>, String> {
+pub(super) fn fields<'a>(model: &'a str, call: &'a ModelCall, dialect: &'a ChatDialect<'_>) -> JsonObject<'a> {
     let mut body = JsonObject::of([("model", model.into())]);
     let begun = call.messages.last().is_some_and(|message| message.role == Role::Assistant);
     let mut messages = messages::translate(&call.messages, dialect);
@@ -64,8 +47,7 @@ pub(super) fn fields<'a>(
         body.set("stream_options", json!({"include_usage": true}));
     }
     if !call.tools.is_empty() {
-        let tools: Result<Vec<Json<'_>>, String> = call.tools.iter().map(tool).collect();
-        body.set("tools", Json::Array(tools?));
+        body.set("tools", Json::Array(call.tools.iter().map(tool).collect()));
         if let Some(choice) = tool_choice(&call.tool_choice) {
             body.set("tool_choice", choice);
         }
@@ -97,7 +79,7 @@ pub(super) fn fields<'a>(
     if let Some(effort) = &call.reasoning_effort {
         body.set("reasoning_effort", effort);
     }
-    if let Some(format) = response_format(&call.response_format)? {
+    if let Some(format) = response_format(&call.response_format) {
         body.set("response_format", format);
     }
     if !call.stop.is_empty() {
@@ -105,25 +87,19 @@ pub(super) fn fields<'a>(
     }
     let extra = call.extra_for(Dialect::OpenaiChat.as_str()).into_iter().flatten();
     body.merge(extra.map(|(name, value)| (name.as_str(), value.clone())));
-    Ok(body)
+    body
 }
 
-fn tool(definition: &ToolDefinition) -> Result<Json<'_>, String> {
+fn tool(definition: &ToolDefinition) -> Json<'_> {
     let mut function = JsonObject::of([("name", (&definition.name).into())]);
     if !definition.description.is_empty() {
         function.set("description", &definition.description);
     }
-    if !definition.parameters.trim().is_empty() {
-        let schema = raw(&definition.parameters)
-            .map_err(|error| format!("Invalid schema for function '{}': it is not JSON: {error}", definition.name))?;
-        function.set("parameters", schema);
+    let schema = definition.parameters.trim();
+    if !schema.is_empty() {
+        function.set("parameters", Json::Raw(schema));
     }
-    Ok(JsonObject::of([("type", "function".into()), ("function", function.into())]).into())
-}
-
-/// JSON text as it is; its outer blanks are left out.
-fn raw(text: &str) -> Result<Json<'_>, serde_json::Error> {
-    serde_json::from_str(text).map(Json::Raw)
+    JsonObject::of([("type", "function".into()), ("function", function.into())]).into()
 }
 
 fn tool_choice(choice: &ToolChoice) -> Option<Value> {
@@ -136,15 +112,14 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     }
 }
 
-fn response_format(format: &ResponseFormat) -> Result<Option<Json<'_>>, String> {
+fn response_format(format: &ResponseFormat) -> Option<Json<'_>> {
     match format {
-        ResponseFormat::Text => Ok(None),
-        ResponseFormat::JsonObject => Ok(Some(json!({"type": "json_object"}).into())),
+        ResponseFormat::Text => None,
+        ResponseFormat::JsonObject => Some(json!({"type": "json_object"}).into()),
         ResponseFormat::JsonSchema { name, schema, strict } => {
-            let schema = raw(schema)
-                .map_err(|error| format!("Invalid schema for response_format '{name}': it is not JSON: {error}"))?;
+            let schema = Json::Raw(schema.trim());
             let named = JsonObject::of([("name", name.into()), ("schema", schema), ("strict", json!(strict).into())]);
-            Ok(Some(JsonObject::of([("type", "json_schema".into()), ("json_schema", named.into())]).into()))
+            Some(JsonObject::of([("type", "json_schema".into()), ("json_schema", named.into())]).into())
         }
     }
 }
