@@ -10,6 +10,7 @@ mod finish;
 mod inband;
 mod json;
 mod messages;
+mod repeated;
 mod request;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::mem;
+use std::{borrow::Cow, mem};
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -134,7 +134,8 @@ impl SseDecoder {
             return Ok(self.dispatch());
         }
         // A line is decoded when it is whole, so no character is ever split.
-        let text = String::from_utf8_lossy(bytes);
+        // Checked first, for that takes many bytes at once.
+        let text = str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         let (field, value) = text.split_once(':').unwrap_or((&text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {

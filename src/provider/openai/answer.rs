@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{assemble::Assembler, chunk::Chunk, inband};
+use super::{assemble::Assembler, chunk::Chunk, inband, repeated::RepeatedChunk};
 use crate::{
     domain::completion::Delta,
     provider::{
@@ -17,6 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ChatReader {
     assembler: Assembler,
+    repeated: RepeatedChunk,
 }
 
 // === impl ChatReader ===
@@ -24,7 +25,7 @@ pub(super) struct ChatReader {
 impl ChatReader {
     /// Parses a response with these headers.
     pub(super) fn new(headers: Vec<(String, String)>) -> Self {
-        Self { assembler: Assembler::new(headers) }
+        Self { assembler: Assembler::new(headers), repeated: RepeatedChunk::default() }
     }
 
     /// Takes what was parsed as a whole.
@@ -47,10 +48,14 @@ impl ResponseParser for ChatReader {
             self.end(out)?;
             return Ok(ParseStep::Complete);
         }
-        if event.name != "error"
-            && let Some(chunk) = Chunk::usual(&event.data)
-        {
-            return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
+        if event.name != "error" {
+            if let Some(chunk) = self.repeated.recognise(&event.data) {
+                return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
+            }
+            if let Some(chunk) = Chunk::usual(&event.data) {
+                self.repeated.remember(&event.data, &chunk);
+                return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
+            }
         }
         match serde_json::from_str::<Value>(&event.data) {
             Ok(value) if inband::is_error(&event.name, &value) => {
