@@ -137,13 +137,16 @@ pub(super) fn passed_on(outcome: &Outcome) -> Result<Response, Refused> {
 }
 
 /// The response to a request that is not streamed: the document that `write` makes of the whole answer.
-pub(super) fn whole(outcome: &Outcome, write: impl FnOnce(&Completion) -> String) -> Result<Response, Refused> {
+pub(super) fn whole<D: Into<Body>>(
+    outcome: &Outcome,
+    write: impl FnOnce(&Completion) -> D,
+) -> Result<Response, Refused> {
     let told = ResponseHeaders::of(outcome);
     let completion = match &outcome.result {
         Ok(completion) => completion,
         Err(failure) => return Err(Refused::outcome(outcome, failure, told)),
     };
-    let mut response = Response::new(Body::from(write(completion)));
+    let mut response = Response::new(write(completion).into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     told.write(headers);

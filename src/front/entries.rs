@@ -1,5 +1,8 @@
 //! Bounds the values of a JSON body before it is read: a number takes two bytes on the wire and some hundred in memory.
 
+/// How many bytes of a text are looked at one by one.
+const SHORT: usize = 16;
+
 /// How many values a body has at most, nested ones included; `None` where they may be more than `max`. It counts the marks
 /// before values and keys, which are at least as many. A body that is no JSON is left to its reader.
 #[must_use]
@@ -19,6 +22,14 @@ pub fn at_most(max: usize, body: &[u8]) -> Option<usize> {
 /// Where what follows a text begins, whose first byte is at `start`.
 fn text_end(body: &[u8], start: usize) -> usize {
     let mut next = start;
+    // Most texts are keys, shorter than what it takes to begin a search of many bytes at once.
+    for byte in body.iter().skip(start).take(SHORT) {
+        match byte {
+            b'"' => return next + 1,
+            b'\\' => break,
+            _ => next += 1,
+        }
+    }
     while let Some(mark) = body.get(next..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         if body[next + mark] == b'"' {
             return next + mark + 1;

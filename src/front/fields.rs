@@ -16,6 +16,15 @@ const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
 /// The fields that were not read yet, as they came.
 pub(super) struct RequestFields<'a>(BTreeMap<String, &'a RawValue>);
 
+/// Fields that may be long, so that they are read as what they are while the body is, and not once more from its text.
+pub(super) trait LongFields<'a>: Default {
+    /// Reads the value of a field, if it is one of them; the last one of a name counts.
+    ///
+    /// # Errors
+    /// When the field is not what it must be.
+    fn read<A: MapAccess<'a>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error>;
+}
+
 // === impl RequestFields ===
 
 impl<'a> RequestFields<'a> {
@@ -29,6 +38,22 @@ impl<'a> RequestFields<'a> {
             _ => Refused::invalid("body", format!("the body is no JSON: {error}")),
         })?;
         Ok(Self(fields))
+    }
+
+    /// The fields of a body, and the long ones among them; where one of these is not what it must be, all are left among
+    /// the others, so that the caller can say what is wrong.
+    ///
+    /// # Errors
+    /// When it is no JSON object.
+    pub(super) fn read_with_long<L: LongFields<'a>>(body: &'a [u8]) -> Result<(Self, Option<L>), Refused> {
+        // Its encoding is checked once, and not text by text.
+        let read = str::from_utf8(body).ok().and_then(|body| {
+            let mut reader = serde_json::Deserializer::from_str(body);
+            let (fields, long) = reader.deserialize_map(BodyVisitor(PhantomData)).ok()?;
+            reader.end().ok()?;
+            Some((Self(fields), Some(long)))
+        });
+        read.map_or_else(|| Ok((Self::read(body)?, None)), Ok)
     }
 
     /// The model, which is a route here.
@@ -121,6 +146,27 @@ impl<'a> RequestFields<'a> {
     pub(super) fn rest(self) -> Result<Map<String, Value>, Refused> {
         let rest = self.0.into_iter().filter(|(_, value)| !is_null(value));
         rest.map(|(name, value)| parsed(&name, value).map(|value| (name, value))).collect()
+    }
+}
+
+/// Reads a body's long fields as what they are, and the others as they came.
+struct BodyVisitor<L>(PhantomData<L>);
+
+impl<'de, L: LongFields<'de>> Visitor<'de> for BodyVisitor<L> {
+    type Value = (BTreeMap<String, &'de RawValue>, L);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut fields, mut long) = (BTreeMap::new(), L::default());
+        while let Some(name) = map.next_key::<String>()? {
+            if !long.read(&name, &mut map)? {
+                fields.insert(name, map.next_value()?);
+            }
+        }
+        Ok((fields, long))
     }
 }
 

@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// Room for most events, so that they are not moved while they are written.
+const EVENT_BYTES: usize = 384;
+
 /// Writes the events of one answer.
 #[derive(Debug)]
 pub(super) struct Chunks {
@@ -160,5 +163,9 @@ impl AnswerEvents for Chunks {
 }
 
 fn event(data: &impl Serialize) -> Bytes {
-    Bytes::from(format!("data: {}\n\n", document::written(data)))
+    let mut event = Vec::with_capacity(EVENT_BYTES);
+    event.extend_from_slice(b"data: ");
+    document::write(data, &mut event);
+    event.extend_from_slice(b"\n\n");
+    Bytes::from(event)
 }

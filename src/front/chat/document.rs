@@ -78,9 +78,12 @@ struct ReasoningTokens {
     reasoning_tokens: u64,
 }
 
+/// About what is around an answer's message, in bytes.
+const AROUND_ANSWER: usize = 512;
+
 /// The document of a whole answer.
-pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completion: &Completion) -> String {
-    written(&ChatCompletion {
+pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completion: &Completion) -> Vec<u8> {
+    let document = ChatCompletion {
         id: answer_id(invocation),
         object: "chat.completion",
         created: created_unix,
@@ -92,16 +95,18 @@ pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completio
             finish_reason: finish_reason(completion.finish),
         }],
         usage: usage(completion.usage),
-    })
+    };
+    let mut written = Vec::with_capacity(AROUND_ANSWER + completion.message.approximate_bytes());
+    write(&document, &mut written);
+    written
 }
 
-/// A document or an event as JSON.
-pub(super) fn written(document: &impl Serialize) -> String {
-    serde_json::to_string(document).unwrap_or_else(|error| {
+/// Writes a document or an event as JSON.
+pub(super) fn write(document: &impl Serialize, into: &mut Vec<u8>) {
+    if let Err(error) = serde_json::to_writer(into, document) {
         // Their fields are texts and numbers, which can always be written.
         tracing::error!(%error, "an answer cannot be written as JSON");
-        String::new()
-    })
+    }
 }
 
 /// The id of an answer: the invocation's, as this wire writes ids.
@@ -191,7 +196,7 @@ mod tests {
             usage: Usage { input_tokens: 3, output_tokens: 4, exactness: Exactness::Exact, ..Usage::default() },
         };
         let document = completion(&InvocationId::from("i-1"), 7, &answer);
-        let document: Value = serde_json::from_str(&document).unwrap();
+        let document: Value = serde_json::from_slice(&document).unwrap();
         assert_eq!((&document["id"], &document["model"]), (&json!("chatcmpl-i-1"), &json!("m-1")));
         let choice = &document["choices"][0];
         assert_eq!(choice["finish_reason"], "tool_calls");

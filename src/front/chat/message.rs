@@ -18,7 +18,7 @@ use crate::{
 /// The fields of a message that are read here; `null` where there is none.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct MessageFields {
+pub(super) struct MessageFields {
     role: Value,
     content: Value,
     reasoning_content: Value,
@@ -33,8 +33,7 @@ struct MessageFields {
 ///
 /// # Errors
 /// When it is empty, or a message is not what it must be.
-pub(super) fn read(messages: Option<&RawValue>) -> Result<Vec<Message>, Refused> {
-    let messages = messages.map(message_fields).transpose()?.unwrap_or_default();
+pub(super) fn read(messages: Vec<Object<MessageFields>>) -> Result<Vec<Message>, Refused> {
     if messages.is_empty() {
         return Err(Refused::invalid("messages", "`messages` must be a non-empty array"));
     }
@@ -47,11 +46,11 @@ pub(super) fn read(messages: Option<&RawValue>) -> Result<Vec<Message>, Refused>
     Ok(read)
 }
 
-/// The fields of each message. What is no object has none.
-fn message_fields(messages: &RawValue) -> Result<Vec<Object<MessageFields>>, Refused> {
-    if let Ok(fields) = serde_json::from_str(messages.get()) {
-        return Ok(fields);
-    }
+/// The fields of each message, of which one is not what it must be. What is no object has none.
+///
+/// # Errors
+/// When they are nested too deeply.
+pub(super) fn fields(messages: &RawValue) -> Result<Vec<Object<MessageFields>>, Refused> {
     let Value::Array(messages) = parsed("messages", messages)? else { return Ok(Vec::new()) };
     Ok(messages.into_iter().map(|message| serde_json::from_value(message).unwrap_or_default()).collect())
 }

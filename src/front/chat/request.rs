@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::MapAccess};
 use serde_json::{Value, value::RawValue};
 
-use super::message;
+use super::message::{self, MessageFields};
 use crate::{
     domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
     front::{
         error::Refused,
-        fields::{Object, RequestFields},
+        fields::{LongFields, Object, RequestFields},
     },
 };
 
@@ -33,6 +33,36 @@ pub(in crate::front) struct ChatRequest {
     pub(super) labels: BTreeMap<String, String>,
 }
 
+/// The conversation and the tools, which are most of a request.
+#[derive(Default)]
+struct LongChatFields<'a> {
+    messages: Option<Vec<Object<MessageFields>>>,
+    tools: Option<Vec<Object<ToolFields<'a>>>>,
+}
+
+impl<'a> LongFields<'a> for LongChatFields<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        match name {
+            "messages" => self.messages = map.next_value()?,
+            "tools" => self.tools = map.next_value()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+// === impl LongChatFields ===
+
+impl<'a> LongChatFields<'a> {
+    /// Reads them where one is not what it must be.
+    fn one_by_one(fields: &mut RequestFields<'a>) -> Result<Self, Refused> {
+        Ok(Self {
+            messages: fields.take_raw("messages").map(message::fields).transpose()?,
+            tools: fields.take_raw("tools").map(tool_fields).transpose()?,
+        })
+    }
+}
+
 // === impl ChatRequest ===
 
 impl ChatRequest {
@@ -41,16 +71,16 @@ impl ChatRequest {
     /// # Errors
     /// When a field is missing, is not what it must be, or asks for what this front has not.
     pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
-        let mut fields = RequestFields::read(body)?;
+        let (mut fields, long) = RequestFields::read_with_long::<LongChatFields<'_>>(body)?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
-        let messages = fields.take_raw("messages");
+        let LongChatFields { messages, tools } = long.map_or_else(|| LongChatFields::one_by_one(&mut fields), Ok)?;
         let (include_usage, stream) = (include_usage(&mut fields)?, fields.boolean("stream")?.unwrap_or(false));
         let labels = fields.labels()?;
         let longest = fields.count("max_completion_tokens")?;
         let call = ModelCall {
-            messages: message::read(messages)?,
-            tools: tools(&mut fields)?,
+            messages: message::read(messages.unwrap_or_default())?,
+            tools: self::tools(tools.unwrap_or_default())?,
             tool_choice: tool_choice(&mut fields)?,
             parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
             sampling: Sampling {
@@ -109,16 +139,12 @@ fn include_usage(fields: &mut RequestFields<'_>) -> Result<bool, Refused> {
     Ok(wanted.unwrap_or(false))
 }
 
-fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused> {
-    let Some(tools) = fields.take_raw("tools") else { return Ok(Vec::new()) };
-    tool_fields(tools)?.into_iter().enumerate().map(|(index, Object(tool))| one_tool(index, tool)).collect()
+fn tools(tools: Vec<Object<ToolFields<'_>>>) -> Result<Vec<ToolDefinition>, Refused> {
+    tools.into_iter().enumerate().map(|(index, Object(tool))| one_tool(index, tool)).collect()
 }
 
-/// The fields of each tool. What is not what it must be has none.
+/// The fields of each tool, of which one is not what it must be. What is no tool has none.
 fn tool_fields(tools: &RawValue) -> Result<Vec<Object<ToolFields<'_>>>, Refused> {
-    if let Ok(fields) = serde_json::from_str(tools.get()) {
-        return Ok(fields);
-    }
     let tools: Vec<&RawValue> =
         serde_json::from_str(tools.get()).map_err(|_| Refused::invalid("tools", "`tools` must be an array"))?;
     Ok(tools.into_iter().map(|tool| serde_json::from_str(tool.get()).unwrap_or_default()).collect())
