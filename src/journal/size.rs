@@ -7,8 +7,16 @@ use serde::Serialize;
 use super::RecordedRequest;
 use crate::domain::{
     fold::{Block, StreamStep},
-    invocation::Call,
+    invocation::{AttemptRecord, Call, Outcome},
+    message::Message,
 };
+
+/// About what is around the text of a step, in bytes.
+const DELTA_BYTES: u64 = 64;
+
+/// About what an attempt is beside its failure, its note and its tool, and an outcome beside its attempts and its answer,
+/// in bytes.
+const RECORD_BYTES: u64 = 512;
 
 /// A writer that counts bytes.
 struct Count(u64);
@@ -17,8 +25,22 @@ struct Count(u64);
 pub(super) fn step_bytes(step: &StreamStep) -> u64 {
     match step {
         StreamStep::Terminal(_) => 0,
+        StreamStep::BlockDelta { text, .. } => DELTA_BYTES + text.len() as u64,
         other => json_bytes(other),
     }
+}
+
+/// The size of an outcome.
+pub(super) fn outcome_bytes(outcome: &Outcome) -> u64 {
+    let result = match &outcome.result {
+        Ok(answer) => answer.message.approximate_bytes() as u64 + json_bytes(&answer.tool_output),
+        Err(failure) => json_bytes(failure),
+    };
+    let own = |attempt: &AttemptRecord| json_bytes(&(&attempt.failure, &attempt.note, &attempt.tool));
+    let attempts = outcome.attempts.iter().map(|attempt| RECORD_BYTES + own(attempt));
+    let patch = outcome.history_patch.messages.iter().map(Message::approximate_bytes);
+    let words = outcome.reasoning.len() + outcome.alternatives.iter().map(String::len).sum::<usize>();
+    RECORD_BYTES + result + attempts.sum::<u64>() + patch.sum::<usize>() as u64 + words as u64
 }
 
 /// The size of a request.

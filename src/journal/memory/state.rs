@@ -12,7 +12,7 @@ use super::super::{
     Limits, Listing, NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
     ToolExecution,
     record::RELEASED,
-    size::{json_bytes, request_bytes, snapshot_bytes, step_bytes},
+    size::{outcome_bytes, request_bytes, snapshot_bytes, step_bytes},
     write_guard::WriteGuard,
 };
 use crate::{
@@ -177,7 +177,7 @@ impl MemoryState {
                 }
                 let freed = row.request_bytes;
                 row.request_bytes = row.record.request.as_ref().map_or(0, request_bytes);
-                let added = row.request_bytes + json_bytes(&end.outcome) + snapshot_bytes(&end.snapshot);
+                let added = row.request_bytes + outcome_bytes(&end.outcome) + snapshot_bytes(&end.snapshot);
                 row.held = (row.held + added).saturating_sub(freed);
                 self.bytes = (self.bytes + added).saturating_sub(freed);
                 row.record.outcome = Some(end.outcome);
