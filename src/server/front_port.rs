@@ -74,8 +74,11 @@ impl FrontPort {
             Routes::OpenAi => front::router(self.engine, self.executions, door, self.max_body_bytes),
             Routes::Mcp(path) => front::mcp_router(self.engine, self.executions, door, &path, self.max_body_bytes),
         };
-        let router = http_metrics::recorded(self.intake.before_front(router), &self.metrics, &self.refused)
-            .layer(super::cors::layer(self.cors));
+        let mut router = http_metrics::recorded(self.intake.before_front(router), &self.metrics, &self.refused);
+        // Where no page may call, the intake refuses them all.
+        if !self.cors.allow_origins.is_empty() {
+            router = router.layer(super::cors::layer(self.cors));
+        }
         let draining = self.draining;
         // A client that keeps its connection would send its next call into a process that ends.
         let router = router.layer(from_fn(move |request: Request, next: Next| {
