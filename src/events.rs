@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::domain::{
     clock,
@@ -29,7 +29,7 @@ pub struct EventBus {
 #[derive(Debug)]
 struct BusState {
     ring: Mutex<Ring>,
-    newest: watch::Sender<Cursor>,
+    happened: Notify,
     capacity: usize,
     /// Cursors of this process are beyond it; those up to it are an earlier process's.
     base: Cursor,
@@ -45,7 +45,6 @@ struct Ring {
 #[derive(Debug)]
 pub struct EventReader {
     shared: Arc<BusState>,
-    newest: watch::Receiver<Cursor>,
     after: Cursor,
 }
 
@@ -90,9 +89,8 @@ impl EventBus {
     }
 
     fn with_base(capacity: usize, base: Cursor) -> Self {
-        let (newest, _) = watch::channel(base);
         let ring = Ring { last: base, ..Ring::default() };
-        let shared = BusState { ring: Mutex::new(ring), newest, capacity: capacity.max(1), base };
+        let shared = BusState { ring: Mutex::new(ring), happened: Notify::new(), capacity: capacity.max(1), base };
         Self { shared: Arc::new(shared) }
     }
 
@@ -111,7 +109,8 @@ impl EventBus {
             ring.events.pop_front();
         }
         ring.events.push_back(Arc::new(Event { cursor, at: clock::wall_now(), scope, attempt, target, body }));
-        self.shared.newest.send_replace(cursor);
+        drop(ring);
+        self.shared.happened.notify_waiters();
         cursor
     }
 
@@ -124,7 +123,7 @@ impl EventBus {
     /// A reader of everything after `after`.
     #[must_use]
     pub fn reader(&self, after: Cursor) -> EventReader {
-        EventReader { shared: Arc::clone(&self.shared), newest: self.shared.newest.subscribe(), after }
+        EventReader { shared: Arc::clone(&self.shared), after }
     }
 
     /// A reader of everything that happens from now on.
@@ -145,15 +144,16 @@ impl EventReader {
 
     /// The next event, at once if there is one, else when it happens. Cancel safe.
     pub async fn next(&mut self) -> BusItem {
+        let shared = Arc::clone(&self.shared);
         loop {
-            self.newest.borrow_and_update();
-            if let Some(reading) = self.try_next() {
-                return reading;
+            let happened = shared.happened.notified();
+            tokio::pin!(happened);
+            // Before the look, so that what happens between is noticed.
+            happened.as_mut().enable();
+            if let Some(item) = self.try_next() {
+                return item;
             }
-            if self.newest.changed().await.is_err() {
-                // Unreachable while the reader keeps the sender alive; waiting does no harm.
-                std::future::pending::<()>().await;
-            }
+            happened.await;
         }
     }
 

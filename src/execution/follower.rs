@@ -7,10 +7,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use super::{
     ExecutionShared,
@@ -78,7 +75,6 @@ pub struct Follower {
     at: u64,
     at_epoch: u64,
     seat: Option<SubscriberGuard>,
-    new_steps: Option<watch::Receiver<()>>,
     changes: Option<Changes>,
     ready: VecDeque<StreamItem>,
     over: bool,
@@ -91,7 +87,6 @@ pub struct Follower {
 impl Follower {
     pub(super) fn new(shared: Arc<ExecutionShared>, id: InvocationId, has: Option<(u64, u64)>) -> Self {
         let seat = shared.execution(&id).map(|execution| execution.subscribe());
-        let new_steps = seat.as_ref().map(|seat| seat.execution().replay.subscribe());
         let has = has.filter(|(_, seq)| *seq > 0);
         Self {
             shared,
@@ -100,7 +95,6 @@ impl Follower {
             at: 0,
             at_epoch: 0,
             seat,
-            new_steps,
             changes: None,
             ready: VecDeque::new(),
             over: false,
@@ -111,7 +105,6 @@ impl Follower {
     /// The first follower of an execution that is about to begin.
     pub(super) fn of(shared: Arc<ExecutionShared>, execution: &Arc<Execution>) -> Self {
         let mut follower = Self::new(shared, execution.id.clone(), None);
-        follower.new_steps = Some(execution.replay.subscribe());
         follower.seat = Some(execution.subscribe());
         follower
     }
@@ -174,7 +167,6 @@ impl Follower {
     async fn fetch(&mut self) -> Result<(), Lost> {
         if self.seat.is_none() {
             self.seat = self.shared.execution(&self.id).map(|execution| execution.subscribe());
-            self.new_steps = self.seat.as_ref().map(|seat| seat.execution().replay.subscribe());
         }
         match self.seat.as_ref().map(|seat| Arc::clone(seat.execution())) {
             Some(execution) => self.fetch_here(&execution).await,
@@ -184,14 +176,15 @@ impl Follower {
 
     /// Reads what runs here, or waits for it.
     async fn fetch_here(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
-        if let Some(new_steps) = &mut self.new_steps {
-            new_steps.borrow_and_update();
-        }
+        let changed = execution.replay.changed();
+        tokio::pin!(changed);
+        // Before the look, so that what is published between is noticed.
+        changed.as_mut().enable();
         let fenced = execution.is_fenced();
         if self.at_epoch > execution.epoch {
             // The journal knows a newer owner than this replica does.
             self.shared.fence(execution);
-            (self.seat, self.new_steps) = (None, None);
+            self.seat = None;
             return Ok(());
         }
         if self.at > execution.base && self.at_epoch != execution.epoch {
@@ -204,7 +197,7 @@ impl Follower {
                 Ok(())
             }
             ReadResult::Steps(_) if fenced => {
-                (self.seat, self.new_steps) = (None, None);
+                self.seat = None;
                 if self.shared.is_closing() { Err(Lost::Closing) } else { Ok(()) }
             }
             ReadResult::Steps(_) => {
@@ -212,10 +205,7 @@ impl Follower {
                     // It has more than was ever published here.
                     return self.catch_up(execution).await;
                 }
-                if let Some(new_steps) = &mut self.new_steps {
-                    // The execution is held by the seat, so that its sender lives.
-                    let _ = new_steps.changed().await;
-                }
+                changed.await;
                 Ok(())
             }
             ReadResult::Behind => {

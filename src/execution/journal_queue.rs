@@ -4,15 +4,16 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// The steps that wait, and those that were never recorded.
 #[derive(Debug)]
 pub(super) struct JournalQueue {
-    waiting: watch::Sender<usize>,
+    waiting: AtomicUsize,
+    freed: Notify,
     max: usize,
     dropped: AtomicU64,
 }
@@ -29,12 +30,12 @@ pub(super) struct QueueReservation {
 impl JournalQueue {
     /// Nothing waits; at most `max` steps may.
     pub(super) fn new(max: usize) -> Self {
-        Self { waiting: watch::channel(0).0, max: max.max(1), dropped: AtomicU64::new(0) }
+        Self { waiting: AtomicUsize::new(0), freed: Notify::new(), max: max.max(1), dropped: AtomicU64::new(0) }
     }
 
     /// How many steps wait.
     pub(super) fn waiting(&self) -> usize {
-        *self.waiting.borrow()
+        self.waiting.load(Relaxed)
     }
 
     /// How many steps were published and never recorded.
@@ -49,8 +50,16 @@ impl JournalQueue {
 
     /// Returns when more steps may wait. Cancel safe.
     pub(super) async fn room(&self) {
-        // The sender lives as long as this, so that waiting cannot fail.
-        let _ = self.waiting.subscribe().wait_for(|waiting| *waiting < self.max).await;
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // Before the look, so that what is freed between is noticed.
+            freed.as_mut().enable();
+            if !self.is_full() {
+                return;
+            }
+            freed.await;
+        }
     }
 }
 
@@ -69,14 +78,17 @@ impl QueueReservation {
     /// One more step waits.
     pub(super) fn add(&mut self) {
         self.steps += 1;
-        self.queue.waiting.send_modify(|waiting| *waiting += 1);
+        self.queue.waiting.fetch_add(1, Relaxed);
     }
 
     /// So many steps wait no longer: they are recorded.
     pub(super) fn recorded(&mut self, steps: usize) {
         let steps = steps.min(self.steps);
         self.steps -= steps;
-        self.queue.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(steps));
+        if steps > 0 {
+            self.queue.waiting.fetch_sub(steps, Relaxed);
+            self.queue.freed.notify_waiters();
+        }
     }
 
     /// So many steps are never recorded; those of them that waited wait no longer.

@@ -5,10 +5,10 @@
 //! record. When more steps wait than `journal.queue` allows, `strict` reads no more of the upstream, and `fast` gives
 //! up the record of the invocation that has one more, which is counted. It never waits for a client.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{ExecutionShared, journal_queue::QueueReservation, live::Execution};
 use crate::{
@@ -37,7 +37,8 @@ pub(super) struct StepRecorder {
     waiting: Vec<Entry>,
     share: QueueReservation,
     flight: Option<PendingWrite>,
-    due: Option<Instant>,
+    /// When what waits is written.
+    due: Option<Pin<Box<Sleep>>>,
     writing: WriteMode,
 }
 
@@ -87,8 +88,7 @@ impl StepRecorder {
         let too_much = self.share.queue().is_full();
         self.waiting.push(entry);
         self.share.add();
-        let soon = if publishes_first { Instant::now() + BATCH_AFTER } else { Instant::now() };
-        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        self.write_at(if publishes_first { Instant::now() + BATCH_AFTER } else { Instant::now() });
         if too_much && self.writing == WriteMode::Batches && self.mode() == JournalMode::Fast {
             tracing::warn!(invocation = %self.execution.id, "the journal does not keep up; the record is given up");
             self.give_up();
@@ -109,8 +109,8 @@ impl StepRecorder {
                 self.flight = None;
                 return self.landed(batch, result);
             }
-            match self.due.filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty()) {
-                Some(due) if self.waiting.len() < BATCH_STEPS => sleep_until(due).await,
+            match self.due.as_mut().filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty()) {
+                Some(due) if self.waiting.len() < BATCH_STEPS => due.await,
                 Some(_) => {}
                 None => std::future::pending().await,
             }
@@ -167,6 +167,15 @@ impl StepRecorder {
         self.writing == WriteMode::Never
     }
 
+    /// Has what waits written at this time, if not before.
+    fn write_at(&mut self, time: Instant) {
+        match &mut self.due {
+            Some(due) if due.deadline() <= time => {}
+            Some(due) => due.as_mut().reset(time),
+            None => self.due = Some(Box::pin(sleep_until(time))),
+        }
+    }
+
     fn mode(&self) -> JournalMode {
         self.shared.settings.mode
     }
@@ -209,7 +218,8 @@ impl StepRecorder {
             Err(AppendError::Store(JournalError::Unavailable(reason))) => {
                 tracing::debug!(invocation = %self.execution.id, reason, "the journal is away; steps wait");
                 self.put_back(batch);
-                self.due = Some(Instant::now() + RETRY_INTERVAL);
+                self.due = None;
+                self.write_at(Instant::now() + RETRY_INTERVAL);
                 WriteResult::GoOn
             }
             Err(error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_))) => {

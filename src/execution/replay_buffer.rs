@@ -9,7 +9,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
 
 use crate::{
     domain::fold::{AnswerState, Block, StreamStep},
@@ -24,7 +27,7 @@ const WITHOUT_RECORD: usize = 16;
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
     state: Mutex<ReplayState>,
-    changed: watch::Sender<()>,
+    changed: Notify,
 }
 
 /// All blocks at once.
@@ -80,7 +83,7 @@ impl ReplayBuffer {
             recorded: last,
             active_at: None,
         };
-        Self { state: Mutex::new(state), changed: watch::channel(()).0 }
+        Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Publishes steps, in order, but for those that are published already.
@@ -91,7 +94,7 @@ impl ReplayBuffer {
             state.push(Arc::new(entry));
         }
         drop(state);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     /// Up to which step the journal has them.
@@ -149,14 +152,14 @@ impl ReplayBuffer {
         Some(Snapshot { blocks: whole.into_blocks(), attempt, last })
     }
 
-    /// An ear for more; subscribe before reading.
-    pub(super) fn subscribe(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+    /// Ends when there is more; enable it before reading.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Wakes every follower: there will be nothing more.
     pub(super) fn wake(&self) {
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, ReplayState> {
