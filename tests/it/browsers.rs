@@ -27,4 +27,6 @@ async fn no_page_may_call_where_no_origin_is_allowed() {
         let answer = front.preflight(path, "https://dashboard.example").await;
         assert_eq!(answer.header("access-control-allow-origin"), None, "{path}: {answer:?}");
     }
+    let refused = front.preflight("/v1/chat/completions", "https://dashboard.example").await;
+    assert_eq!(refused.status, 403, "{refused:?}");
 }
