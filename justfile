@@ -51,6 +51,10 @@ bench-parts *ARGS:
 profile KIND="front unary":
     benches/profile.sh "{{KIND}}"
 
+# How many instructions of Relight's own one kind of call takes (needs valgrind); the file names the functions.
+instructions KIND="front unary":
+    CARGO_PROFILE_BENCH_STRIP=false RELIGHT_INSTRUCTIONS=target/instructions.out cargo bench --locked --bench overhead -- "{{KIND}}"
+
 # The reference of the code, in a browser.
 doc:
     cargo doc --locked --no-deps --document-private-items --open

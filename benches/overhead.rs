@@ -7,7 +7,8 @@
 //!
 //! `cargo bench --bench overhead` measures the binary that it builds, `RELIGHT_BINARY=… cargo bench --bench overhead` another
 //! one; words after `--` select the kinds that have one of them in their names. With `RELIGHT_PROFILE` the first of them
-//! is recorded by `perf` into that file instead (`just profile`). Runs on Linux only.
+//! is recorded by `perf` into that file instead (`just profile`), with `RELIGHT_INSTRUCTIONS` the instructions of the server's
+//! own code are counted into that file by `callgrind` (`just instructions`), which no other load changes. Runs on Linux only.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark of what does not work must stop")]
 #![expect(
@@ -27,7 +28,7 @@ mod upstream;
 use std::{sync::Arc, time::Duration};
 
 use calls::{Caller, KINDS, Kind};
-use process::Process;
+use process::{COUNTS, Process};
 use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
@@ -46,6 +47,7 @@ const RATE: u32 = 200;
 /// How a process did under load.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
+    calls: u32,
     cpu_ms: f64,
     calls_per_second: f64,
 }
@@ -79,6 +81,15 @@ async fn measure(wanted: &[String]) {
             let mut recorder = server.profile(&file, DURATION);
             closed_loop(&server, kind).await;
             assert!(recorder.wait().await.unwrap().success(), "perf failed");
+            return;
+        }
+        if let Ok(file) = std::env::var(COUNTS) {
+            closed_loop(&server, kind).await;
+            server.count_instructions(true).await;
+            let calls = closed_loop(&server, kind).await.calls;
+            server.count_instructions(false).await;
+            let instructions = server.instructions(&file).await;
+            println!("{name}: {} instructions a call ({calls} calls)", instructions / u64::from(calls));
             return;
         }
         let mut rounds = Vec::new();
@@ -131,7 +142,7 @@ async fn closed_loop(process: &Process, kind: Kind) -> Measured {
     }
     let calls: u32 = tasks.join_all().await.into_iter().sum();
     let (seconds, cpu) = (began.elapsed().as_secs_f64(), process.cpu() - before);
-    Measured { cpu_ms: ms(cpu) / f64::from(calls), calls_per_second: f64::from(calls) / seconds }
+    Measured { calls, cpu_ms: ms(cpu) / f64::from(calls), calls_per_second: f64::from(calls) / seconds }
 }
 
 /// The median latency of calls that start on schedule, whatever became of those before.

@@ -11,6 +11,9 @@ use tokio::{
 
 use crate::passthrough;
 
+/// Where callgrind writes what it counts of Relight, where that is wanted.
+pub(crate) const COUNTS: &str = "RELIGHT_INSTRUCTIONS";
+
 /// The process; it ends when it is dropped.
 pub(crate) struct Process {
     child: Child,
@@ -52,7 +55,12 @@ impl Process {
         std::fs::write(&configuration, yaml).unwrap();
         let binary = std::env::var("RELIGHT_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_relight").to_owned());
         let began = Instant::now();
-        let child = Command::new(binary)
+        let mut command = Command::new(&binary);
+        if let Ok(file) = std::env::var(COUNTS) {
+            command = Command::new("valgrind");
+            command.args(["--tool=callgrind", "--instr-atstart=no", &format!("--callgrind-out-file={file}"), &binary]);
+        }
+        let child = command
             .args(["serve", "--config", configuration.to_str().unwrap()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -88,6 +96,23 @@ impl Process {
         let mut perf = Command::new("perf");
         perf.args(["record", "--quiet", "-F", "499", "-g", "-p", &process, "-o", file, "sleep", &seconds]);
         perf.spawn().unwrap()
+    }
+
+    /// Counts its instructions from now on, or no longer.
+    pub(crate) async fn count_instructions(&self, on: bool) {
+        let process = self.child.id().unwrap().to_string();
+        let mut control = Command::new("callgrind_control");
+        let switch = if on { "--instr=on" } else { "--instr=off" };
+        control.args([switch, &process]).stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(control.status().await.unwrap().success(), "callgrind_control failed");
+    }
+
+    /// Ends it, and returns how many instructions were counted.
+    pub(crate) async fn instructions(mut self, file: &str) -> u64 {
+        let terminated = Command::new("kill").arg(self.child.id().unwrap().to_string()).status().await.unwrap();
+        assert!(terminated.success() && self.child.wait().await.unwrap().success(), "relight did not end well");
+        let counts = std::fs::read_to_string(file).unwrap();
+        counts.lines().find_map(|line| line.strip_prefix("totals: ")).unwrap().trim().parse().unwrap()
     }
 
     fn read(&self, file: &str) -> String {
