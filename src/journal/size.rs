@@ -4,7 +4,7 @@ use std::io;
 
 use serde::Serialize;
 
-use super::RecordedRequest;
+use super::{Entry, RecordedRequest};
 use crate::domain::{
     fold::{Block, StreamStep},
     invocation::{AttemptRecord, Call, Outcome},
@@ -21,8 +21,12 @@ const RECORD_BYTES: u64 = 512;
 /// A writer that counts bytes.
 struct Count(u64);
 
-/// The size of a step; of the end it is none, for the outcome is counted by itself.
-pub(super) fn step_bytes(step: &StreamStep) -> u64 {
+/// The size of what steps hold; of the end it is none, for the outcome is counted by itself.
+pub(super) fn content_bytes(steps: &[Entry]) -> u64 {
+    steps.iter().map(|entry| step_bytes(&entry.step)).sum()
+}
+
+fn step_bytes(step: &StreamStep) -> u64 {
     match step {
         StreamStep::Terminal(_) => 0,
         StreamStep::BlockDelta { text, .. } => DELTA_BYTES + text.len() as u64,

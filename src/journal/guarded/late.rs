@@ -2,7 +2,8 @@
 //! when it has run for [`RUNNING_AFTER`], many in one transaction. Its record is not needed before: a crash ends such a
 //! call for its caller in any case, and a lookup writes the record first.
 //!
-//! This holds the deferred records; the guard writes them.
+//! This holds the deferred records, up to a number and a size; the guard writes them. Beyond that an invocation is recorded
+//! when it begins: callers wait for a store that falls behind, in place of filling the memory.
 
 use std::{
     collections::HashMap,
@@ -19,7 +20,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::super::{Entry, Finish, LateRecord, NewInvocation};
+use super::super::{
+    Entry, Finish, LateRecord, NewInvocation,
+    size::{content_bytes, outcome_bytes, request_bytes, snapshot_bytes},
+};
 use crate::domain::ids::InvocationId;
 
 /// How long an invocation runs before it is recorded as running.
@@ -30,6 +34,8 @@ pub(super) const BATCH_AFTER: Duration = Duration::from_millis(50);
 const BATCH: usize = 64;
 /// Records that wait at most; while so many do, further invocations are recorded at once.
 const MOST: usize = 1024;
+/// Bytes of the requests, steps and ends that wait at most; what would be more is recorded at once.
+const MOST_BYTES: u64 = 32 * 1024 * 1024;
 /// Steps of one invocation that wait at most; then it is recorded.
 const MOST_STEPS: usize = 512;
 /// How long an end is kept that the store does not take.
@@ -39,6 +45,8 @@ const KEPT: Duration = Duration::from_mins(1);
 #[derive(Default)]
 pub(super) struct LateRecords {
     waiting: Mutex<HashMap<InvocationId, Waiting>>,
+    /// What all that wait hold. Changed only while `waiting` is locked.
+    bytes: AtomicU64,
     /// Notified when the first record begins to wait.
     pub(super) added: Notify,
     /// Notified when a lookup needs a record.
@@ -52,6 +60,7 @@ pub(super) struct LateRecords {
 struct Waiting {
     /// `None` while it is being written.
     record: Option<LateRecord>,
+    bytes: u64,
     since: Instant,
     ended: Option<Instant>,
     is_wanted: bool,
@@ -64,8 +73,12 @@ impl LateRecords {
     pub(super) fn defer(&self, new: NewInvocation, now: Timestamp) -> Option<NewInvocation> {
         let is_promised =
             new.request_id.is_some() || new.thread.is_some() || new.request.overrides.resumable_grace.is_some();
+        if is_promised {
+            return Some(new);
+        }
+        let bytes = request_bytes(&new.request);
         let mut waiting = self.waiting();
-        if is_promised || waiting.len() >= MOST || waiting.contains_key(&new.id) {
+        if waiting.len() >= MOST || !self.has_room(bytes) || waiting.contains_key(&new.id) {
             return Some(new);
         }
         if waiting.is_empty() {
@@ -73,18 +86,22 @@ impl LateRecords {
         }
         let id = new.id.clone();
         let record = Some(LateRecord { new, began_at: now, entries: Vec::new(), end: None });
-        waiting.insert(id, Waiting { record, since: Instant::now(), ended: None, is_wanted: false });
+        waiting.insert(id, Waiting { record, bytes, since: Instant::now(), ended: None, is_wanted: false });
+        self.bytes.fetch_add(bytes, Relaxed);
         None
     }
 
     /// Adds steps to a record that waits; returns whether there is one with room.
     pub(super) fn append(&self, id: &InvocationId, entries: &[Entry]) -> bool {
+        let bytes = content_bytes(entries);
         let mut waiting = self.waiting();
-        let record = waiting.get_mut(id).and_then(|waiting| waiting.record.as_mut());
-        let Some(record) = record.filter(|record| record.entries.len() + entries.len() <= MOST_STEPS) else {
+        let Some(Waiting { record: Some(record), bytes: held, .. }) = waiting.get_mut(id) else { return false };
+        if record.entries.len() + entries.len() > MOST_STEPS || !self.has_room(bytes) {
             return false;
-        };
+        }
         record.add(entries);
+        *held += bytes;
+        self.bytes.fetch_add(bytes, Relaxed);
         true
     }
 
@@ -93,6 +110,9 @@ impl LateRecords {
         let mut waiting = self.waiting();
         let Some(waiting) = waiting.get_mut(&end.id) else { return Some(end) };
         let Some(record) = waiting.record.as_mut().filter(|_| end.thread.is_none()) else { return Some(end) };
+        let bytes = content_bytes(&end.entries) + outcome_bytes(&end.outcome) + snapshot_bytes(&end.snapshot);
+        waiting.bytes += bytes;
+        self.bytes.fetch_add(bytes, Relaxed);
         record.add(&end.entries);
         record.end = Some((end, now));
         waiting.ended = Some(Instant::now());
@@ -139,7 +159,7 @@ impl LateRecords {
     pub(super) fn done(&self, records: &[LateRecord]) {
         let mut waiting = self.waiting();
         for record in records {
-            waiting.remove(&record.new.id);
+            self.remove(&mut waiting, &record.new.id);
         }
         drop(waiting);
         self.written.send_replace(());
@@ -154,7 +174,7 @@ impl LateRecords {
             let id = record.new.id.clone();
             let Some(entry) = waiting.get_mut(&id) else { continue };
             if entry.ended.is_some_and(|ended| ended.elapsed() >= KEPT) {
-                waiting.remove(&id);
+                self.remove(&mut waiting, &id);
             } else {
                 entry.record = Some(record);
             }
@@ -173,6 +193,17 @@ impl LateRecords {
     /// Number of records dropped since the start.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up.load(Relaxed)
+    }
+
+    /// Whether so many bytes more may wait.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.bytes.load(Relaxed).saturating_add(bytes) <= MOST_BYTES
+    }
+
+    fn remove(&self, waiting: &mut HashMap<InvocationId, Waiting>, id: &InvocationId) {
+        if let Some(removed) = waiting.remove(id) {
+            self.bytes.fetch_sub(removed.bytes, Relaxed);
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<InvocationId, Waiting>> {

@@ -12,7 +12,7 @@ use super::super::{
     Limits, Listing, NewInvocation, Owner, Page, Record, Renewed, RunState, Stats, Takeover, Thread, ThreadKey,
     ToolExecution,
     record::RELEASED,
-    size::{outcome_bytes, request_bytes, snapshot_bytes, step_bytes},
+    size::{content_bytes, outcome_bytes, request_bytes, snapshot_bytes},
     write_guard::WriteGuard,
 };
 use crate::{
@@ -389,11 +389,6 @@ impl InvocationRow {
             finished: self.record.is_finished(),
         }
     }
-}
-
-/// Bytes of what steps hold.
-fn content_bytes(steps: &[Entry]) -> u64 {
-    steps.iter().map(|entry| step_bytes(&entry.step)).sum()
 }
 
 /// `now` and that much more, or the end of time.

@@ -5,6 +5,7 @@ use std::future;
 use futures_util::{StreamExt as _, stream};
 use relight::internals::grpc::v1::{InvokeWithRecoveryRequest, recovery_service_client::RecoveryServiceClient};
 use serde_json::json;
+use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tonic::transport::Channel;
 
 use super::chat;
@@ -66,4 +67,23 @@ async fn a_journal_in_memory_holds_no_more_than_its_bytes_under_load() {
 #[tokio::test]
 async fn very_many_keys_of_requests_take_no_more_than_the_journal_s_bytes() {
     kept("keys of requests", 4_000, 10, 10).await;
+}
+
+#[tokio::test]
+async fn records_that_wait_for_a_locked_database_hold_no_more_than_their_bytes() {
+    let (calls, prompt) = (1_000, "p".repeat(300_000));
+    let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
+    upstream.otherwise(Reply::text("Fine."));
+    let file = folder.path().join("journal.db");
+    // What may wait, in place of what a journal in memory may keep.
+    let limits = Limits { journal_mib: 32, ..LIMITS };
+    let attacked = limits.serve_over(&format!("sqlite:{}", file.display()), &upstream.base_url(), "", "").await;
+    let mut other = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&file)).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let body = json!({"model": "default", "messages": [{"role": "user", "content": prompt}]}).to_string();
+    let called = (0..calls).map(|_| chat(&attacked.server, body.clone().into_bytes(), &[]));
+    let came = stream::iter(called).buffer_unordered(4);
+    let answered = came.filter(|came| future::ready(came.as_ref().is_ok_and(|came| came.0 == 200))).count().await;
+    attacked.assert_bounded("a locked database");
+    assert_eq!(answered, calls, "a call without a name of its own needs no record");
 }

@@ -56,8 +56,13 @@ impl Limits {
             + self.events * EVENT
     }
 
-    /// Starts the real program with these limits, a provider at `base_url` and further settings.
+    /// Starts the real program with these limits, a journal in memory, a provider at `base_url` and further settings.
     pub(crate) async fn serve(&self, base_url: &str, server: &str, rest: &str) -> Attacked {
+        self.serve_over("memory", base_url, server, rest).await
+    }
+
+    /// The same with this journal.
+    pub(crate) async fn serve_over(&self, store: &str, base_url: &str, server: &str, rest: &str) -> Attacked {
         let Self { connections, in_flight_mib, requests, answer_kib, journal_mib, events } = self;
         let settings = format!(
             "  keys: [{}]
@@ -74,7 +79,7 @@ impl Limits {
 targets: {{ t: {{ provider: p, model: m }} }}
 routes: {{ default: {{ targets: [t], deadline: 30s }} }}
 admission: {{ max_in_flight: {requests}, fair_from: 1.0 }}
-journal: {{ store: memory, max_bytes: {journal_mib}MiB }}
+journal: {{ store: \"{store}\", max_bytes: {journal_mib}MiB }}
 events: {{ capacity: {events} }}
 telemetry: {{ log: {{ level: error }} }}
 {rest}",
