@@ -11,8 +11,8 @@ use crate::domain::{
     message::Message,
 };
 
-/// About what is around the text of a step, in bytes.
-const DELTA_BYTES: u64 = 64;
+/// What is around the numbers and the text of a delta as JSON, in bytes.
+const DELTA_BYTES: u64 = 51;
 
 /// About what an attempt is beside its failure, its note and its tool, and an outcome beside its attempts and its answer,
 /// in bytes.
@@ -29,9 +29,16 @@ pub(super) fn content_bytes(steps: &[Entry]) -> u64 {
 fn step_bytes(step: &StreamStep) -> u64 {
     match step {
         StreamStep::Terminal(_) => 0,
-        StreamStep::BlockDelta { text, .. } => DELTA_BYTES + text.len() as u64,
+        // As JSON, but for what must be escaped in its text.
+        StreamStep::BlockDelta { block, offset, text } => {
+            DELTA_BYTES + digits(u64::from(*block)) + digits(*offset) + text.len() as u64
+        }
         other => json_bytes(other),
     }
+}
+
+fn digits(number: u64) -> u64 {
+    u64::from(number.checked_ilog10().unwrap_or(0)) + 1
 }
 
 /// The size of an outcome.
@@ -82,5 +89,18 @@ impl io::Write for Count {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_is_as_long_as_its_json() {
+        for (block, offset) in [(0, 0), (9, 10), (10, 99), (u32::MAX, u64::MAX)] {
+            let step = StreamStep::BlockDelta { block, offset, text: "Hello, wörld".into() };
+            assert_eq!(step_bytes(&step), json_bytes(&step), "{step:?}");
+        }
     }
 }
