@@ -92,13 +92,16 @@ fn is_in_order(calls: &[&ToolCall], replies: &[Message]) -> bool {
     open.is_empty()
 }
 
-/// Removes the first result of a call from the replies and returns it.
-fn take_result(replies: &mut [Message], call_id: &str) -> Option<Message> {
+/// Removes the first result of a call from the replies, with its message if that holds nothing else, and returns it.
+fn take_result(replies: &mut Vec<Message>, call_id: &str) -> Option<Message> {
     let answers = |part: &Part| matches!(part, Part::ToolResult(result) if result.call_id == call_id);
-    replies.iter_mut().find_map(|reply| {
-        let place = reply.parts.iter().position(answers)?;
-        Some(Message { role: Role::Tool, parts: vec![reply.parts.remove(place)] })
-    })
+    let place = |(index, reply): (usize, &Message)| Some((index, reply.parts.iter().position(answers)?));
+    let (index, place) = replies.iter().enumerate().find_map(place)?;
+    let result = replies[index].parts.remove(place);
+    if replies[index].parts.is_empty() {
+        replies.remove(index);
+    }
+    Some(Message { role: Role::Tool, parts: vec![result] })
 }
 
 /// The replies without results; other content of a tool message is dropped too, for no other role may hold it.

@@ -43,6 +43,16 @@ fn a_result_that_came_late_moves_up_to_its_call() {
 }
 
 #[test]
+fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
+    let ask = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
+    let (said, user) = (Message::text(Role::Assistant, "One moment."), Message::text(Role::User, "well?"));
+    let result = tool_result("a", "search", "found", false);
+    let by_user = Message { role: Role::User, ..result.clone() };
+    let late = call(vec![ask.clone(), said.clone(), by_user, user.clone()]);
+    assert_eq!(repair(&late).messages, [ask, result, said, user]);
+}
+
+#[test]
 fn a_result_without_a_call_is_dropped_and_so_is_a_second_one() {
     let ask = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
     let user = Message::text(Role::User, "hi");
