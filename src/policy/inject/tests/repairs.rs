@@ -18,14 +18,14 @@ fn a_whole_history_is_borrowed() {
 
 #[test]
 fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
-    let ask = Message { role: Role::Assistant, parts: vec![tool_call("a", "search"), tool_call("b", "weather")] };
+    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search"), tool_call("b", "weather")] };
     let user = Message::text(Role::User, "go on");
-    let broken = call(vec![user.clone(), ask.clone(), tool_result("b", "weather", "rain", false), user.clone()]);
+    let broken = call(vec![user.clone(), calling.clone(), tool_result("b", "weather", "rain", false), user.clone()]);
     assert_eq!(
         repair(&broken).messages,
         [
             user.clone(),
-            ask,
+            calling,
             tool_result("a", "search", INTERRUPTED, true),
             tool_result("b", "weather", "rain", false),
             user
@@ -35,31 +35,31 @@ fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
 
 #[test]
 fn a_result_that_came_late_moves_up_to_its_call() {
-    let ask = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
+    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
     let (user, said) = (Message::text(Role::User, "well?"), Message::text(Role::Assistant, "One moment."));
     let result = tool_result("a", "search", "found", false);
-    let late = call(vec![user.clone(), ask.clone(), said.clone(), user.clone(), result.clone()]);
-    assert_eq!(repair(&late).messages, [user.clone(), ask, result, said, user]);
+    let late = call(vec![user.clone(), calling.clone(), said.clone(), user.clone(), result.clone()]);
+    assert_eq!(repair(&late).messages, [user.clone(), calling, result, said, user]);
 }
 
 #[test]
 fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
-    let ask = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
+    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
     let (said, user) = (Message::text(Role::Assistant, "One moment."), Message::text(Role::User, "well?"));
     let result = tool_result("a", "search", "found", false);
     let by_user = Message { role: Role::User, ..result.clone() };
-    let late = call(vec![ask.clone(), said.clone(), by_user, user.clone()]);
-    assert_eq!(repair(&late).messages, [ask, result, said, user]);
+    let late = call(vec![calling.clone(), said.clone(), by_user, user.clone()]);
+    assert_eq!(repair(&late).messages, [calling, result, said, user]);
 }
 
 #[test]
 fn a_result_without_a_call_is_dropped_and_so_is_a_second_one() {
-    let ask = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
+    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")] };
     let user = Message::text(Role::User, "hi");
     let (result, again) = (tool_result("a", "search", "found", false), tool_result("a", "search", "again", false));
     let orphan = tool_result("x", "search", "lost", false);
-    let broken = call(vec![orphan, user.clone(), ask.clone(), result.clone(), again]);
-    assert_eq!(repair(&broken).messages, [user, ask, result]);
+    let broken = call(vec![orphan, user.clone(), calling.clone(), result.clone(), again]);
+    assert_eq!(repair(&broken).messages, [user, calling, result]);
 }
 
 fn part() -> impl Strategy<Value = Part> {
