@@ -48,14 +48,10 @@ impl ResponseParser for ChatReader {
             self.end(out)?;
             return Ok(ParseStep::Complete);
         }
-        if event.name != "error" {
-            if let Some(chunk) = self.repeated.recognise(&event.data) {
-                return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
-            }
-            if let Some(chunk) = Chunk::usual(&event.data) {
-                self.repeated.remember(&event.data, &chunk);
-                return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
-            }
+        if event.name != "error"
+            && let Some(chunk) = self.repeated.read(&event.data)
+        {
+            return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
         }
         match serde_json::from_str::<Value>(&event.data) {
             Ok(value) if inband::is_error(&event.name, &value) => {

@@ -17,8 +17,17 @@ pub(super) struct RepeatedChunk {
 // === impl RepeatedChunk ===
 
 impl RepeatedChunk {
+    /// The chunk, recognised or parsed; `None` where it has other than the usual fields.
+    pub(super) fn read<'a>(&mut self, data: &'a str) -> Option<Chunk<'a>> {
+        self.recognise(data).or_else(|| {
+            let chunk = Chunk::usual(data)?;
+            self.remember(data, &chunk);
+            Some(chunk)
+        })
+    }
+
     /// Keeps what is around the text of this chunk, if all else in it is of no account after the first one.
-    pub(super) fn remember(&mut self, data: &str, chunk: &Chunk<'_>) {
+    fn remember(&mut self, data: &str, chunk: &Chunk<'_>) {
         let [ChunkChoice { index, finish_reason: None, piece: Some(piece) }] = chunk.choices.as_slice() else { return };
         let has_text_only = *piece == Piece { content: piece.content.clone(), ..Piece::default() };
         if chunk.usage.is_some() || !has_text_only || piece.content.is_empty() {
@@ -36,7 +45,7 @@ impl RepeatedChunk {
     }
 
     /// The chunk, if it is the remembered one with another text that has no escape.
-    pub(super) fn recognise<'a>(&self, data: &'a str) -> Option<Chunk<'a>> {
+    fn recognise<'a>(&self, data: &'a str) -> Option<Chunk<'a>> {
         let text = data.strip_prefix(&self.before)?.strip_suffix(&self.after)?;
         if self.after.is_empty() || text.bytes().any(needs_escape) {
             return None;
