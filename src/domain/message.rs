@@ -121,10 +121,14 @@ impl Message {
     /// All text parts, joined by line feeds.
     #[must_use]
     pub fn joined_text(&self) -> Cow<'_, str> {
-        let texts: Vec<&str> = self.parts.iter().filter_map(Part::as_text).collect();
-        match texts[..] {
-            [only] => Cow::Borrowed(only),
-            _ => Cow::Owned(texts.join("\n")),
+        let mut texts = self.parts.iter().filter_map(Part::as_text);
+        match (texts.next(), texts.next()) {
+            (None, _) => Cow::Borrowed(""),
+            (Some(only), None) => Cow::Borrowed(only),
+            (Some(_), Some(_)) => {
+                let texts: Vec<&str> = self.parts.iter().filter_map(Part::as_text).collect();
+                Cow::Owned(texts.join("\n"))
+            }
         }
     }
 }

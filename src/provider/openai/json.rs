@@ -1,136 +1,109 @@
-//! JSON of a request that borrows the texts and schemas of the call, so that long ones are written without being copied or
-//! parsed.
+//! Writes the JSON of a request from the call itself: nothing is built before, and long texts and schemas are copied once.
 //!
-//! It writes itself, for texts are most of a request and `serde_json` looks for what to escape byte by byte.
+//! `serde_json` looks for what to escape byte by byte, and texts are most of a request.
 
-use std::borrow::Cow;
-
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How many bytes of a text are searched at once for one that must be escaped.
 const BLOCK: usize = 32;
 
-/// A JSON value that borrows what is long.
-#[derive(Debug)]
-pub(super) enum Json<'a> {
-    /// Anything that is short.
-    Value(Value),
-    /// A string.
-    Text(Cow<'a, str>),
-    /// JSON as the caller gave it, which was checked to be JSON.
-    Raw(&'a str),
-    /// An array.
-    Array(Vec<Json<'a>>),
-    /// An object.
-    Object(JsonObject<'a>),
+/// Writes a JSON object, field by field, without blanks.
+pub(super) struct ObjectWriter<'a> {
+    into: &'a mut Vec<u8>,
+    is_empty: bool,
+    /// Fields that are written at the end, in place of others of their names.
+    last: Option<&'a Map<String, Value>>,
 }
 
-/// A JSON object whose fields are in the order in which they were set.
-#[derive(Debug, Default)]
-pub(super) struct JsonObject<'a>(Vec<(Cow<'a, str>, Json<'a>)>);
-
-impl<'a> From<&'a str> for Json<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Text(Cow::Borrowed(text))
-    }
+/// Writes a JSON array, item by item, without blanks.
+pub(super) struct ArrayWriter<'a> {
+    into: &'a mut Vec<u8>,
+    is_empty: bool,
 }
 
-impl<'a> From<&'a String> for Json<'a> {
-    fn from(text: &'a String) -> Self {
-        Self::from(text.as_str())
-    }
-}
+// === impl ObjectWriter ===
 
-impl From<String> for Json<'_> {
-    fn from(text: String) -> Self {
-        Self::Text(Cow::Owned(text))
-    }
-}
-
-impl<'a> From<Cow<'a, str>> for Json<'a> {
-    fn from(text: Cow<'a, str>) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Value> for Json<'_> {
-    fn from(value: Value) -> Self {
-        Self::Value(value)
-    }
-}
-
-impl<'a> From<JsonObject<'a>> for Json<'a> {
-    fn from(object: JsonObject<'a>) -> Self {
-        Self::Object(object)
-    }
-}
-
-// === impl Json ===
-
-impl Json<'_> {
-    /// Writes it without blanks.
-    fn write(&self, into: &mut Vec<u8>) {
-        match self {
-            Self::Value(value) => into.extend_from_slice(value.to_string().as_bytes()),
-            Self::Text(text) => write_text(text, into),
-            Self::Raw(json) => into.extend_from_slice(json.as_bytes()),
-            Self::Array(items) => {
-                into.push(b'[');
-                for (index, item) in items.iter().enumerate() {
-                    if index > 0 {
-                        into.push(b',');
-                    }
-                    item.write(into);
-                }
-                into.push(b']');
-            }
-            Self::Object(object) => object.write(into),
-        }
-    }
-}
-
-// === impl JsonObject ===
-
-impl<'a> JsonObject<'a> {
-    /// An object with these fields.
-    pub(super) fn of<const N: usize>(fields: [(&'static str, Json<'a>); N]) -> Self {
-        Self(fields.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
-    }
-
-    /// Sets a field; one of that name is replaced in its place.
-    pub(super) fn set(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Json<'a>>) {
-        self.put(self.0.len(), name.into(), value.into());
-    }
-
-    /// Sets fields of different names. It takes time in proportion to their number, which is the caller's to choose.
-    pub(super) fn merge<V: Into<Json<'a>>>(&mut self, fields: impl IntoIterator<Item = (&'a str, V)>) {
-        let known = self.0.len();
-        for (name, value) in fields {
-            self.put(known, Cow::Borrowed(name), value.into());
-        }
-    }
-
-    /// Sets a field; one of that name among the first `known` is replaced in its place.
-    fn put(&mut self, known: usize, name: Cow<'a, str>, value: Json<'a>) {
-        match self.0[..known].iter_mut().find(|(other, _)| *other == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name, value)),
-        }
-    }
-
-    /// Writes it without blanks.
-    pub(super) fn write(&self, into: &mut Vec<u8>) {
+impl<'a> ObjectWriter<'a> {
+    /// Begins an object.
+    pub(super) fn new(into: &'a mut Vec<u8>) -> Self {
         into.push(b'{');
-        for (index, (name, value)) in self.0.iter().enumerate() {
-            if index > 0 {
-                into.push(b',');
-            }
-            write_text(name, into);
-            into.push(b':');
-            value.write(into);
-        }
-        into.push(b'}');
+        Self { into, is_empty: true, last: None }
     }
+
+    /// Begins an object that ends with these fields; others of their names are not written.
+    pub(super) fn ending_with(last: Option<&'a Map<String, Value>>, into: &'a mut Vec<u8>) -> Self {
+        Self { last, ..Self::new(into) }
+    }
+
+    /// Writes a field, whose value `write` adds. No name may be given twice.
+    pub(super) fn field(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.last.is_some_and(|last| last.contains_key(name)) {
+            return;
+        }
+        if !std::mem::take(&mut self.is_empty) {
+            self.into.push(b',');
+        }
+        write_text(name, self.into);
+        self.into.push(b':');
+        write(self.into);
+    }
+
+    /// Writes a field that is a string.
+    pub(super) fn text(&mut self, name: &str, text: &str) {
+        self.field(name, |into| write_text(text, into));
+    }
+
+    /// Writes a field that is JSON as the caller gave it, which was checked to be JSON.
+    pub(super) fn raw(&mut self, name: &str, json: &str) {
+        self.field(name, |into| into.extend_from_slice(json.as_bytes()));
+    }
+
+    /// Writes a field that is short.
+    pub(super) fn value(&mut self, name: &str, value: impl Into<Value>) {
+        self.raw(name, &value.into().to_string());
+    }
+
+    /// Writes a field that is an object, whose fields `write` adds.
+    pub(super) fn object(&mut self, name: &str, write: impl FnOnce(&mut ObjectWriter<'_>)) {
+        self.field(name, |into| write_object(into, write));
+    }
+
+    /// Ends the object.
+    pub(super) fn end(mut self) {
+        for (name, value) in self.last.take().into_iter().flatten() {
+            self.raw(name, &value.to_string());
+        }
+        self.into.push(b'}');
+    }
+}
+
+// === impl ArrayWriter ===
+
+impl<'a> ArrayWriter<'a> {
+    /// Begins an array.
+    pub(super) fn new(into: &'a mut Vec<u8>) -> Self {
+        into.push(b'[');
+        Self { into, is_empty: true }
+    }
+
+    /// Writes an item that is an object, whose fields `write` adds.
+    pub(super) fn object(&mut self, write: impl FnOnce(&mut ObjectWriter<'_>)) {
+        if !std::mem::take(&mut self.is_empty) {
+            self.into.push(b',');
+        }
+        write_object(self.into, write);
+    }
+
+    /// Ends the array.
+    pub(super) fn end(self) {
+        self.into.push(b']');
+    }
+}
+
+fn write_object(into: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)) {
+    let mut object = ObjectWriter::new(into);
+    write(&mut object);
+    object.end();
 }
 
 /// Writes a text as a JSON string. What needs no escape is copied as it is, as much at once as there is.
@@ -182,18 +155,41 @@ mod tests {
 
     use super::*;
 
-    fn written(value: &Json<'_>) -> String {
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut bytes = Vec::new();
-        value.write(&mut bytes);
+        write(&mut bytes);
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
-    fn values_of_each_kind_are_written_without_blanks() {
-        let inner = JsonObject::of([("a\"", Json::Array(vec![json!(1).into(), Json::Raw("{ }")])), ("b", "c".into())]);
-        assert_eq!(written(&inner.into()), r#"{"a\"":[1,{ }],"b":"c"}"#);
-        assert_eq!(written(&Json::Array(Vec::new())), "[]");
-        assert_eq!(written(&JsonObject::default().into()), "{}");
+    fn fields_and_items_are_written_without_blanks() {
+        let object = written(|into| {
+            write_object(into, |object| {
+                object.field("a\"", |into| {
+                    let mut items = ArrayWriter::new(into);
+                    items.object(|item| item.value("b", 1));
+                    items.object(|_| {});
+                    items.end();
+                });
+                object.raw("c", "{ }");
+                object.text("d", "e");
+                object.object("f", |inner| inner.value("g", json!(null)));
+            });
+        });
+        assert_eq!(object, r#"{"a\"":[{"b":1},{}],"c":{ },"d":"e","f":{"g":null}}"#);
+        assert_eq!(written(|into| ArrayWriter::new(into).end()), "[]");
+    }
+
+    #[test]
+    fn the_last_fields_replace_others_of_their_names() {
+        let Value::Object(last) = json!({"a": [2], "c": "3"}) else { panic!("it is an object") };
+        let object = written(|into| {
+            let mut object = ObjectWriter::ending_with(Some(&last), into);
+            object.value("a", 1);
+            object.value("b", 1);
+            object.end();
+        });
+        assert_eq!(object, r#"{"b":1,"a":[2],"c":"3"}"#);
     }
 
     #[test]
@@ -201,7 +197,7 @@ mod tests {
         for character in (0..=0xff_u32).filter_map(char::from_u32) {
             for before in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1] {
                 let text = format!("{}{character}{character} more", "x".repeat(before));
-                let read: String = serde_json::from_str(&written(&text.as_str().into())).unwrap();
+                let read: String = serde_json::from_str(&written(|into| write_text(&text, into))).unwrap();
                 assert_eq!(read, text, "{character:?} after {before}");
             }
         }
@@ -210,7 +206,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_text_is_read_as_it_was(text in "[\\x00-\\x7f\u{80}-\u{ffff}]{0,200}") {
-            let read: String = serde_json::from_str(&written(&text.as_str().into())).unwrap();
+            let read: String = serde_json::from_str(&written(|into| write_text(&text, into))).unwrap();
             prop_assert_eq!(read, text);
         }
     }

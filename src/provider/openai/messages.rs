@@ -1,4 +1,4 @@
-//! Translates the neutral conversation into chat messages.
+//! Writes the neutral conversation as chat messages.
 //!
 //! Each tool result is a message of its own, right behind its call, whatever message it was in; nothing is between a
 //! call and its results.
@@ -6,120 +6,156 @@
 use std::borrow::Cow;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     ChatDialect,
-    json::{Json, JsonObject},
+    json::{ArrayWriter, ObjectWriter},
 };
 use crate::domain::message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
-/// The conversation in this dialect.
-pub(super) fn translate<'a>(messages: &'a [Message], dialect: &'a ChatDialect<'_>) -> Vec<JsonObject<'a>> {
-    let mut translated = Vec::with_capacity(messages.len());
-    for message in messages {
+/// Writes the conversation in this dialect. With `is_prefix` its last message, the assistant's, is marked as the beginning of
+/// the answer.
+pub(super) fn write(messages: &[Message], is_prefix: bool, dialect: &ChatDialect<'_>, into: &mut Vec<u8>) {
+    let mut written = ArrayWriter::new(into);
+    for (index, message) in messages.iter().enumerate() {
         for part in &message.parts {
             if let Part::ToolResult(result) = part {
-                translated.push(tool_result(result));
+                written.object(|object| write_tool_result(result, object));
             }
         }
-        translated.extend(said(message, dialect));
+        if let Some(role) = role(message, dialect) {
+            written.object(|object| {
+                object.text("role", role);
+                if message.role == Role::Assistant {
+                    write_assistant(message, dialect, object);
+                } else {
+                    write_content(message, object);
+                }
+                if is_prefix && index + 1 == messages.len() {
+                    object.value("prefix", true);
+                }
+            });
+        }
     }
-    translated
+    written.end();
 }
 
-/// The message beside its tool results; `None` where nothing is left.
-fn said<'a>(message: &'a Message, dialect: &'a ChatDialect<'_>) -> Option<JsonObject<'a>> {
+/// The role of what a message has beside its tool results; `None` where nothing is left.
+fn role(message: &Message, dialect: &ChatDialect<'_>) -> Option<&'static str> {
     match message.role {
-        Role::System => Some(with_content("system", message)),
-        Role::Developer => Some(with_content(if dialect.developer_role { "developer" } else { "system" }, message)),
-        Role::Assistant => Some(assistant(message, dialect)),
+        Role::System => Some("system"),
+        Role::Developer => Some(if dialect.developer_role { "developer" } else { "system" }),
+        Role::Assistant => Some("assistant"),
         // Content beside results in one turn can only follow them as the user's.
         Role::User | Role::Tool => {
             let has_more = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
             let is_bare = message.role == Role::User && message.parts.is_empty();
-            (has_more || is_bare).then(|| with_content("user", message))
+            (has_more || is_bare).then_some("user")
         }
     }
 }
 
-fn with_content<'a>(role: &'a str, message: &'a Message) -> JsonObject<'a> {
-    JsonObject::of([("role", role.into()), ("content", content(message))])
-}
-
-/// Plain text where there is nothing but text, for not every server accepts parts.
-fn content(message: &Message) -> Json<'_> {
-    let has_media = message.parts.iter().any(|part| matches!(part, Part::Image(_) | Part::File(_)));
-    if !has_media {
-        return message.joined_text().into();
+/// Writes plain text where there is nothing but text, for not every server accepts parts.
+fn write_content(message: &Message, object: &mut ObjectWriter<'_>) {
+    if !message.parts.iter().any(|part| matches!(part, Part::Image(_) | Part::File(_))) {
+        object.text("content", &message.joined_text());
+        return;
     }
-    let parts = message.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(JsonObject::of([("type", "text".into()), ("text", text.into())]).into()),
-        Part::Image(media) => {
-            let url = JsonObject::of([("url", url_of(media).into())]);
-            Some(JsonObject::of([("type", "image_url".into()), ("image_url", url.into())]).into())
+    object.field("content", |into| {
+        let mut parts = ArrayWriter::new(into);
+        for part in &message.parts {
+            match part {
+                Part::Text(text) => parts.object(|part| {
+                    part.text("type", "text");
+                    part.text("text", text);
+                }),
+                Part::Image(media) => parts.object(|part| {
+                    part.text("type", "image_url");
+                    part.object("image_url", |image| image.text("url", &url_of(media)));
+                }),
+                Part::File(media) => parts.object(|part| write_file(media, part)),
+                Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Refusal(_) => {}
+            }
         }
-        Part::File(media) => Some(file(media)),
-        Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Refusal(_) => None,
+        parts.end();
     });
-    Json::Array(parts.collect())
 }
 
-fn assistant<'a>(message: &'a Message, dialect: &'a ChatDialect<'_>) -> JsonObject<'a> {
-    let mut fields = JsonObject::of([("role", "assistant".into())]);
-    let mut calls = Vec::new();
+fn write_assistant(message: &Message, dialect: &ChatDialect<'_>, object: &mut ObjectWriter<'_>) {
+    let mut calls = false;
     let mut reasoning = String::new();
     let mut refusal = None;
     for part in &message.parts {
         match part {
-            Part::ToolCall(call) => calls.push(tool_call(call).into()),
+            Part::ToolCall(_) => calls = true,
             Part::Reasoning(piece) => reasoning.push_str(&piece.text),
             Part::Refusal(text) => refusal = Some(text),
             Part::Text(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
         }
     }
     let text = message.joined_text();
-    let says_nothing = text.is_empty() && (!calls.is_empty() || refusal.is_some());
-    fields.set("content", if says_nothing { Json::Value(Value::Null) } else { text.into() });
+    if text.is_empty() && (calls || refusal.is_some()) {
+        object.value("content", Value::Null);
+    } else {
+        object.text("content", &text);
+    }
     if let Some(refusal) = refusal {
-        fields.set("refusal", refusal);
+        object.text("refusal", refusal);
     }
     if let Some(field) = &dialect.options.reasoning_field
         && !reasoning.is_empty()
     {
-        fields.set(field, reasoning);
+        object.text(field, &reasoning);
     }
-    if !calls.is_empty() {
-        fields.set("tool_calls", Json::Array(calls));
+    if calls {
+        object.field("tool_calls", |into| {
+            let mut written = ArrayWriter::new(into);
+            for part in &message.parts {
+                if let Part::ToolCall(call) = part {
+                    written.object(|object| write_tool_call(call, object));
+                }
+            }
+            written.end();
+        });
     }
-    fields
 }
 
-fn tool_call(call: &ToolCall) -> JsonObject<'_> {
-    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    let function = JsonObject::of([("name", (&call.name).into()), ("arguments", arguments.into())]);
-    JsonObject::of([("id", (&call.id).into()), ("type", "function".into()), ("function", function.into())])
+fn write_tool_call(call: &ToolCall, object: &mut ObjectWriter<'_>) {
+    object.text("id", &call.id);
+    object.text("type", "function");
+    object.object("function", |function| {
+        function.text("name", &call.name);
+        function.text("arguments", if call.arguments.trim().is_empty() { "{}" } else { &call.arguments });
+    });
 }
 
-/// The dialect has no mark for a failed tool, so the text states it.
-fn tool_result(result: &ToolResult) -> JsonObject<'_> {
-    let content = if result.is_error && !result.content.starts_with("Error") {
-        Cow::Owned(format!("Error: {}", result.content))
+/// Writes a tool's result. The dialect has no mark for a failed tool, so the text states it.
+fn write_tool_result(result: &ToolResult, object: &mut ObjectWriter<'_>) {
+    object.text("role", "tool");
+    object.text("tool_call_id", &result.call_id);
+    if result.is_error && !result.content.starts_with("Error") {
+        object.text("content", &format!("Error: {}", result.content));
     } else {
-        Cow::Borrowed(result.content.as_str())
-    };
-    JsonObject::of([("role", "tool".into()), ("tool_call_id", (&result.call_id).into()), ("content", content.into())])
+        object.text("content", &result.content);
+    }
 }
 
-fn file(media: &Media) -> Json<'_> {
+fn write_file(media: &Media, part: &mut ObjectWriter<'_>) {
     if let (Some(format), MediaSource::Bytes(bytes)) = (media.mime_type.strip_prefix("audio/"), &media.source) {
         let format = if format == "mpeg" { "mp3" } else { format.trim_start_matches("x-") };
-        return json!({"type": "input_audio", "input_audio": {"data": STANDARD.encode(bytes), "format": format}})
-            .into();
+        part.text("type", "input_audio");
+        part.object("input_audio", |audio| {
+            audio.text("data", &STANDARD.encode(bytes));
+            audio.text("format", format);
+        });
+        return;
     }
-    let name = media.name.as_deref().unwrap_or("file");
-    let file = JsonObject::of([("filename", name.into()), ("file_data", url_of(media).into())]);
-    JsonObject::of([("type", "file".into()), ("file", file.into())]).into()
+    part.text("type", "file");
+    part.object("file", |file| {
+        file.text("filename", media.name.as_deref().unwrap_or("file"));
+        file.text("file_data", &url_of(media));
+    });
 }
 
 fn url_of(media: &Media) -> Cow<'_, str> {

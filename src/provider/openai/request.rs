@@ -2,11 +2,11 @@
 //!
 //! What the caller put into `extra` is merged last and as it is: it is the way to everything that is not modelled.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     ChatDialect,
-    json::{Json, JsonObject},
+    json::{ArrayWriter, ObjectWriter},
     messages,
 };
 use crate::domain::{
@@ -19,40 +19,31 @@ use crate::domain::{
 pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Vec<u8> {
     // A sixteenth more for what is escaped, so that a long body is not moved while it is written.
     let expected = call.call.approximate_bytes();
-    let mut written = Vec::with_capacity(1024 + expected + expected / 16);
-    fields(&call.target.model, &call.call, dialect).write(&mut written);
-    written
+    let mut body = Vec::with_capacity(1024 + expected + expected / 16);
+    write(&call.target.model, &call.call, dialect, &mut body);
+    body
 }
 
-/// The fields of the body.
-pub(super) fn fields<'a>(model: &'a str, call: &'a ModelCall, dialect: &'a ChatDialect<'_>) -> JsonObject<'a> {
-    let mut body = JsonObject::of([("model", model.into())]);
+/// Writes the body.
+pub(super) fn write(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>, into: &mut Vec<u8>) {
+    let mut body = ObjectWriter::ending_with(call.extra_for(Dialect::OpenaiChat.as_str()), into);
+    body.text("model", model);
     let begun = call.messages.last().is_some_and(|message| message.role == Role::Assistant);
-    let mut messages = messages::translate(&call.messages, dialect);
-    match dialect.prefill_mark {
-        PrefillMark::ContinueFinalMessage if begun => {
-            body.set("continue_final_message", json!(true));
-            body.set("add_generation_prompt", json!(false));
-        }
-        PrefillMark::Prefix if begun => {
-            if let Some(last) = messages.last_mut() {
-                last.set("prefix", json!(true));
-            }
-        }
-        PrefillMark::None | PrefillMark::ContinueFinalMessage | PrefillMark::Prefix => {}
+    if begun && dialect.prefill_mark == PrefillMark::ContinueFinalMessage {
+        body.value("continue_final_message", true);
+        body.value("add_generation_prompt", false);
     }
-    body.set("messages", Json::Array(messages.into_iter().map(Json::Object).collect()));
-    body.set("stream", json!(dialect.options.stream));
+    let is_prefix = begun && dialect.prefill_mark == PrefillMark::Prefix;
+    body.field("messages", |into| messages::write(&call.messages, is_prefix, dialect, into));
+    body.value("stream", dialect.options.stream);
     if dialect.stream_usage {
-        body.set("stream_options", json!({"include_usage": true}));
+        body.object("stream_options", |options| options.value("include_usage", true));
     }
     if !call.tools.is_empty() {
-        body.set("tools", Json::Array(call.tools.iter().map(tool).collect()));
-        if let Some(choice) = tool_choice(&call.tool_choice) {
-            body.set("tool_choice", choice);
-        }
+        body.field("tools", |into| write_tools(&call.tools, into));
+        write_tool_choice(&call.tool_choice, &mut body);
         if let Some(parallel) = call.parallel_tool_calls.filter(|_| dialect.parallel_tools) {
-            body.set("parallel_tool_calls", json!(parallel));
+            body.value("parallel_tool_calls", parallel);
         }
     }
     let sampling = &call.sampling;
@@ -64,62 +55,70 @@ pub(super) fn fields<'a>(model: &'a str, call: &'a ModelCall, dialect: &'a ChatD
     ];
     for (name, value) in numbers {
         if let Some(value) = value {
-            body.set(name, json!(value));
+            body.value(name, value);
         }
     }
     if let Some(top_k) = sampling.top_k {
-        body.set("top_k", json!(top_k));
+        body.value("top_k", top_k);
     }
     if let Some(seed) = sampling.seed {
-        body.set("seed", json!(seed));
+        body.value("seed", seed);
     }
     if let Some(limit) = call.max_output_tokens {
-        body.set(dialect.output_limit_field.as_str(), json!(limit));
+        body.value(dialect.output_limit_field.as_str(), limit);
     }
     if let Some(effort) = &call.reasoning_effort {
-        body.set("reasoning_effort", effort);
+        body.text("reasoning_effort", effort);
     }
-    if let Some(format) = response_format(&call.response_format) {
-        body.set("response_format", format);
-    }
+    write_response_format(&call.response_format, &mut body);
     if !call.stop.is_empty() {
-        body.set("stop", json!(call.stop));
+        body.value("stop", json!(call.stop));
     }
-    let extra = call.extra_for(Dialect::OpenaiChat.as_str()).into_iter().flatten();
-    body.merge(extra.map(|(name, value)| (name.as_str(), value.clone())));
-    body
+    body.end();
 }
 
-fn tool(definition: &ToolDefinition) -> Json<'_> {
-    let mut function = JsonObject::of([("name", (&definition.name).into())]);
-    if !definition.description.is_empty() {
-        function.set("description", &definition.description);
+fn write_tools(tools: &[ToolDefinition], into: &mut Vec<u8>) {
+    let mut written = ArrayWriter::new(into);
+    for definition in tools {
+        written.object(|tool| {
+            tool.text("type", "function");
+            tool.object("function", |function| {
+                function.text("name", &definition.name);
+                if !definition.description.is_empty() {
+                    function.text("description", &definition.description);
+                }
+                let schema = definition.parameters.trim();
+                if !schema.is_empty() {
+                    function.raw("parameters", schema);
+                }
+            });
+        });
     }
-    let schema = definition.parameters.trim();
-    if !schema.is_empty() {
-        function.set("parameters", Json::Raw(schema));
-    }
-    JsonObject::of([("type", "function".into()), ("function", function.into())]).into()
+    written.end();
 }
 
-fn tool_choice(choice: &ToolChoice) -> Option<Value> {
-    match choice {
-        ToolChoice::Unset => None,
-        ToolChoice::Auto => Some(json!("auto")),
-        ToolChoice::None => Some(json!("none")),
-        ToolChoice::Required => Some(json!("required")),
-        ToolChoice::Tool(name) => Some(json!({"type": "function", "function": {"name": name}})),
-    }
+fn write_tool_choice(choice: &ToolChoice, body: &mut ObjectWriter<'_>) {
+    let value = match choice {
+        ToolChoice::Unset => return,
+        ToolChoice::Auto => json!("auto"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Required => json!("required"),
+        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
+    };
+    body.value("tool_choice", value);
 }
 
-fn response_format(format: &ResponseFormat) -> Option<Json<'_>> {
+fn write_response_format(format: &ResponseFormat, body: &mut ObjectWriter<'_>) {
     match format {
-        ResponseFormat::Text => None,
-        ResponseFormat::JsonObject => Some(json!({"type": "json_object"}).into()),
-        ResponseFormat::JsonSchema { name, schema, strict } => {
-            let schema = Json::Raw(schema.trim());
-            let named = JsonObject::of([("name", name.into()), ("schema", schema), ("strict", json!(strict).into())]);
-            Some(JsonObject::of([("type", "json_schema".into()), ("json_schema", named.into())]).into())
-        }
+        ResponseFormat::Text => {}
+        ResponseFormat::JsonObject => body.value("response_format", json!({"type": "json_object"})),
+        ResponseFormat::JsonSchema { name, schema, strict } => body.object("response_format", |format| {
+            format.text("type", "json_schema");
+            format.object("json_schema", |named| {
+                named.text("name", name);
+                named.raw("schema", schema.trim());
+                named.value("strict", *strict);
+            });
+        }),
     }
 }

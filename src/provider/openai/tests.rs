@@ -23,7 +23,7 @@ fn written_at(call: &ModelCall, base_url: &str, options: &ChatOptions) -> Value 
 
 fn body_of(call: &ModelCall, dialect: &ChatDialect<'_>) -> Value {
     let mut body = Vec::new();
-    request::fields("m", call, dialect).write(&mut body);
+    request::write("m", call, dialect, &mut body);
     serde_json::from_slice(&body).unwrap()
 }
 
