@@ -1,10 +1,13 @@
 //! The fields of a request's body, read one by one; what is left is passed on to the provider.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{
+        MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
 };
 use serde_json::{Map, Value, error::Category, value::RawValue};
 
@@ -192,6 +195,73 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// A field that is a text in most requests, which is then borrowed from the body as far as it can be.
+pub(super) enum TextOrValue<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// Anything else.
+    Value(Box<Value>),
+}
+
+impl TextOrValue<'_> {
+    /// The text, if it is one.
+    pub(super) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Value(_) => None,
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for TextOrValue<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrValueVisitor)
+    }
+}
+
+/// Reads a text, or a value of any kind.
+struct TextOrValueVisitor;
+
+impl<'de> Visitor<'de> for TextOrValueVisitor {
+    type Value = TextOrValue<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(TextOrValue::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(TextOrValue::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(TextOrValue::Value(Box::new(value.into())))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(TextOrValue::Value(Box::new(value.into())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(TextOrValue::Value(Box::new(value.into())))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(TextOrValue::Value(Box::new(value.into())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(items)).map(|value| TextOrValue::Value(Box::new(value)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(map)).map(|value| TextOrValue::Value(Box::new(value)))
     }
 }
 

@@ -3,37 +3,43 @@
 //! A message that cannot be carried whole is refused with its place: a conversation that lost a part is another one.
 
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     front::{
         error::Refused,
-        fields::{Object, parsed},
+        fields::{Object, TextOrValue},
         media::{data_url, decoded, image},
         place::{FieldPath, called},
     },
 };
 
-/// The fields of a message that are read here; `null` where there is none.
+/// The fields of a message that are read here; `null` is as good as nothing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct MessageFields {
-    role: Value,
-    content: Value,
-    reasoning_content: Value,
-    reasoning: Value,
-    refusal: Value,
-    tool_calls: Value,
-    function_call: Value,
-    tool_call_id: Value,
+pub(super) struct MessageFields<'a> {
+    #[serde(borrow)]
+    role: Option<TextOrValue<'a>>,
+    #[serde(borrow)]
+    content: Option<TextOrValue<'a>>,
+    #[serde(borrow)]
+    reasoning_content: Option<TextOrValue<'a>>,
+    #[serde(borrow)]
+    reasoning: Option<TextOrValue<'a>>,
+    #[serde(borrow)]
+    refusal: Option<TextOrValue<'a>>,
+    tool_calls: Option<Box<Value>>,
+    function_call: Option<Box<Value>>,
+    #[serde(borrow)]
+    tool_call_id: Option<TextOrValue<'a>>,
 }
 
 /// Reads the conversation.
 ///
 /// # Errors
 /// When it is empty, or a message is not what it must be.
-pub(super) fn read(messages: Vec<Object<MessageFields>>) -> Result<Vec<Message>, Refused> {
+pub(super) fn read(messages: Vec<Object<MessageFields<'_>>>) -> Result<Vec<Message>, Refused> {
     if messages.is_empty() {
         return Err(Refused::invalid("messages", "`messages` must be a non-empty array"));
     }
@@ -47,16 +53,13 @@ pub(super) fn read(messages: Vec<Object<MessageFields>>) -> Result<Vec<Message>,
 }
 
 /// The fields of each message, of which one is not what it must be. What is no object has none.
-///
-/// # Errors
-/// When they are nested too deeply.
-pub(super) fn fields(messages: &RawValue) -> Result<Vec<Object<MessageFields>>, Refused> {
-    let Value::Array(messages) = parsed("messages", messages)? else { return Ok(Vec::new()) };
-    Ok(messages.into_iter().map(|message| serde_json::from_value(message).unwrap_or_default()).collect())
+pub(super) fn fields(messages: &Value) -> Vec<Object<MessageFields<'_>>> {
+    let messages = messages.as_array().map(Vec::as_slice).unwrap_or_default();
+    messages.iter().map(|message| Object::deserialize(message).unwrap_or_default()).collect()
 }
 
-fn one(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Result<Message, Refused> {
-    let role = match place.below("role").text_here(&message.role)? {
+fn one(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) -> Result<Message, Refused> {
+    let role = match text(&place.below("role"), message.role.as_ref())? {
         "system" => Role::System,
         "developer" => Role::Developer,
         "user" => Role::User,
@@ -72,39 +75,33 @@ fn one(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Res
         Role::Assistant => assistant(place, message)?,
         Role::System | Role::Developer | Role::User => {
             let place = place.below("content");
-            if message.content.is_null() {
-                return Err(place.refused("is missing"));
-            }
-            content(&place, message.content)?
+            content(&place, message.content.ok_or_else(|| place.refused("is missing"))?)?
         }
     };
     Ok(Message { role, parts })
 }
 
-fn assistant(place: &FieldPath<'_>, message: MessageFields) -> Result<Vec<Part>, Refused> {
+fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Part>, Refused> {
     let mut parts = Vec::new();
     // Providers of reasoning models disagree on the field's name.
-    let reasoning = message.reasoning_content.as_str().or(message.reasoning.as_str());
+    let reasoning = as_text(message.reasoning_content.as_ref()).or(as_text(message.reasoning.as_ref()));
     if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
         parts.push(Part::Reasoning(Reasoning { text: text.to_owned(), opaque: None }));
     }
-    if !message.content.is_null() {
-        parts.extend(content(&place.below("content"), message.content)?);
+    if let Some(said) = message.content {
+        parts.extend(content(&place.below("content"), said)?);
     }
-    if let Some(refusal) = message.refusal.as_str().filter(|refusal| !refusal.is_empty()) {
+    if let Some(refusal) = as_text(message.refusal.as_ref()).filter(|refusal| !refusal.is_empty()) {
         parts.push(Part::Refusal(refusal.to_owned()));
     }
     let calls = place.below("tool_calls");
-    match message.tool_calls {
-        Value::Null => {}
-        Value::Array(made) => {
-            for (index, call) in made.iter().enumerate() {
-                parts.push(Part::ToolCall(tool_call(&calls.at(index), call)?));
-            }
+    if let Some(made) = message.tool_calls {
+        let made = made.as_array().ok_or_else(|| calls.refused("must be an array"))?;
+        for (index, call) in made.iter().enumerate() {
+            parts.push(Part::ToolCall(tool_call(&calls.at(index), call)?));
         }
-        _ => return Err(calls.refused("must be an array")),
     }
-    if !message.function_call.is_null() {
+    if message.function_call.is_some() {
         return Err(place.below("function_call").refused("is not taken here; use `tool_calls`"));
     }
     Ok(parts)
@@ -120,12 +117,10 @@ fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
     })
 }
 
-fn tool_result(place: &FieldPath<'_>, message: MessageFields, before: &[Message]) -> Result<Part, Refused> {
-    let call_id = place.below("tool_call_id").text_here(&message.tool_call_id)?;
-    if message.content.is_null() {
-        return Err(place.below("content").refused("is missing"));
-    }
-    let texts = content(&place.below("content"), message.content)?;
+fn tool_result(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) -> Result<Part, Refused> {
+    let call_id = text(&place.below("tool_call_id"), message.tool_call_id.as_ref())?;
+    let said = message.content.ok_or_else(|| place.below("content").refused("is missing"))?;
+    let texts = content(&place.below("content"), said)?;
     let texts: Option<Vec<&str>> = texts.iter().map(Part::as_text).collect();
     let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
     Ok(Part::ToolResult(ToolResult {
@@ -136,14 +131,22 @@ fn tool_result(place: &FieldPath<'_>, message: MessageFields, before: &[Message]
     }))
 }
 
-fn content(place: &FieldPath<'_>, said: Value) -> Result<Vec<Part>, Refused> {
-    match said {
-        Value::String(text) => Ok(vec![Part::Text(text)]),
-        Value::Array(parts) => {
-            parts.iter().enumerate().map(|(index, part)| content_part(&place.at(index), part)).collect()
-        }
-        _ => Err(place.refused("must be a string or an array of parts")),
-    }
+fn content(place: &FieldPath<'_>, said: TextOrValue<'_>) -> Result<Vec<Part>, Refused> {
+    let parts = match said {
+        TextOrValue::Text(text) => return Ok(vec![Part::Text(text.into_owned())]),
+        TextOrValue::Value(parts) => parts,
+    };
+    let parts = parts.as_array().ok_or_else(|| place.refused("must be a string or an array of parts"))?;
+    parts.iter().enumerate().map(|(index, part)| content_part(&place.at(index), part)).collect()
+}
+
+/// A field that must be a text.
+fn text<'f>(place: &FieldPath<'_>, field: Option<&'f TextOrValue<'_>>) -> Result<&'f str, Refused> {
+    as_text(field).ok_or_else(|| place.refused("must be a string"))
+}
+
+fn as_text<'f>(field: Option<&'f TextOrValue<'_>>) -> Option<&'f str> {
+    field.and_then(TextOrValue::as_str)
 }
 
 fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {

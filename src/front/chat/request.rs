@@ -14,7 +14,7 @@ use crate::{
     domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
     front::{
         error::Refused,
-        fields::{LongFields, Object, RequestFields},
+        fields::{LongFields, Object, RequestFields, TextOrValue},
     },
 };
 
@@ -36,7 +36,7 @@ pub(in crate::front) struct ChatRequest {
 /// The conversation and the tools, which are most of a request.
 #[derive(Default)]
 struct LongChatFields<'a> {
-    messages: Option<Vec<Object<MessageFields>>>,
+    messages: Option<Vec<Object<MessageFields<'a>>>>,
     tools: Option<Vec<Object<ToolFields<'a>>>>,
 }
 
@@ -51,18 +51,6 @@ impl<'a> LongFields<'a> for LongChatFields<'a> {
     }
 }
 
-// === impl LongChatFields ===
-
-impl<'a> LongChatFields<'a> {
-    /// Reads them where one is not what it must be.
-    fn one_by_one(fields: &mut RequestFields<'a>) -> Result<Self, Refused> {
-        Ok(Self {
-            messages: fields.take_raw("messages").map(message::fields).transpose()?,
-            tools: fields.take_raw("tools").map(tool_fields).transpose()?,
-        })
-    }
-}
-
 // === impl ChatRequest ===
 
 impl ChatRequest {
@@ -74,7 +62,15 @@ impl ChatRequest {
         let (mut fields, long) = RequestFields::read_with_long::<LongChatFields<'_>>(body)?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
-        let LongChatFields { messages, tools } = long.map_or_else(|| LongChatFields::one_by_one(&mut fields), Ok)?;
+        let conversation;
+        let LongChatFields { messages, tools } = if let Some(long) = long {
+            long
+        } else {
+            // One of them is not what it must be, and the error names it.
+            conversation = fields.take("messages")?;
+            let tools = fields.take_raw("tools").map(tool_fields).transpose()?;
+            LongChatFields { messages: conversation.as_ref().map(message::fields), tools }
+        };
         let (include_usage, stream) = (include_usage(&mut fields)?, fields.boolean("stream")?.unwrap_or(false));
         let labels = fields.labels()?;
         let longest = fields.count("max_completion_tokens")?;
@@ -172,8 +168,10 @@ enum ToolType {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FunctionFields<'a> {
-    name: Value,
-    description: Value,
+    #[serde(borrow)]
+    name: Option<TextOrValue<'a>>,
+    #[serde(borrow)]
+    description: Option<TextOrValue<'a>>,
     #[serde(borrow)]
     parameters: Option<&'a RawValue>,
 }
@@ -183,9 +181,9 @@ fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refuse
         return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `function` are taken"));
     }
     let Object(FunctionFields { name, description, parameters }) = tool.function.unwrap_or_default();
-    let text = |value: Value| match value {
-        Value::String(text) => text,
-        _ => String::new(),
+    let text = |field: Option<TextOrValue<'_>>| match field {
+        Some(TextOrValue::Text(text)) => text.into_owned(),
+        Some(TextOrValue::Value(_)) | None => String::new(),
     };
     let (name, description) = (text(name), text(description));
     if name.is_empty() {
