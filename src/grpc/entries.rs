@@ -23,58 +23,102 @@ pub enum Entries {
     Undecodable,
 }
 
+/// What a request of each method may hold.
+struct Contract {
+    /// The request's message, an index of `messages`, by the path of its method.
+    requests: HashMap<String, usize>,
+    /// The fields of each message by their numbers, in their order.
+    messages: Vec<Vec<(u32, FieldKind)>>,
+}
+
+/// What a field holds whose length is on the wire.
+#[derive(Debug, Clone, Copy)]
+enum FieldKind {
+    /// A message, an index of `Contract::messages`.
+    Message(usize),
+    /// A text, or bytes.
+    Bytes,
+    /// Numbers, which may come packed, some to a byte.
+    Numbers,
+}
+
 /// How many fields an encoded request of the method at `path` (`/relight.v1.RecoveryService/…`) has, nested ones included.
-/// Methods that do not exist are left to the router.
+/// Methods that do not exist are left to the router, texts that are no UTF-8 to the decoder.
 ///
 /// # Errors
 /// When it has more than `max`, or cannot be decoded.
 pub fn count(path: &str, message: &[u8], max: usize) -> Result<usize, Entries> {
-    let Some(descriptor) = inputs().get(path) else { return Ok(0) };
+    static CONTRACT: OnceLock<Contract> = OnceLock::new();
+    let contract = CONTRACT.get_or_init(Contract::of_this_build);
+    let Some(request) = contract.requests.get(path) else { return Ok(0) };
     let mut left = max;
-    subtract(descriptor, message, MAX_DEPTH, &mut left)?;
+    contract.subtract(*request, message, MAX_DEPTH, &mut left)?;
     Ok(max - left)
 }
 
-/// The request's message by the path of its method.
-fn inputs() -> &'static HashMap<String, MessageDescriptor> {
-    static INPUTS: OnceLock<HashMap<String, MessageDescriptor>> = OnceLock::new();
-    INPUTS.get_or_init(|| {
-        let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap_or_default();
-        let paths = pool.services().flat_map(|service| {
-            let methods: Vec<_> = service.methods().collect();
-            methods
-                .into_iter()
-                .map(move |method| (format!("/{}/{}", service.full_name(), method.name()), method.input()))
-        });
-        paths.collect()
-    })
-}
+// === impl Contract ===
 
-/// Subtracts the fields of a message from what is left.
-fn subtract(descriptor: &MessageDescriptor, mut bytes: &[u8], depth: usize, left: &mut usize) -> Result<(), Entries> {
-    if depth == 0 {
-        return Err(Entries::Undecodable);
-    }
-    while bytes.has_remaining() {
-        *left = left.checked_sub(1).ok_or(Entries::TooMany)?;
-        let (number, wire_type) = decode_key(&mut bytes).map_err(|_| Entries::Undecodable)?;
-        if wire_type != WireType::LengthDelimited {
-            skip_field(wire_type, number, &mut bytes, DecodeContext::default()).map_err(|_| Entries::Undecodable)?;
-            continue;
+impl Contract {
+    fn of_this_build() -> Self {
+        let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap_or_default();
+        let (mut contract, mut known) = (Self { requests: HashMap::new(), messages: Vec::new() }, HashMap::new());
+        for service in pool.services() {
+            for method in service.methods() {
+                let request = contract.add(&method.input(), &mut known);
+                contract.requests.insert(format!("/{}/{}", service.full_name(), method.name()), request);
+            }
         }
-        let length = decode_varint(&mut bytes).map_err(|_| Entries::Undecodable)?;
-        let length = usize::try_from(length).map_err(|_| Entries::Undecodable)?;
-        let (value, rest) = bytes.split_at_checked(length).ok_or(Entries::Undecodable)?;
-        bytes = rest;
-        match descriptor.get_field(number).map(|field| field.kind()) {
-            Some(Kind::Message(inner)) => subtract(&inner, value, depth - 1, left)?,
-            Some(Kind::String) if std::str::from_utf8(value).is_err() => return Err(Entries::Undecodable),
-            Some(Kind::String | Kind::Bytes) | None => {}
-            // Numbers may come packed, some to a byte.
-            Some(_) => *left = left.checked_sub(value.len()).ok_or(Entries::TooMany)?,
-        }
+        contract
     }
-    Ok(())
+
+    /// Adds a message and those that it may hold, but for those that are `known`. Returns its index.
+    fn add(&mut self, message: &MessageDescriptor, known: &mut HashMap<String, usize>) -> usize {
+        if let Some(index) = known.get(message.full_name()) {
+            return *index;
+        }
+        let index = self.messages.len();
+        known.insert(message.full_name().to_owned(), index);
+        self.messages.push(Vec::new());
+        let kinds = message.fields().map(|field| {
+            let kind = match field.kind() {
+                Kind::Message(inner) => FieldKind::Message(self.add(&inner, known)),
+                Kind::String | Kind::Bytes => FieldKind::Bytes,
+                _ => FieldKind::Numbers,
+            };
+            (field.number(), kind)
+        });
+        let mut kinds: Vec<_> = kinds.collect();
+        kinds.sort_unstable_by_key(|(number, _)| *number);
+        self.messages[index] = kinds;
+        index
+    }
+
+    /// Subtracts the fields of a message from what is left.
+    fn subtract(&self, message: usize, mut bytes: &[u8], depth: usize, left: &mut usize) -> Result<(), Entries> {
+        if depth == 0 {
+            return Err(Entries::Undecodable);
+        }
+        let kinds = &self.messages[message];
+        while bytes.has_remaining() {
+            *left = left.checked_sub(1).ok_or(Entries::TooMany)?;
+            let (number, wire_type) = decode_key(&mut bytes).map_err(|_| Entries::Undecodable)?;
+            if wire_type != WireType::LengthDelimited {
+                skip_field(wire_type, number, &mut bytes, DecodeContext::default())
+                    .map_err(|_| Entries::Undecodable)?;
+                continue;
+            }
+            let length = decode_varint(&mut bytes).map_err(|_| Entries::Undecodable)?;
+            let length = usize::try_from(length).map_err(|_| Entries::Undecodable)?;
+            let (value, rest) = bytes.split_at_checked(length).ok_or(Entries::Undecodable)?;
+            bytes = rest;
+            match kinds.binary_search_by_key(&number, |(number, _)| *number).map(|index| kinds[index].1) {
+                Ok(FieldKind::Message(inner)) => self.subtract(inner, value, depth - 1, left)?,
+                Ok(FieldKind::Numbers) => *left = left.checked_sub(value.len()).ok_or(Entries::TooMany)?,
+                Ok(FieldKind::Bytes) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,10 @@ async fn what_cannot_be_decoded_is_too_large_or_has_no_time_has_a_code_and_a_rea
     assert_eq!(posted(&server, b"\xff\xff\xff\xff", None).await, (Code::InvalidArgument, true));
     assert_eq!(posted(&server, &vec![0x0a; 100_000], None).await, (Code::ResourceExhausted, true));
     let request = InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) }.encode_to_vec();
+    let mut not_utf8 = request.clone();
+    let text = request.windows(5).position(|bytes| bytes == b"Hello").unwrap();
+    not_utf8[text] = 0xff;
+    assert_eq!(posted(&server, &not_utf8, None).await, (Code::InvalidArgument, true));
     let (code, has_reason) = posted(&server, &request, Some("100u")).await;
     // Either the failure was reported at once, or there was no time for that, and the status has its reason; on a busy
     // machine the transport ends the call first.
