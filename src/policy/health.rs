@@ -91,7 +91,7 @@ impl Health {
         let (mut fastest, mut slowest) = (Duration::MAX, Duration::ZERO);
         let mut silent = Vec::new();
         for attempt in self.attempts.iter().rev() {
-            let age = now.saturating_duration_since(attempt.began);
+            let age = || now.saturating_duration_since(attempt.began);
             match attempt.ended {
                 Some(SampleEnd::Failed { took }) if in_run => {
                     run += 1;
@@ -99,11 +99,11 @@ impl Health {
                 }
                 Some(SampleEnd::Failed { .. }) => (failed, known) = (failed + 1.0, known + 1.0),
                 Some(SampleEnd::Answered) => {
-                    answers |= run == 0 && age < JUST_BEFORE;
+                    answers = answers || (run == 0 && age() < JUST_BEFORE);
                     (in_run, known) = (false, known + 1.0);
                 }
-                None if run > 0 && age > slowest * 2 => (in_run, known) = (false, known + 1.0),
-                None if in_run => silent.push(age),
+                None if run > 0 && age() > slowest * 2 => (in_run, known) = (false, known + 1.0),
+                None if in_run => silent.push(age()),
                 Some(SampleEnd::Neutral) | None => {}
             }
         }

@@ -280,8 +280,9 @@ impl OutcomeWindow {
 
     /// Of the last outcomes, `max` at most: how many there are, and how many of them were slow.
     pub(super) fn last_slow(&self, now: Instant, max: u32, policy: &CircuitPolicy) -> (u32, u32) {
+        let since = now.checked_sub(policy.sparse_window);
         let recent = self.last.iter().rev().take(max as usize);
-        let recent = recent.take_while(|(at, _)| now.saturating_duration_since(*at) <= policy.sparse_window);
+        let recent = recent.take_while(|(at, _)| since.is_none_or(|since| *at >= since));
         recent.fold((0, 0), |(told, slow), (_, counts)| (told + counts.committed(), slow + counts.slow))
     }
 
