@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{
     binary::{relight, run, run_with},
+    http::free_address,
     relight::Relight,
 };
 
@@ -215,6 +216,6 @@ async fn health_is_an_exit_code() {
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), "SERVING\n"), "{service}: {}", ran.err);
     }
     assert_eq!(run(&["health", "--address", &address, "--service", "nothing"]).await.code, Some(1));
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert_eq!(run(&["health", "--address", &format!("http://{free}")]).await.code, Some(1));
+    let nothing = format!("http://{}", free_address());
+    assert_eq!(run(&["health", "--address", &nothing]).await.code, Some(1));
 }

@@ -4,7 +4,10 @@
 
 use serde_json::Value;
 
-use crate::support::binary::{run, run_with};
+use crate::support::{
+    binary::{run, run_with},
+    http::free_address,
+};
 
 const FAULTY: &str = "\
 server: { listen: nowhere }
@@ -136,9 +139,7 @@ async fn a_labelled_corpus_is_scored_with_its_confusions() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_in_one_line_and_exit_code_1() {
-    // Bound and released again: nothing listens there.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let address = format!("http://{free}");
+    let address = format!("http://{}", free_address());
     for arguments in [&["invoke", "hello", "--address"][..], &["watch", "--address"], &["circuits", "--address"]] {
         let ran = run(&[arguments, &[&address]].concat()).await;
         assert_eq!((ran.code, ran.err.lines().count()), (Some(1), 1), "{}", ran.err);

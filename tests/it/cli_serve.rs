@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use relight::internals::grpc::v1::{GetStatusRequest, admin_service_client::AdminServiceClient};
+use relight::internals::grpc::v1::GetStatusRequest;
+use rustix::process::Signal;
 use serde_json::Value;
-use tonic::transport::Endpoint;
 
 use crate::support::{
-    binary::{relight, run, started},
-    process::terminate,
+    binary::{relight, run},
+    process::Process,
 };
 
 /// Longest time that anything here may take.
@@ -16,13 +16,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn serve_logs_its_addresses_answers_without_a_key_and_ends_in_order_on_a_signal() {
-    let (mut child, address, _log) = started(&[]).await;
-    let ran = run(&["invoke", "--address", &address, "Say hello"]).await;
+    let mut server = Process::start("").await;
+    assert_eq!(server.log()[0]["event"], "listening");
+    let ran = run(&["invoke", "--address", &server.address, "Say hello"]).await;
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(ran.out.contains("You said: \"Say hello\""), "{}", ran.out);
-    terminate(&child).await;
-    let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
-    assert_eq!(ended.code(), Some(0));
+    assert_eq!(server.terminate().await, Some(0));
 }
 
 #[tokio::test]
@@ -31,25 +30,19 @@ async fn the_first_signal_waits_for_what_runs_and_the_second_does_not() {
 providers: { stage: { dialect: scripted, script: { otherwise: timeout } } }
 targets: { silent: { provider: stage, model: silent } }
 ";
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("relight.yaml");
-    std::fs::write(&path, hangs).unwrap();
-    let (mut child, address, _log) = started(&["--config", path.to_str().unwrap()]).await;
-    let mut asking = relight(&["invoke", "--address", &address, "Are you there?"]).spawn().unwrap();
-    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let mut admin = AdminServiceClient::new(channel);
+    let mut server = Process::start(hangs).await;
+    let mut asking = relight(&["invoke", "--address", &server.address, "Are you there?"]).spawn().unwrap();
     let running = async {
-        while admin.get_status(GetStatusRequest {}).await.unwrap().into_inner().invocations_in_flight == 0 {
+        while server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner().invocations_in_flight == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(PATIENCE, running).await.unwrap();
-    terminate(&child).await;
-    let early = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
+    server.signal(Signal::TERM);
+    let early = tokio::time::timeout(Duration::from_secs(1), server.ended()).await;
     assert!(early.is_err(), "it did not wait for the call that runs");
-    terminate(&child).await;
-    let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap();
-    assert_eq!(ended.code(), Some(128 + 15));
+    let ended = tokio::time::timeout(Duration::from_secs(10), server.terminate()).await.unwrap();
+    assert_eq!(ended, Some(128 + 15));
     assert_eq!(tokio::time::timeout(PATIENCE, asking.wait()).await.unwrap().unwrap().code(), Some(1));
 }
 

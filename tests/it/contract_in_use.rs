@@ -22,7 +22,7 @@ use tonic::Code;
 
 use crate::support::{
     front::question,
-    http::http_get,
+    http::metrics,
     relight::asking,
     reloaded::Reloaded,
     upstream::{Reply, chunk, usage_chunk},
@@ -402,7 +402,7 @@ async fn a_faulty_run_gives_every_instrument_a_value_and_sends_what_the_contract
     let mut faults = Vec::new();
     let announced = seen.announced();
     let instruments = instruments();
-    let scraped = http_get(&format!("http://{}/metrics", server.running.admin_address)).await;
+    let scraped = metrics(server.running.admin_address).await;
     let has_value = |name: &String| {
         scraped
             .lines()

@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 
 use crate::support::{
     folding::{Folding, start},
-    http::http_get,
+    http::metrics,
     relight::{Relight, asking, streaming},
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -155,7 +155,7 @@ async fn a_watcher_that_fell_behind_receives_the_number_of_missed_events() {
         }
     };
     assert!(missed.count >= 20 && missed.from_cursor == cursor, "{missed:?}");
-    let scraped = http_get(&format!("http://{}/metrics", relight.running.admin_address)).await;
+    let scraped = metrics(relight.running.admin_address).await;
     let counted = scraped.lines().find(|line| line.starts_with("relight_events_missed_total{reader=\"watch\"}"));
     assert!(counted.is_some_and(|line| !line.ends_with(" 0")), "{counted:?}");
 }

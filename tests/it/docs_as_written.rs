@@ -9,7 +9,10 @@ use std::{
 
 use tokio::process::Command;
 
-use crate::support::binary::{Ran, run, started};
+use crate::support::{
+    binary::{Ran, run},
+    process::Process,
+};
 
 /// What is written in the place of `relight.yaml`.
 const CONFIGURATION: &str = include_str!("../../src/cli/demo/relight.yaml");
@@ -108,10 +111,8 @@ fn workshop() -> tempfile::TempDir {
 async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_written() {
     let folder = workshop();
     // The examples use a target `gpt` and a route `careful`.
-    let served = folder.path().join("served.yaml");
     let text = "providers: { stage: { dialect: scripted } }\ntargets: { gpt: { provider: stage, model: m } }\n";
-    fs::write(&served, text).unwrap();
-    let (_server, address, _log) = started(&["--config", served.to_str().unwrap()]).await;
+    let server = Process::start(text).await;
     let mut lines = Vec::new();
     for page in
         ["README.md", "helm/relight/README.md", "docs/proofs.md", "docs/add-a-failure-rule.md", "CONTRIBUTING.md"]
@@ -137,7 +138,7 @@ async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_writte
         if line.contains("serve") && !line.contains("--help") {
             continue;
         }
-        let ran = shell(&line, folder.path(), &address).await;
+        let ran = shell(&line, folder.path(), &server.address).await;
         ran_any += 1;
         let refused = ran.err.contains("Usage:") || ran.err.contains("unexpected argument");
         if refused || ran.code != Some(0) {
@@ -228,7 +229,7 @@ async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_comma
     let shown = fenced(&readme, "python").into_iter().find(|block| block.contains("relight.v1")).unwrap();
     assert!(example.contains(&shown), "README and examples/client.py differ");
     let folder = workshop();
-    let (_server, address, _log) = started(&[]).await;
+    let server = Process::start("").await;
     let has_tools = shell("python -c 'import grpc_tools, grpc'", folder.path(), "").await;
     if has_tools.code != Some(0) {
         // Without these packages the commands cannot be run.
@@ -240,7 +241,7 @@ async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_comma
     let lines: Vec<_> = lines.into_iter().filter(|line| line.starts_with("python ")).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     for line in lines {
-        let ran = shell(&line, folder.path(), &address).await;
+        let ran = shell(&line, folder.path(), &server.address).await;
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
     }
 }

@@ -29,10 +29,11 @@ use tokio::{
     net::TcpListener,
     time::Instant,
 };
-use tonic::{Code, Request, Status, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 
 use crate::support::{
-    http::http_get,
+    http::metrics,
+    process::with_key,
     relight::{Relight, asking},
 };
 
@@ -113,14 +114,6 @@ fn claims(others: &Value) -> Value {
     claims
 }
 
-fn with<T>(credential: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    if !credential.is_empty() {
-        request.metadata_mut().insert("authorization", format!("Bearer {credential}").parse().unwrap());
-    }
-    request
-}
-
 /// A server with these settings of `server`.
 async fn server(settings: &Value) -> Relight {
     let mut server = json!({ "listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0" });
@@ -148,7 +141,7 @@ fn jwt(more: &Value) -> Value {
 async fn invoke(server: &Relight, credential: &str, route: &str) -> Result<String, Code> {
     let mut invocation = asking("Hello.");
     route.clone_into(&mut invocation.route);
-    let request = with(credential, InvokeWithRecoveryRequest { invocation: Some(invocation) });
+    let request = with_key(credential, InvokeWithRecoveryRequest { invocation: Some(invocation) });
     let invoked = server.recovery().invoke_with_recovery(request).await;
     invoked.map(|response| response.into_inner().invocation_id).map_err(|status| status.code())
 }
@@ -217,12 +210,12 @@ async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_
     assert!(invoke(&server, &bound, "other").await.is_ok());
     assert_eq!(invoke(&server, &bound, "default").await, Err(Code::PermissionDenied));
 
-    let list = async |token: String| server.admin().list_targets(with(&token, ListTargetsRequest::default())).await;
+    let list = async |token: String| server.admin().list_targets(with_key(&token, ListTargetsRequest::default())).await;
     let admin = signer.token(&claims(&json!({ "relight_role": ["viewer", "admin", "watcher"] })));
     assert!(list(admin).await.is_ok());
     assert_eq!(list(signer.token(&body)).await.unwrap_err().code(), Code::PermissionDenied);
     // Each refusal is counted.
-    let page = http_get(&format!("http://{}/metrics", server.running.admin_address)).await;
+    let page = metrics(server.running.admin_address).await;
     let refused = |status: &str| {
         page.lines().any(|line| line.starts_with("rpc_server_call_duration_seconds_count") && line.contains(status))
     };
@@ -318,40 +311,40 @@ async fn outcomes(
     let mut outcomes = Vec::new();
     let mut note = |method: &'static str, outcome: Result<(), Status>| outcomes.push((method, done(outcome)));
     let invoking = InvokeWithRecoveryRequest { invocation: Some(asking("Hello.")) };
-    note("InvokeWithRecovery", recovery.invoke_with_recovery(with(key, invoking)).await.map(drop));
+    note("InvokeWithRecovery", recovery.invoke_with_recovery(with_key(key, invoking)).await.map(drop));
     let start = Some(StreamStart::Invocation(asking("Hello.")));
     let streaming = StreamWithRecoveryRequest { start };
-    note("StreamWithRecovery", recovery.stream_with_recovery(with(key, streaming)).await.map(drop));
+    note("StreamWithRecovery", recovery.stream_with_recovery(with_key(key, streaming)).await.map(drop));
     let resume = Resume { invocation: Some(resume::Invocation::RequestId(request.to_owned())), ..Resume::default() };
     let request = StreamWithRecoveryRequest { start: Some(StreamStart::Resume(resume)) };
-    note("resume", recovery.stream_with_recovery(with(key, request)).await.map(drop));
+    note("resume", recovery.stream_with_recovery(with_key(key, request)).await.map(drop));
     let request = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
-    note("WatchRecovery", recovery.watch_recovery(with(key, request)).await.map(drop));
+    note("WatchRecovery", recovery.watch_recovery(with_key(key, request)).await.map(drop));
     let invocation = Some(get_invocation_request::Invocation::InvocationId(id()));
-    note("GetInvocation", recovery.get_invocation(with(key, GetInvocationRequest { invocation })).await.map(drop));
+    note("GetInvocation", recovery.get_invocation(with_key(key, GetInvocationRequest { invocation })).await.map(drop));
     let request = ListInvocationsRequest::default();
-    note("ListInvocations", recovery.list_invocations(with(key, request)).await.map(drop));
+    note("ListInvocations", recovery.list_invocations(with_key(key, request)).await.map(drop));
     let request = GetThreadRequest { thread_id: "talk".to_owned() };
-    note("GetThread", recovery.get_thread(with(key, request)).await.map(drop));
+    note("GetThread", recovery.get_thread(with_key(key, request)).await.map(drop));
     let invocation = Some(cancel_invocation_request::Invocation::InvocationId(id()));
     let request = CancelInvocationRequest { invocation, ..CancelInvocationRequest::default() };
-    note("CancelInvocation", recovery.cancel_invocation(with(key, request)).await.map(drop));
-    let classified = recovery.classify_failure(with(key, ClassifyFailureRequest::default())).await;
+    note("CancelInvocation", recovery.cancel_invocation(with_key(key, request)).await.map(drop));
+    let classified = recovery.classify_failure(with_key(key, ClassifyFailureRequest::default())).await;
     // Without a failure in it, the request is refused for what it lacks.
     let classified = classified.map(drop).or_else(|status| match status.code() {
         Code::InvalidArgument => Ok(()),
         _ => Err(status),
     });
     note("ClassifyFailure", classified);
-    note("ListTargets", admin.list_targets(with(key, ListTargetsRequest::default())).await.map(drop));
-    note("GetStatus", admin.get_status(with(key, GetStatusRequest {})).await.map(drop));
+    note("ListTargets", admin.list_targets(with_key(key, ListTargetsRequest::default())).await.map(drop));
+    note("GetStatus", admin.get_status(with_key(key, GetStatusRequest {})).await.map(drop));
     let request = ResetCircuitRequest { target: "t".to_owned() };
-    note("ResetCircuit", admin.reset_circuit(with(key, request)).await.map(drop));
+    note("ResetCircuit", admin.reset_circuit(with_key(key, request)).await.map(drop));
     let force = CircuitForce::Auto.into();
     let request = ForceCircuitRequest { target: "t".to_owned(), force, ..ForceCircuitRequest::default() };
-    note("ForceCircuit", admin.force_circuit(with(key, request)).await.map(drop));
+    note("ForceCircuit", admin.force_circuit(with_key(key, request)).await.map(drop));
     let request = DeleteThreadRequest { thread_id: "talk".to_owned(), ..DeleteThreadRequest::default() };
-    note("DeleteThread", recovery.delete_thread(with(key, request)).await.map(drop));
+    note("DeleteThread", recovery.delete_thread(with_key(key, request)).await.map(drop));
     outcomes
 }
 
@@ -371,7 +364,7 @@ async fn each_role_may_do_its_part_of_every_method_and_nothing_of_another_tenant
         let mut invocation = asking("Hello.");
         request_id.clone_into(&mut invocation.request_id);
         "talk".clone_into(&mut invocation.thread_id);
-        let request = with("caller", InvokeWithRecoveryRequest { invocation: Some(invocation) });
+        let request = with_key("caller", InvokeWithRecoveryRequest { invocation: Some(invocation) });
         server.recovery().invoke_with_recovery(request).await.unwrap().into_inner().invocation_id
     };
     let (denied, missing) = (Err(Code::PermissionDenied), Err(Code::NotFound));
@@ -401,9 +394,9 @@ async fn each_role_may_do_its_part_of_every_method_and_nothing_of_another_tenant
         assert_eq!(outcome, expected, "{method} by an administrator");
     }
     // The AdminService is nowhere else, and its listener serves nothing else.
-    let status = server.admin().get_status(with("admin", GetStatusRequest {})).await.unwrap_err();
+    let status = server.admin().get_status(with_key("admin", GetStatusRequest {})).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
-    let request = with("admin", ListInvocationsRequest::default());
+    let request = with_key("admin", ListInvocationsRequest::default());
     let status = RecoveryServiceClient::new(admin).list_invocations(request).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
 }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use relight::internals::grpc::v1::{
     ClassifyFailureRequest, FailureClass, FailureCode, Header, InvalidRequestDetail, RecoveryStrategy, WaitSource,
-    recovery_service_client::RecoveryServiceClient,
 };
-use tonic::{Code, transport::Endpoint};
+use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::support::{binary::started, relight::Relight, targets::one_target, upstream::Upstream};
+use crate::support::{process::Process, relight::Relight, targets::one_target, upstream::Upstream};
 
 /// What a caller reports of an answer.
 fn answer(status: u32, body: &str) -> ClassifyFailureRequest {
@@ -82,21 +81,17 @@ async fn an_unrecognised_failure_is_unknown_and_an_invalid_report_is_rejected_wi
 
 #[tokio::test]
 async fn a_rule_that_is_added_to_the_file_of_a_running_server_judges_from_then_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("relight.yaml");
     let without = "\
 providers: { stage: { dialect: scripted, script: { otherwise: timeout } } }
 targets: { silent: { provider: stage, model: silent } }
 ";
-    std::fs::write(&path, without).unwrap();
-    let (_child, address, _log) = started(&["--config", path.to_str().unwrap()]).await;
-    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let mut client = RecoveryServiceClient::new(channel);
+    let server = Process::start(without).await;
+    let mut client = server.recovery();
     let house = answer(429, "Rate limit: the house limit");
     let before = client.classify_failure(house.clone()).await.unwrap().into_inner();
     assert_eq!(before.failure_class(), FailureClass::RateLimited);
     let rule = "{ name: house, class: quota_exceeded, when: { message: house limit }, retry_after: 90s }";
-    std::fs::write(&path, format!("{without}classifier: {{ rules: [{rule}] }}\n")).unwrap();
+    std::fs::write(&server.file, format!("{without}classifier: {{ rules: [{rule}] }}\n")).unwrap();
     let judged_by_it = async {
         loop {
             let verdict = client.classify_failure(house.clone()).await.unwrap().into_inner();

@@ -11,21 +11,22 @@ use relight::internals::{
         watch_recovery_request::Start,
     },
 };
-use sha2::{Digest as _, Sha256};
-use tonic::{Code, Request, transport::Channel};
+use tonic::{Code, transport::Channel};
 
-use crate::support::relight::{Relight, asking, kind_of};
+use crate::support::{
+    process::{key, with_key},
+    relight::{Relight, asking, kind_of},
+};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn keys() -> String {
-    let key = |key: &str, rest: &str| format!("{{ sha256: \"{:x}\", {rest} }}", Sha256::digest(key.as_bytes()));
     [
-        key("chat", "tenant: acme, routes: [chat]"),
-        key("other", "tenant: acme, routes: [other]"),
-        key("all", "tenant: acme"),
-        key("rival", "tenant: rival"),
-        key("ops", "tenant: ops, admin: true"),
+        key("acme", "chat", ", routes: [chat]"),
+        key("acme", "other", ", routes: [other]"),
+        key("acme", "all", ""),
+        key("rival", "rival", ""),
+        key("ops", "ops", ", admin: true"),
     ]
     .join(", ")
 }
@@ -40,12 +41,6 @@ async fn server() -> Relight {
     .await
 }
 
-fn with<T>(key: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
-    request
-}
-
 /// A message on a route, for a thread; an empty name is none.
 fn message(route: &str, thread: &str) -> InvokeWithRecoveryRequest {
     let mut invocation = asking("Hello.");
@@ -56,7 +51,7 @@ fn message(route: &str, thread: &str) -> InvokeWithRecoveryRequest {
 
 async fn invoke(client: &mut RecoveryServiceClient<Channel>, key: &str, route: &str, thread: &str) -> String {
     let request = message(route, thread);
-    client.invoke_with_recovery(with(key, request)).await.unwrap().into_inner().invocation_id
+    client.invoke_with_recovery(with_key(key, request)).await.unwrap().into_inner().invocation_id
 }
 
 #[tokio::test]
@@ -66,7 +61,7 @@ async fn a_key_of_one_route_reads_nothing_of_another_and_an_admin_key_reads_all(
     let id = invoke(&mut client, "chat", "chat", "talk").await;
     let look = async |key: &str| {
         let invocation = Some(get_invocation_request::Invocation::InvocationId(id.clone()));
-        let found = server.recovery().get_invocation(with(key, GetInvocationRequest { invocation })).await;
+        let found = server.recovery().get_invocation(with_key(key, GetInvocationRequest { invocation })).await;
         found.map(|_| ()).map_err(|status| status.code())
     };
     for (key, seen) in [
@@ -79,7 +74,7 @@ async fn a_key_of_one_route_reads_nothing_of_another_and_an_admin_key_reads_all(
         assert_eq!(look(key).await, seen, "{key}");
     }
     let thread = async |key: &str| {
-        let read = server.recovery().get_thread(with(key, GetThreadRequest { thread_id: "talk".to_owned() })).await;
+        let read = server.recovery().get_thread(with_key(key, GetThreadRequest { thread_id: "talk".to_owned() })).await;
         read.map(|_| ()).map_err(|status| status.code())
     };
     assert_eq!(thread("all").await, Ok(()));
@@ -93,11 +88,12 @@ async fn a_key_of_one_route_continues_and_deletes_no_thread_that_began_on_anothe
     let server = server().await;
     let mut client = server.recovery();
     invoke(&mut client, "chat", "chat", "talk").await;
-    let refused = server.recovery().invoke_with_recovery(with("other", message("other", "talk"))).await.unwrap_err();
+    let refused =
+        server.recovery().invoke_with_recovery(with_key("other", message("other", "talk"))).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
     let delete = async |key: &str| {
         let request = DeleteThreadRequest { thread_id: "talk".to_owned(), ..DeleteThreadRequest::default() };
-        server.recovery().delete_thread(with(key, request)).await.map(|_| ()).map_err(|status| status.code())
+        server.recovery().delete_thread(with_key(key, request)).await.map(|_| ()).map_err(|status| status.code())
     };
     assert_eq!(delete("other").await, Err(Code::PermissionDenied));
     // The refusal left the thread as it was, and free.
@@ -112,7 +108,7 @@ async fn a_key_of_one_route_continues_and_deletes_no_thread_that_began_on_anothe
 /// All events that this key is shown, up to the last one of the invocation.
 async fn seen(server: &Relight, key: &str, last: &str) -> Vec<RecoveryEvent> {
     let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
-    let mut stream = server.recovery().watch_recovery(with(key, request)).await.unwrap().into_inner();
+    let mut stream = server.recovery().watch_recovery(with_key(key, request)).await.unwrap().into_inner();
     let mut events = Vec::new();
     let reading = async {
         loop {

@@ -9,15 +9,14 @@ use relight::internals::grpc::v1::{
 use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
 use crate::support::{
-    process::{KEY, Process, key, terminate, with_key},
+    process::Process,
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
 
 fn settings(upstream: &Upstream, folder: &Path, mode: &str) -> String {
     format!(
-        "server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\n\
-         providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
+        "providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
          targets: {{ main: {{ provider: p, model: m-1 }} }}\n\
          routes: {{ default: {{ targets: [main] }} }}\n\
          journal: {{ store: \"sqlite:{}\", mode: {mode} }}\n",
@@ -39,7 +38,7 @@ async fn a_call_can_be_looked_up_as_soon_as_it_is_answered_and_all_are_listed() 
     for (mode, calls) in [("fast", 40), ("strict", 4)] {
         let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
         upstream.otherwise(Reply::text("Fine, thank you."));
-        let server = Relight::start_whole(&settings(&upstream, folder.path(), mode)).await;
+        let server = Relight::start(&settings(&upstream, folder.path(), mode)).await;
         let calling = (0..calls).map(async |n| {
             let answered = server.ask(&format!("How are you, {n}?")).await;
             let mut record = server.get(&answered.invocation_id).await;
@@ -67,18 +66,14 @@ async fn a_call_can_be_looked_up_as_soon_as_it_is_answered_and_all_are_listed() 
 async fn a_server_that_is_stopped_records_all_that_it_answered() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     upstream.otherwise(Reply::text("Fine, thank you."));
-    let settings = settings(&upstream, folder.path(), "fast");
-    let (_, rest) = settings.split_once('\n').unwrap();
-    let mut server = Process::serve("", &format!("  keys: [{}]\n{rest}", key("acme", KEY, ""))).await;
-    let client = server.recovery().await;
+    let mut server = Process::start(&settings(&upstream, folder.path(), "fast")).await;
     let calling = (0..30).map(|n| {
         let invocation = Some(asking(&format!("How are you, {n}?")));
-        let (mut client, request) = (client.clone(), with_key(KEY, InvokeWithRecoveryRequest { invocation }));
+        let (mut client, request) = (server.recovery(), InvokeWithRecoveryRequest { invocation });
         async move { client.invoke_with_recovery(request).await.unwrap() }
     });
     futures_util::future::join_all(calling).await;
-    terminate(&server.child).await;
-    server.child.wait().await.unwrap();
+    server.terminate().await;
     assert_eq!(rows(folder.path(), "state = 'finished' AND outcome IS NOT NULL AND event_count > 0").await, 30);
     assert_eq!(rows(folder.path(), "state = 'running'").await, 0);
 }
@@ -87,7 +82,7 @@ async fn a_server_that_is_stopped_records_all_that_it_answered() {
 async fn a_call_that_continues_is_recorded_as_running_and_ends_when_it_is_cancelled() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     upstream.otherwise(Reply::silence());
-    let server = Relight::start_whole(&settings(&upstream, folder.path(), "fast")).await;
+    let server = Relight::start(&settings(&upstream, folder.path(), "fast")).await;
     let mut client = server.recovery();
     let invocation = Some(Invocation { route: "default".to_owned(), ..asking("Are you there?") });
     let mut calling = tokio::task::JoinSet::new();

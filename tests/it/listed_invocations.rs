@@ -8,10 +8,11 @@ use relight::internals::{
     },
 };
 use serde_json::json;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
 use crate::support::{
     binary::run,
+    process::with_key,
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
@@ -33,12 +34,6 @@ async fn served(store: &str) -> (Relight, Upstream) {
         "journal": { "store": store },
     });
     (Relight::start_whole(&config.to_string()).await, upstream)
-}
-
-fn with_key<T>(key: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
-    request
 }
 
 async fn call(server: &Relight, key: &str, route: &str) -> String {

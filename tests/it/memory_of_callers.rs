@@ -32,14 +32,14 @@ async fn invoke(server: &Process, key: Option<&str>, message: Vec<u8>, declared:
     let authorization = key.map(|key| format!("Bearer {key}"));
     let mut headers = vec![("content-type", "application/grpc"), ("te", "trailers")];
     headers.extend(authorization.as_deref().map(|value| ("authorization", value)));
-    post(&server.grpc, INVOKE, &headers, true, body).await
+    post(&server.address, INVOKE, &headers, true, body).await
 }
 
 /// Posts JSON to the front, with a key.
 async fn chat(server: &Process, body: Vec<u8>, more: &[(&str, &str)]) -> Came {
     let authorization = format!("Bearer {KEY}");
     let headers = [&[("authorization", authorization.as_str()), ("content-type", "application/json")], more].concat();
-    post(&server.front, CHAT, &headers, false, body).await
+    post(&server.front_address, CHAT, &headers, false, body).await
 }
 
 /// A gRPC message as it is sent.

@@ -1,14 +1,13 @@
 //! What an operator's Prometheus scrapes: series from the start, refused callers, forced circuits, the process, the front.
 
 use relight::internals::grpc::v1::{
-    CircuitForce, ForceCircuitRequest, UsageExactness, admin_service_client::AdminServiceClient,
-    invoke_with_recovery_response::Outcome,
+    CircuitForce, ForceCircuitRequest, UsageExactness, invoke_with_recovery_response::Outcome,
 };
 
 use crate::support::{
     front::question,
-    http::{http_get, post},
-    process::{KEY, Process, key, with_key},
+    http::{metrics, post},
+    process::{KEY, Serve, key, with_key},
     relight::{Relight, asking},
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -22,13 +21,9 @@ targets: { main: { provider: p, model: m }, spare: { provider: p, model: n }, de
 routes: { default: { targets: [main, spare] }, other: { targets: [spare] }, denied: { targets: [denied] } }
 ";
 
-async fn server(environment: &str) -> Process {
+fn serve() -> Serve {
     let keys = format!("  keys: [{}, {}]\n", key("acme", KEY, ""), key("ops", "ops-key", ", admin: true"));
-    Process::serve(environment, &format!("{keys}{REST}")).await
-}
-
-async fn scraped(server: &Process) -> String {
-    http_get(&format!("http://{}/metrics", server.admin)).await
+    Serve::with_front(&format!("{keys}{REST}"))
 }
 
 /// The value of the first series with this name and these labels.
@@ -42,8 +37,8 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
 
 #[tokio::test]
 async fn series_are_there_before_their_first_event_with_the_labels_of_the_configuration() {
-    let server = server("").await;
-    let text = scraped(&server).await;
+    let server = serve().start().await;
+    let text = metrics(&server.admin_address).await;
     for (name, labels) in [
         ("relight_invocations_total", &["route=\"other\"", "outcome=\"failed\"", "class=\"rate_limited\""][..]),
         ("relight_invocations_total", &["route=\"default\"", "outcome=\"recovered\""]),
@@ -59,8 +54,8 @@ async fn series_are_there_before_their_first_event_with_the_labels_of_the_config
 
 #[tokio::test]
 async fn the_process_and_the_build_are_metrics() {
-    let server = server("").await;
-    let text = scraped(&server).await;
+    let server = serve().start().await;
+    let text = metrics(&server.admin_address).await;
     let resident = value(&text, "process_resident_memory_bytes", &[]).unwrap();
     assert!(resident > 1e6, "{resident}");
     assert!(value(&text, "process_open_fds", &[]).unwrap() > 3.0);
@@ -71,23 +66,23 @@ async fn the_process_and_the_build_are_metrics() {
 
 #[tokio::test]
 async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
-    let server = server("").await;
-    let mut recovery = server.recovery().await;
+    let server = serve().start().await;
+    let mut recovery = server.recovery();
     let body = || question("default", false).to_string().into_bytes();
     let json = ("content-type", "application/json");
     for _ in 0..5 {
         let request = with_key("nobody", relight::internals::grpc::v1::InvokeWithRecoveryRequest::default());
         assert_eq!(recovery.invoke_with_recovery(request).await.unwrap_err().code(), tonic::Code::Unauthenticated);
         let wrong = [json, ("authorization", "Bearer nobody")];
-        assert_eq!(post(&server.front, "/v1/chat/completions", &wrong, false, body()).await.unwrap().0, 401);
+        assert_eq!(post(&server.front_address, "/v1/chat/completions", &wrong, false, body()).await.unwrap().0, 401);
     }
     let authorization = format!("Bearer {KEY}");
     let right = [json, ("authorization", authorization.as_str())];
-    assert_eq!(post(&server.front, "/v1/chat/completions", &right, false, body()).await.unwrap().0, 200);
+    assert_eq!(post(&server.front_address, "/v1/chat/completions", &right, false, body()).await.unwrap().0, 200);
     let denied = question("denied", false).to_string().into_bytes();
-    assert_eq!(post(&server.front, "/v1/chat/completions", &right, false, denied).await.unwrap().0, 400);
-    assert_eq!(post(&server.front, "/v1/nothing", &right, false, body()).await.unwrap().0, 404);
-    let text = scraped(&server).await;
+    assert_eq!(post(&server.front_address, "/v1/chat/completions", &right, false, denied).await.unwrap().0, 400);
+    assert_eq!(post(&server.front_address, "/v1/nothing", &right, false, body()).await.unwrap().0, 404);
+    let text = metrics(&server.admin_address).await;
     let rpc = "rpc_server_call_duration_seconds_count";
     assert_eq!(value(&text, rpc, &["InvokeWithRecovery", "\"UNAUTHENTICATED\""]), Some(5.0), "{text}");
     let http = "http_server_request_duration_seconds_count";
@@ -108,15 +103,13 @@ async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
 
 #[tokio::test]
 async fn a_forced_circuit_has_a_state_of_its_own_until_it_is_released() {
-    let server = server("").await;
-    let channel = tonic::transport::Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
-    let mut admin = AdminServiceClient::new(channel.connect().await.unwrap());
+    let server = serve().start().await;
     for (force, state) in
         [(CircuitForce::Open, "forced_open"), (CircuitForce::Closed, "forced_closed"), (CircuitForce::Auto, "closed")]
     {
         let force = ForceCircuitRequest { target: "main".to_owned(), force: force.into(), ..Default::default() };
-        admin.force_circuit(with_key("ops-key", force)).await.unwrap();
-        let text = scraped(&server).await;
+        server.admin().force_circuit(with_key("ops-key", force)).await.unwrap();
+        let text = metrics(&server.admin_address).await;
         let state = format!("state=\"{state}\"");
         assert_eq!(value(&text, "relight_circuit_state", &["target=\"main\"", &state]), Some(1.0), "{text}");
         let on = |line: &&str| {
@@ -128,8 +121,9 @@ async fn a_forced_circuit_has_a_state_of_its_own_until_it_is_released() {
 
 #[tokio::test]
 async fn the_environment_names_the_service_where_the_configuration_does_not() {
-    let server = server("OTEL_SERVICE_NAME=kept-by-ops OTEL_RESOURCE_ATTRIBUTES=team=blue").await;
-    let text = scraped(&server).await;
+    let server = serve().env("OTEL_SERVICE_NAME", "kept-by-ops").env("OTEL_RESOURCE_ATTRIBUTES", "team=blue");
+    let server = server.start().await;
+    let text = metrics(&server.admin_address).await;
     let info = text.lines().find(|line| line.starts_with("target_info{")).unwrap();
     assert!(info.contains("service_name=\"kept-by-ops\"") && info.contains("team=\"blue\""), "{info}");
 }
@@ -150,7 +144,7 @@ async fn what_a_cut_answer_cost_is_estimated_and_is_the_price_of_recovery() {
     let output = |text: &str, name: &str| value(text, name, &["type=\"output\"", "model=\"m-1\""]);
     let counted = async {
         loop {
-            let text = http_get(&format!("http://{address}/metrics")).await;
+            let text = metrics(address).await;
             let spent = output(&text, "relight_tokens_spent_total");
             if let Some((spent, delivered)) = spent.zip(output(&text, "relight_tokens_delivered_total")) {
                 assert!(spent > delivered + 10.0, "{spent} {delivered}");

@@ -7,13 +7,14 @@ use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use prost::Message as _;
 use relight::internals::grpc::v1::{Invocation, InvokeWithRecoveryRequest, ModelCall, Sampling, invocation::Call};
+use rustix::process::Signal;
 use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use crate::support::{
     binary::{relight, run},
-    process::{KEY, Process, terminate, with_key},
+    process::{KEY, Process, key, with_key},
     relight::{Relight, asking},
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -48,7 +49,7 @@ async fn posted(server: &Process, message: &[u8], timeout: Option<&str>) -> (Cod
     let mut body = vec![0];
     body.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
     body.extend(message);
-    let uri = format!("http://{}/relight.v1.RecoveryService/InvokeWithRecovery", server.grpc);
+    let uri = format!("http://{}/relight.v1.RecoveryService/InvokeWithRecovery", server.address);
     let mut request = Request::post(uri).header("content-type", "application/grpc").header("te", "trailers");
     request = request.header("authorization", format!("Bearer {KEY}"));
     if let Some(timeout) = timeout {
@@ -66,7 +67,8 @@ async fn posted(server: &Process, message: &[u8], timeout: Option<&str>) -> (Cod
 async fn what_cannot_be_decoded_is_too_large_or_has_no_time_has_a_code_and_a_reason() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::silence());
-    let server = Process::start("", "  max_message_bytes: 64KiB\n", &one_target(&upstream)).await;
+    let settings = format!("keys: [{}], max_message_bytes: 64KiB", key("acme", KEY, ""));
+    let server = Process::start(&format!("server: {{ {settings} }}\n{}", one_target(&upstream))).await;
     assert_eq!(posted(&server, b"\xff\xff\xff\xff", None).await, (Code::InvalidArgument, true));
     assert_eq!(posted(&server, &vec![0x0a; 100_000], None).await, (Code::ResourceExhausted, true));
     let request = InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) }.encode_to_vec();
@@ -104,14 +106,14 @@ async fn a_server_that_gets_two_signals_gives_its_leases_back() {
     upstream.otherwise(Reply::silence());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("journal.db");
-    let key = crate::support::process::key("acme", KEY, "");
-    let settings = format!(
-        "  keys: [{key}]\njournal: {{ store: \"sqlite:{}\" }}\n{}",
+    let config = format!(
+        "server: {{ keys: [{}] }}\njournal: {{ store: \"sqlite:{}\" }}\n{}",
+        key("acme", KEY, ""),
         file.display(),
         one_target(&upstream).replace("400ms", "60s")
     );
-    let mut server = Process::serve("", &settings).await;
-    let mut client = server.recovery().await;
+    let mut server = Process::start(&config).await;
+    let mut client = server.recovery();
     let once = Invocation { request_id: "r-1".to_owned(), ..asking("Are you there?") };
     let request = with_key(KEY, InvokeWithRecoveryRequest { invocation: Some(once) });
     let calling = async {
@@ -120,13 +122,12 @@ async fn a_server_that_gets_two_signals_gives_its_leases_back() {
     };
     let ending = async {
         upstream.await_request(1).await;
-        terminate(&server.child).await;
+        server.signal(Signal::TERM);
         tokio::time::sleep(Duration::from_millis(500)).await;
-        terminate(&server.child).await;
-        server.child.wait().await.unwrap()
+        server.terminate().await
     };
     tokio::select! {
-        ended = tokio::time::timeout(PATIENCE, ending) => assert_eq!(ended.unwrap().code(), Some(128 + 15)),
+        ended = tokio::time::timeout(PATIENCE, ending) => assert_eq!(ended.unwrap(), Some(128 + 15)),
         () = calling => unreachable!("it waits for ever"),
     }
     let mut journal = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&file)).await.unwrap();

@@ -77,18 +77,15 @@ async fn a_storm_of_refused_calls_leaves_no_attempts_no_spans_and_a_few_lines() 
     upstream.otherwise(Reply::text("Hello.").slow_head(Duration::from_millis(200)));
     let receiver = OtlpReceiver::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let server = Process::serve(
-        "",
-        &format!(
-            "  keys: [{}]\njournal: {{ store: \"sqlite:{}\" }}\ntelemetry: {{ otlp_endpoint: \"{}\" }}\n{}",
-            key("acme", KEY, ""),
-            folder.path().join("journal.db").display(),
-            receiver.endpoint(),
-            few_slots(&upstream, 4, 8, "2s"),
-        ),
-    )
+    let server = Process::start(&format!(
+        "server: {{ keys: [{}] }}\njournal: {{ store: \"sqlite:{}\" }}\ntelemetry: {{ otlp_endpoint: \"{}\" }}\n{}",
+        key("acme", KEY, ""),
+        folder.path().join("journal.db").display(),
+        receiver.endpoint(),
+        few_slots(&upstream, 4, 8, "2s"),
+    ))
     .await;
-    let client = server.recovery().await;
+    let client = server.recovery();
     let calls = (0..CALLS).map(|_| call(client.clone(), KEY, "Hello"));
     let responses: Vec<_> = stream::iter(calls).buffer_unordered(500).collect().await;
     let shed = responses.iter().filter(|response| refused(response)).count();
@@ -123,12 +120,9 @@ async fn three_hundred_silent_calls_of_one_tenant_keep_no_call_of_another_out() 
         if silent { Reply::silence() } else { Reply::text("Hello.").slow_head(Duration::from_millis(20)) }
     });
     let keys = [key("acme", KEY, ""), key("rival", "rival-key", "")].join(", ");
-    let server = Process::serve(
-        "",
-        &format!("  keys: [{keys}]\njournal: {{ store: memory }}\n{}", few_slots(&upstream, 16, 64, "50s")),
-    )
-    .await;
-    let client = server.recovery().await;
+    let few = few_slots(&upstream, 16, 64, "50s");
+    let server = Process::start(&format!("server: {{ keys: [{keys}] }}\njournal: {{ store: memory }}\n{few}")).await;
+    let client = server.recovery();
     let silent = join_all((0..300).map(|_| call(client.clone(), "rival-key", "Be silent")));
     let served = async {
         upstream.await_request(16).await;

@@ -1,7 +1,6 @@
 //! A pause of the database, or of a replica, that is longer than a lease costs no stream a word and no process its life.
 
 use std::{
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -10,6 +9,7 @@ use std::{
 };
 
 use relight::internals::grpc::v1::RewindMode;
+use rustix::process::Signal;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -20,8 +20,9 @@ use tokio::{
 use crate::support::{
     cluster::Cluster,
     folding::{Folding, start},
+    process::Process,
     relight::{resumable, streaming},
-    streaming_process::{ANSWER, Process, configured},
+    slow_upstream::{ANSWER, configured},
     upstream::{Reply, Upstream},
 };
 
@@ -42,7 +43,7 @@ async fn slow() -> Upstream {
 fn following(process: &Process, count: usize) -> JoinSet<Folding> {
     let mut streams = JoinSet::new();
     for _ in 0..count {
-        let client = process.client.clone();
+        let client = process.recovery();
         streams.spawn(async move {
             let mut folding = Folding::default();
             let mut stream = start(client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
@@ -81,14 +82,6 @@ async fn is_live(address: &str) -> bool {
     matches!(timeout(Duration::from_secs(2), asking).await, Ok(Some(())))
 }
 
-/// The CPU time that a process has used.
-fn used(process: &Process) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid())).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10)
-}
-
 /// Waits for all streams, and checks that each is whole; returns the last epochs.
 async fn whole(streams: JoinSet<Folding>) -> Vec<u64> {
     let ended = timeout(Duration::from_secs(90), streams.join_all()).await.expect("every stream ends");
@@ -100,15 +93,15 @@ async fn whole(streams: JoinSet<Folding>) -> Vec<u64> {
 }
 
 /// Freezes the database for longer than a lease while two replicas stream.
-async fn database_frozen(folder: &Path) -> bool {
+async fn database_frozen() -> bool {
     let Some(cluster) = Cluster::start() else { return false };
     let upstream = slow().await;
-    let config = configured(folder, cluster.url(), &upstream);
+    let config = configured(cluster.url(), "fast", &upstream);
     let replicas = [Process::start(&config).await, Process::start(&config).await];
     let streams = replicas.each_ref().map(|replica| following(replica, STREAMS));
     sleep(Duration::from_secs(3)).await;
     let live = replicas.each_ref().map(watched);
-    let (began, before) = (Instant::now(), replicas.each_ref().map(used));
+    let (began, before) = (Instant::now(), replicas.each_ref().map(Process::worked));
     cluster.freeze();
     sleep(PAUSE).await;
     cluster.thaw();
@@ -117,7 +110,7 @@ async fn database_frozen(folder: &Path) -> bool {
         assert_eq!(epochs, [1; STREAMS], "an owner that lives keeps its invocations");
     }
     for (replica, before) in replicas.iter().zip(before) {
-        let busy = used(replica) - before;
+        let busy = replica.worked() - before;
         assert!(busy < began.elapsed() / 2, "{busy:?} of CPU time in {:?}", began.elapsed());
     }
     for (_watching, missed) in live {
@@ -127,23 +120,23 @@ async fn database_frozen(folder: &Path) -> bool {
 }
 
 /// Freezes one of two replicas for longer than a lease while both stream.
-async fn replica_frozen(folder: &Path) -> bool {
+async fn replica_frozen() -> bool {
     let Some(cluster) = Cluster::start() else { return false };
     let upstream = slow().await;
-    let config = configured(folder, cluster.url(), &upstream);
+    let config = configured(cluster.url(), "fast", &upstream);
     let replicas = [Process::start(&config).await, Process::start(&config).await];
     let streams = replicas.each_ref().map(|replica| following(replica, STREAMS));
     sleep(Duration::from_secs(3)).await;
     let (_watching, missed) = watched(&replicas[1]);
-    let (began, before) = (Instant::now(), replicas.each_ref().map(used));
-    replicas[0].signal("-STOP").await;
+    let (began, before) = (Instant::now(), replicas.each_ref().map(Process::worked));
+    replicas[0].signal(Signal::STOP);
     sleep(PAUSE).await;
-    replicas[0].signal("-CONT").await;
+    replicas[0].signal(Signal::CONT);
     let [frozen, other] = streams;
     whole(frozen).await;
     assert_eq!(whole(other).await, [1; STREAMS], "an owner that lives keeps its invocations");
     for (replica, before) in replicas.iter().zip(before) {
-        let busy = used(replica) - before;
+        let busy = replica.worked() - before;
         assert!(busy < began.elapsed() / 2, "{busy:?} of CPU time in {:?}", began.elapsed());
     }
     assert_eq!(missed.load(Ordering::SeqCst), 0, "/livez of the other one was served throughout");
@@ -153,12 +146,12 @@ async fn replica_frozen(folder: &Path) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_frozen_for_16_s_costs_no_stream_any_text_and_no_owner_its_invocations() {
-    database_frozen(tempfile::tempdir().unwrap().path()).await;
+    database_frozen().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_frozen_for_16_s_costs_no_stream_any_text() {
-    replica_frozen(tempfile::tempdir().unwrap().path()).await;
+    replica_frozen().await;
 }
 
 /// `cargo test --test it -- --ignored --exact ownership_outage::twenty_rounds_of_frozen_databases_and_replicas`
@@ -166,7 +159,7 @@ async fn a_replica_frozen_for_16_s_costs_no_stream_any_text() {
 #[ignore = "takes 25 minutes"]
 async fn twenty_rounds_of_frozen_databases_and_replicas() {
     for _ in 0..20 {
-        database_frozen(tempfile::tempdir().unwrap().path()).await;
-        replica_frozen(tempfile::tempdir().unwrap().path()).await;
+        database_frozen().await;
+        replica_frozen().await;
     }
 }

@@ -269,8 +269,8 @@ async fn a_file_that_must_not_be_written_is_not_healthy() {
 async fn the_server_never_loses_its_lock_on_the_file() {
     use std::os::unix::fs::MetadataExt as _;
     let (_folder, file) = file();
-    let server = Process::serve("", &format!("journal: {{ store: \"sqlite:{}\" }}\n", file.display())).await;
-    let (holder, inode) = (server.child.id().unwrap(), std::fs::metadata(&file).unwrap().ino());
+    let server = Process::start(&format!("journal: {{ store: \"sqlite:{}\" }}\n", file.display())).await;
+    let (holder, inode) = (server.pid(), std::fs::metadata(&file).unwrap().ino());
     let is_locked = || {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
         locks.lines().any(|lock| lock.contains(&format!(" {holder} ")) && lock.contains(&format!(":{inode} ")))

@@ -10,21 +10,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
     folding::{Folding, start},
+    process::Process,
     relight::{asking, resumable, streaming},
-    streaming_process::Process,
     targets::two_targets,
     upstream::{Reply, Upstream},
 };
 
 /// Two targets, the second of which is not to be needed, on a file.
-async fn configured(folder: &Path) -> (std::path::PathBuf, Upstream, Upstream) {
+async fn configured(folder: &Path) -> (String, Upstream, Upstream) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let store = format!("sqlite:{}", folder.join("journal.db").display());
     let yaml = format!("{}journal: {{ store: {store:?} }}\n", two_targets(&first, &second));
-    let file = folder.join("relight.yaml");
-    std::fs::write(&file, yaml.replace("400ms", "5s").replace("300ms", "0ms").replace("deadline: 20s", "deadline: 2m"))
-        .unwrap();
-    (file, first, second)
+    (yaml.replace("400ms", "5s").replace("300ms", "0ms").replace("deadline: 20s", "deadline: 2m"), first, second)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +32,7 @@ async fn a_restart_on_its_own_file_continues_at_once_with_the_same_model_however
     first.otherwise(Reply::text(text).in_pieces_of(120).paced(Duration::from_millis(60)));
     let mut process = Process::start(&config).await;
     let mut folding = Folding::default();
-    let mut stream = start(process.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+    let mut stream = start(process.recovery(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
     for crash in 1..=6 {
         folding.follow(&mut stream, 5).await;
         process.kill().await;
@@ -43,7 +40,7 @@ async fn a_restart_on_its_own_file_continues_at_once_with_the_same_model_however
         let began = Instant::now();
         let resumed = timeout(Duration::from_secs(5), async {
             loop {
-                if let Ok(stream) = process.client.clone().stream_with_recovery(folding.resume()).await {
+                if let Ok(stream) = process.recovery().stream_with_recovery(folding.resume()).await {
                     return stream.into_inner();
                 }
                 sleep(Duration::from_millis(50)).await;
@@ -54,7 +51,7 @@ async fn a_restart_on_its_own_file_continues_at_once_with_the_same_model_however
         assert!(began.elapsed() < Duration::from_secs(5), "{:?} until it was sent again", began.elapsed());
     }
     folding.follow(&mut stream, usize::MAX).await;
-    folding.insist(&process.client).await;
+    folding.insist(&process.recovery()).await;
     assert!(folding.is_completed(), "{:?}", folding.terminal);
     assert_eq!(folding.text(), text);
     assert_eq!(second.requests().len(), 0, "no other model is asked because of a crash");
@@ -67,14 +64,14 @@ async fn a_call_whose_process_dies_nine_times_fails_with_that_reason() {
     first.otherwise(Reply::text("Never.").slow_head(Duration::from_mins(1)));
     let mut process = Process::start(&config).await;
     let mut folding = Folding::default();
-    let mut stream = start(process.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+    let mut stream = start(process.recovery(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
     folding.follow(&mut stream, 1).await;
     for death in 1..=9 {
         first.await_request(death).await;
         process.kill().await;
         process = Process::start(&config).await;
     }
-    timeout(Duration::from_secs(30), folding.insist(&process.client)).await.expect("it ends");
+    timeout(Duration::from_secs(30), folding.insist(&process.recovery())).await.expect("it ends");
     let terminal = format!("{:?}", folding.terminal);
     assert!(terminal.contains("died 9 times") && terminal.contains("read their last log lines"), "{terminal}");
     assert_eq!((first.requests().len(), second.requests().len()), (9, 0), "it is not run again");
@@ -87,7 +84,7 @@ async fn a_thread_takes_the_next_message_right_after_a_crash_and_the_lost_call_i
     first.otherwise(Reply::text("Fine.").slow_head(Duration::from_mins(1)));
     let mut process = Process::start(&config).await;
     let on_thread = |text: &str| Invocation { thread_id: "t-1".to_owned(), ..asking(text) };
-    let mut client = process.client.clone();
+    let mut client = process.recovery();
     let waiting = Some(Invocation { request_id: "r-1".to_owned(), ..on_thread("First?") });
     let mut dying = tokio::task::JoinSet::new();
     dying.spawn(async move { client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation: waiting }).await });
@@ -97,7 +94,7 @@ async fn a_thread_takes_the_next_message_right_after_a_crash_and_the_lost_call_i
     let process = Process::start(&config).await;
     first.otherwise(Reply::text("Fine."));
     let invocation = Some(on_thread("Second?"));
-    let mut client = process.client.clone();
+    let mut client = process.recovery();
     let response = client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation });
     let response = timeout(Duration::from_secs(4), response).await.expect("at once").unwrap().into_inner();
     assert!(matches!(response.outcome, Some(Outcome::Completion(_))), "{response:?}");
@@ -111,10 +108,10 @@ async fn a_resume_token_is_good_as_long_as_its_key_is_in_the_journal() {
     let (config, first, _second) = configured(folder.path()).await;
     first.otherwise(Reply::text("Fine."));
     let mut process = Process::start(&config).await;
-    let (folding, _) = Folding::all(process.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await;
+    let (folding, _) = Folding::all(process.recovery(), resumable(streaming("Hello", RewindMode::Rewind))).await;
     let resumes = async |process: &Process| {
         let resume = Folding { token: folding.token.clone(), ..Folding::default() }.resume();
-        timeout(Duration::from_secs(10), process.client.clone().stream_with_recovery(resume)).await.unwrap()
+        timeout(Duration::from_secs(10), process.recovery().stream_with_recovery(resume)).await.unwrap()
     };
     assert!(resumes(&process).await.is_ok());
     process.kill().await;

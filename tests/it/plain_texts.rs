@@ -1,17 +1,15 @@
 //! What callers and operators read: plain words about what happened, without raw numbers or a library's own texts.
 
-use std::time::Duration;
-
 use relight::internals::grpc::v1::{
     CircuitForce, CircuitState, Failure, ForceCircuitRequest, GetStatusRequest, Invocation, InvokeWithRecoveryRequest,
     InvokeWithRecoveryResponse, Overrides, RecoveryEventFilter, WatchRecoveryRequest,
     invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
 };
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use serde_json::json;
 
 use crate::support::{
-    binary::{relight as binary, run, started},
+    binary::run,
+    process::{Process, Serve, with_key},
     relight::{Relight, asking},
     targets::{one_target, two_targets},
     upstream::{Reply, Upstream},
@@ -76,12 +74,6 @@ async fn a_watcher_sees_that_a_circuit_is_held_closed_and_that_it_is_given_back(
     }
 }
 
-fn keyed<T>(message: T) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    request.metadata_mut().insert("authorization", "Bearer secret".parse().unwrap());
-    request
-}
-
 #[tokio::test]
 async fn who_forced_a_circuit_is_in_the_event_and_the_status_and_not_in_what_callers_read() {
     let upstream = Upstream::start().await;
@@ -93,9 +85,9 @@ async fn who_forced_a_circuit_is_in_the_event_and_the_status_and_not_in_what_cal
     let relight = Relight::start_whole(&format!("{server}{}", one_target(&upstream))).await;
     let target = "main".to_owned();
     let request = ForceCircuitRequest { target, force: CircuitForce::Open.into(), reason: "moving-4711".to_owned() };
-    relight.admin().force_circuit(keyed(request)).await.unwrap();
+    relight.admin().force_circuit(with_key("secret", request)).await.unwrap();
     let watch = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
-    let mut events = relight.recovery().watch_recovery(keyed(watch)).await.unwrap().into_inner();
+    let mut events = relight.recovery().watch_recovery(with_key("secret", watch)).await.unwrap().into_inner();
     let (opened, line) = loop {
         let event = events.message().await.unwrap().unwrap().event.unwrap();
         if let Some(Body::CircuitOpened(opened)) = event.body {
@@ -104,13 +96,13 @@ async fn who_forced_a_circuit_is_in_the_event_and_the_status_and_not_in_what_cal
     };
     assert_eq!(opened.rule, "forced open by an operator (ops): moving-4711");
     assert!(line.starts_with("An operator (ops) opened the circuit of main (moving-4711)"), "{line}");
-    let status = relight.admin().get_status(keyed(GetStatusRequest {})).await.unwrap().into_inner();
+    let status = relight.admin().get_status(with_key("secret", GetStatusRequest {})).await.unwrap().into_inner();
     assert!(
         status.reasons.iter().any(|reason| reason.message.ends_with("an operator (ops): moving-4711")),
         "{status:?}"
     );
     let invocation = InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
-    let refused = relight.recovery().invoke_with_recovery(keyed(invocation)).await.unwrap().into_inner();
+    let refused = relight.recovery().invoke_with_recovery(with_key("secret", invocation)).await.unwrap().into_inner();
     let Some(Outcome::Failure(refused)) = refused.outcome else { panic!("it is refused") };
     assert!(!format!("{refused:?}").contains("(ops)"), "{refused:?}");
 }
@@ -206,20 +198,12 @@ async fn routes_need_no_default_where_all_callers_name_one() {
 async fn the_log_of_a_retry_has_the_retries_left_and_that_of_a_failure_its_tenant() {
     let upstream = Upstream::start().await;
     upstream.otherwise(failing(500, &[]));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("relight.yaml");
-    std::fs::write(&path, format!("{}telemetry: {{ log: {{ format: json }} }}\n", one_target(&upstream))).unwrap();
-    let (_child, address, mut log) = started(&["--config", path.to_str().unwrap()]).await;
-    let asked = ["invoke", "--address", &address, "--label", "user=u-4711", "--label", "node=supervisor"];
+    let server = Process::start(&format!("{}telemetry: {{ log: {{ format: json }} }}\n", one_target(&upstream))).await;
+    let asked = ["invoke", "--address", &server.address, "--label", "user=u-4711", "--label", "node=supervisor"];
     let ran = run(&[&asked[..], &["--thread", "thread-9", "Hello"]].concat()).await;
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    let mut lines: Vec<Value> = Vec::new();
-    let reading = async {
-        while !lines.iter().any(|line| line["event"] == "invocation_failed") {
-            lines.push(serde_json::from_str(&log.next_line().await.unwrap().unwrap()).unwrap());
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), reading).await.unwrap();
+    let lines = server.log_until(|log| log.iter().any(|line| line["event"] == "invocation_failed")).await;
+    assert!(lines.iter().all(serde_json::Value::is_object), "{lines:?}");
     let line = |event: &str| lines.iter().find(|line| line["event"] == event).unwrap();
     let retry = line("recovery_attempted");
     assert_eq!((&retry["attempt"], &retry["remaining"]), (&json!(1), &json!(1)), "{retry}");
@@ -236,12 +220,8 @@ async fn the_log_of_a_retry_has_the_retries_left_and_that_of_a_failure_its_tenan
 
 #[tokio::test]
 async fn a_listener_may_be_named_by_its_host() {
-    let arguments = ["serve", "--listen", "localhost:0", "--admin-listen", "localhost:0"];
-    let mut child = binary(&arguments).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = tokio::time::timeout(Duration::from_secs(30), log.next_line()).await.unwrap().unwrap().unwrap();
-    let listening: Value = serde_json::from_str(&first).unwrap();
-    assert!(listening["address"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")), "{first}");
+    let server = Serve::new(&["--listen", "localhost:0", "--admin-listen", "localhost:0"], "").start().await;
+    assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
     let ran = run(&["serve", "--listen", "localhost"]).await;
     assert!(ran.err.contains("is no IP address or host name of this machine"), "{}", ran.err);
 }

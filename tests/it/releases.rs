@@ -11,7 +11,7 @@ use tonic::Code;
 
 use crate::support::{
     binary::run,
-    http::http_get,
+    http::metrics,
     postgres::Database,
     relight::Relight,
     upstream::{Reply, Upstream},
@@ -114,7 +114,7 @@ async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_no
     assert_eq!(trial.candidate.requests().len(), attempts, "nothing is sent to it any more");
     let event = watch.until("release_rolled_back").await;
     assert!(event.display_text.starts_with("Release next@"), "{}", event.display_text);
-    let metrics = http_get(&format!("http://{}/metrics", trial.relight.running.admin_address)).await;
+    let metrics = metrics(trial.relight.running.admin_address).await;
     assert!(metrics.contains("relight_release_decisions_total{action=\"rolled_back\""), "{metrics}");
     let shown = run(&["releases", "--address", &trial.relight.running.address.to_string(), "show", "fast"]).await;
     assert!(shown.out.contains("rolled back") && shown.out.contains("failures in a row"), "{shown:?}");

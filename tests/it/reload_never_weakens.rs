@@ -1,37 +1,33 @@
 //! A reload never opens a guarded server and never puts the scripted model in the place of a real one.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{path::Path, time::Duration};
 
-use relight::internals::grpc::v1::{
-    CircuitForce, ConfigurationReloadedEvent, ForceCircuitRequest, GetStatusRequest, GetStatusResponse,
-    InvokeWithRecoveryRequest, WatchRecoveryRequest, WatchRecoveryResponse, admin_service_client::AdminServiceClient,
-    recovery_event::Body, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+use relight::internals::{
+    domain::fold::hash_text,
+    grpc::v1::{
+        CircuitForce, ConfigurationReloadedEvent, ForceCircuitRequest, GetStatusRequest, GetStatusResponse,
+        InvokeWithRecoveryRequest, WatchRecoveryRequest, WatchRecoveryResponse, recovery_event::Body,
+        watch_recovery_request::Start,
+    },
 };
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
-use tonic::{
-    Code, Request, Streaming,
-    transport::{Channel, Endpoint},
-};
+use rustix::process::Signal;
+use tonic::{Code, Streaming};
 
-use crate::support::{binary::relight, relight::asking, upstream::Upstream};
+use crate::support::{
+    process::{Process, Serve, with_key},
+    relight::asking,
+    upstream::Upstream,
+};
 
 /// Longest wait for anything here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that other hosts could reach, in a process of its own, with its configuration file.
+/// A server that other hosts could reach, in a process of its own.
 struct Guarded {
-    child: Child,
-    channel: Channel,
-    folder: tempfile::TempDir,
+    process: Process,
 }
 
 fn configuration(upstream: &Upstream) -> String {
-    let hash = |key: &str| format!("{:x}", Sha256::digest(key.as_bytes()));
     format!(
         "\
 # Reached by others.
@@ -60,8 +56,8 @@ events:
   capacity: 4096
 ",
         upstream.base_url(),
-        hash("ops-key"),
-        hash("acme-key")
+        hash_text("ops-key"),
+        hash_text("acme-key")
     )
 }
 
@@ -69,38 +65,21 @@ events:
 
 impl Guarded {
     async fn start(configuration: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("relight.yaml");
-        std::fs::write(&file, configuration).unwrap();
-        let mut child = relight(&["serve", "--config", file.to_str().unwrap()]).stdout(Stdio::null()).spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
-        #[expect(clippy::disallowed_methods, reason = "it ends when the process does, which closes its log")]
-        tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
-        let listening: Value = serde_json::from_str(&first).unwrap();
-        let port = listening["address"].as_str().unwrap().rsplit(':').next().unwrap();
-        let channel = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect().await.unwrap();
-        Self { child, channel, folder }
-    }
-
-    async fn signal(&self, name: &str) {
-        let command = format!("kill -{name} {}", self.child.id().unwrap());
-        assert!(Command::new("sh").args(["-c", &command]).status().await.unwrap().success());
+        Self { process: Serve::new(&[], configuration).start().await }
     }
 
     async fn status(&self) -> GetStatusResponse {
-        let mut admin = AdminServiceClient::new(self.channel.clone());
-        admin.get_status(with_key(GetStatusRequest {}, "ops-key")).await.unwrap().into_inner()
+        self.process.admin().get_status(with_key("ops-key", GetStatusRequest {})).await.unwrap().into_inner()
     }
 
     /// Replaces the file and waits until it was applied or rejected.
     async fn reload(&self, place: impl FnOnce(&Path)) -> GetStatusResponse {
         let seen = |status: &GetStatusResponse| (status.configuration_generation, status.configuration_faults.clone());
         let before = seen(&self.status().await);
-        let new = self.folder.path().join("new");
+        let new = self.process.file.with_extension("new");
         place(&new);
-        std::fs::rename(&new, self.folder.path().join("relight.yaml")).unwrap();
-        self.signal("HUP").await;
+        std::fs::rename(&new, &self.process.file).unwrap();
+        self.process.signal(Signal::HUP);
         let changed = async {
             loop {
                 let status = self.status().await;
@@ -119,8 +98,8 @@ impl Guarded {
 
     async fn events(&self) -> Streaming<WatchRecoveryResponse> {
         let watch = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
-        let mut recovery = RecoveryServiceClient::new(self.channel.clone());
-        let mut events = recovery.watch_recovery(with_key(watch, "ops-key")).await.unwrap().into_inner();
+        let events = self.process.recovery().watch_recovery(with_key("ops-key", watch)).await;
+        let mut events = events.unwrap().into_inner();
         // The first message is a bookmark: nothing after it is missed.
         events.message().await.unwrap();
         events
@@ -129,8 +108,8 @@ impl Guarded {
     async fn invoke(&self, key: &str, route: &str) -> Result<String, Code> {
         let mut invocation = asking("Are you there?");
         route.clone_into(&mut invocation.route);
-        let request = with_key(InvokeWithRecoveryRequest { invocation: Some(invocation) }, key);
-        let response = RecoveryServiceClient::new(self.channel.clone()).invoke_with_recovery(request).await;
+        let request = with_key(key, InvokeWithRecoveryRequest { invocation: Some(invocation) });
+        let response = self.process.recovery().invoke_with_recovery(request).await;
         response.map(|response| format!("{:?}", response.into_inner())).map_err(|status| status.code())
     }
 
@@ -142,7 +121,7 @@ impl Guarded {
                 target: "one".to_owned(),
                 ..Default::default()
             };
-            let forced = AdminServiceClient::new(self.channel.clone()).force_circuit(with_key(force, key)).await;
+            let forced = self.process.admin().force_circuit(with_key(key, force)).await;
             assert_eq!(forced.unwrap_err().code(), Code::Unauthenticated, "{when}");
         }
         assert_eq!(self.invoke("acme-key", "private").await.unwrap_err(), Code::PermissionDenied, "{when}");
@@ -165,14 +144,6 @@ async fn until_reloaded(events: &mut Streaming<WatchRecoveryResponse>) -> (Vec<S
     };
     let reloaded = tokio::time::timeout(PATIENCE, reading).await.expect("no configuration is taken");
     (rejected, reloaded)
-}
-
-fn with_key<T>(message: T, key: &str) -> Request<T> {
-    let mut request = Request::new(message);
-    if !key.is_empty() {
-        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
-    }
-    request
 }
 
 #[tokio::test]
@@ -262,7 +233,5 @@ async fn a_pipe_in_place_of_the_configuration_blocks_neither_reloads_nor_the_end
     assert!(status.configuration_faults[0].reason.contains("is no regular file"), "{status:?}");
     assert!(server.write(&whole).await.configuration_faults.is_empty());
     server.reload(pipe).await;
-    server.signal("TERM").await;
-    let ended = tokio::time::timeout(PATIENCE, server.child.wait()).await.expect("the server does not end").unwrap();
-    assert_eq!(ended.code(), Some(0));
+    assert_eq!(server.process.terminate().await, Some(0));
 }

@@ -4,15 +4,15 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 
 use relight::internals::grpc::v1::{
     GetInvocationRequest, GetStatusRequest, InvokeWithRecoveryRequest, ListTargetsRequest, StreamWithRecoveryRequest,
-    WatchRecoveryRequest, admin_service_client::AdminServiceClient, get_invocation_request,
-    invoke_with_recovery_response::Outcome, stream_with_recovery_request, watch_recovery_request::Start,
+    WatchRecoveryRequest, get_invocation_request, invoke_with_recovery_response::Outcome, stream_with_recovery_request,
+    watch_recovery_request::Start,
 };
 use serde_json::json;
 
 use crate::support::{
-    http::{http_get, post},
+    http::{metrics, post},
     otlp::OtlpReceiver,
-    process::{KEY, Process, key, with_key},
+    process::{KEY, Process, Serve, key, with_key},
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
@@ -126,7 +126,7 @@ fn repeating(number: usize, head: &str) -> Reply {
 
 /// Calls each route in each way, and returns all that callers saw of it.
 async fn called(server: &Process) -> String {
-    let (mut client, mut seen) = (server.recovery().await, String::new());
+    let (mut client, mut seen) = (server.recovery(), String::new());
     for route in ROUTES {
         for _ in 0..3 {
             let mut invocation = asking("Hello");
@@ -146,7 +146,8 @@ async fn called(server: &Process) -> String {
                 let bearer = format!("Bearer {given}");
                 let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
                 let body = json!({"model": route, "messages": [{"role": "user", "content": "Hello"}]}).to_string();
-                let came = post(&server.front, "/v1/chat/completions", &headers, false, body.into_bytes()).await;
+                let came =
+                    post(&server.front_address, "/v1/chat/completions", &headers, false, body.into_bytes()).await;
                 writeln!(seen, "{came:?}").unwrap();
             }
         }
@@ -164,20 +165,20 @@ async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses(
         repeating(number.fetch_add(1, std::sync::atomic::Ordering::Relaxed), &head)
     });
     let folder = tempfile::tempdir().unwrap();
-    let server = Process::serve("OTEL_METRIC_EXPORT_INTERVAL=500", &leaky(&upstream, &receiver, folder.path())).await;
+    let server = Serve::with_front(&leaky(&upstream, &receiver, folder.path()));
+    let server = server.env("OTEL_METRIC_EXPORT_INTERVAL", "500").start().await;
     let seen = called(&server).await;
 
     let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
-    let mut watch = server.recovery().await.watch_recovery(with_key("ops-key", request)).await.unwrap().into_inner();
+    let mut watch = server.recovery().watch_recovery(with_key("ops-key", request)).await.unwrap().into_inner();
     let mut events = String::new();
     while let Ok(Ok(Some(event))) = tokio::time::timeout(Duration::from_secs(2), watch.message()).await {
         writeln!(events, "{event:?}").unwrap();
     }
-    let channel = tonic::transport::Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
-    let mut admin = AdminServiceClient::new(channel.connect().await.unwrap());
+    let mut admin = server.admin();
     let mut status = format!("{:?}", admin.get_status(with_key("ops-key", GetStatusRequest {})).await.unwrap());
     let targets = admin.list_targets(with_key("ops-key", ListTargetsRequest::default())).await.unwrap();
-    writeln!(status, "{targets:?}\n{}", http_get(&format!("http://{}/metrics", server.admin)).await).unwrap();
+    writeln!(status, "{targets:?}\n{}", metrics(&server.admin_address).await).unwrap();
     let exported = async {
         while receiver.metrics().is_empty() || receiver.spans().is_empty() {
             tokio::time::sleep(Duration::from_millis(100)).await;

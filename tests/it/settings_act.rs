@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::{
-    http::http_get,
+    http::metrics,
     otlp::{OtlpReceiver, attr},
     relight::asking,
     reloaded::Reloaded,
@@ -103,8 +103,7 @@ async fn an_answer_that_drips_below_the_floor_is_abandoned_for_another_target() 
 async fn calls_the_journals_operations_and_its_store_are_in_the_metrics() {
     let server = Reloaded::start(json!({})).await;
     server.invoke().await;
-    let url = format!("http://{}/metrics", server.running.admin_address);
-    let scraped = http_get(&url).await;
+    let scraped = metrics(server.running.admin_address).await;
     let call = "rpc_server_call_duration_seconds_count{";
     let called = scraped.lines().find(|line| line.starts_with(call)).unwrap_or_else(|| panic!("{scraped}"));
     for label in ["relight.v1.RecoveryService/InvokeWithRecovery", "\"OK\""] {

@@ -13,8 +13,9 @@ use tonic::{
 
 use crate::support::{
     folding::{Folding, start},
+    http::metrics,
+    process::Process,
     relight::streaming,
-    streaming_process::Process,
 };
 
 const READERS: usize = 1000;
@@ -60,30 +61,38 @@ async fn stuck(client: RecoveryServiceClient<Channel>) -> (Folding, Streaming<St
     (folding, stream)
 }
 
+/// Waits until no invocation runs.
+async fn idle(server: &Process) {
+    let is_idle = |line: &str| line.starts_with("relight_inflight") && line.ends_with(" 0");
+    let idle = async {
+        while !metrics(&server.admin_address).await.lines().any(is_idle) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(5), idle).await.expect("all of them end");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_stuck_readers_do_not_make_the_server_grow() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("relight.yaml");
-    std::fs::write(&file, config()).unwrap();
-    let server = Process::start(&file).await;
+    let server = Process::start(&config()).await;
     let clients = futures_util::future::join_all((0..CONNECTIONS).map(|_| connected(&server))).await;
     let begun = stream::iter((0..READERS).map(|number| stuck(clients[number % CONNECTIONS].clone())));
     let readers: Vec<_> = begun.buffer_unordered(READERS).collect().await;
     assert_eq!(readers.len(), READERS);
 
     // One that reads shows how far they all are: their models send at the same pace.
-    let mut pacer = start(server.client.clone(), streaming("Tell me.", RewindMode::Rewind)).await.unwrap();
+    let mut pacer = start(server.recovery(), streaming("Tell me.", RewindMode::Rewind)).await.unwrap();
     let (mut words, mut early) = (0, 0);
     while let Some(message) = pacer.message().await.unwrap() {
         words += usize::from(matches!(message.event.unwrap().body, Some(Body::BlockDelta(_))));
         if words == WORDS / 4 && early == 0 {
-            early = server.resident_bytes();
+            early = server.memory("VmRSS");
         }
     }
     assert!(early > 0, "{words} words came");
     // No answer waits for its reader: all invocations end.
-    server.idle().await;
-    let late = server.resident_bytes();
+    idle(&server).await;
+    let late = server.memory("VmRSS");
     assert!(late.saturating_sub(early) < GROWTH, "it grew from {early} to {late} bytes");
 
     // They come to themselves, and hold the whole answer.
@@ -96,29 +105,5 @@ async fn a_thousand_stuck_readers_do_not_make_the_server_grow() {
     for folding in futures_util::future::join_all(ends).await {
         assert!(folding.is_completed());
         assert_eq!(folding.text(), whole);
-    }
-}
-
-impl Process {
-    /// What the process has in memory.
-    fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-    }
-
-    /// Waits until no invocation runs.
-    async fn idle(&self) {
-        let url = format!("http://{}/metrics", self.admin_address);
-        let idle = async {
-            while !crate::support::http::http_get(&url)
-                .await
-                .lines()
-                .any(|line| line.starts_with("relight_inflight") && line.ends_with(" 0"))
-            {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_mins(5), idle).await.expect("all of them end");
     }
 }

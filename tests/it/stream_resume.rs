@@ -6,12 +6,12 @@ use relight::internals::grpc::v1::{
     InvokeWithRecoveryRequest, RequestDisposition, Resume, RewindMode, StreamCursor, StreamWithRecoveryRequest,
     invoke_with_recovery_response::Outcome, resume, stream_with_recovery_request::Start,
 };
-use sha2::Digest as _;
 use tonic::Code;
 
 use crate::support::{
     binary,
     folding::{Folding, start},
+    process::{key, with_key},
     relight::{Relight, asking, resumable, streaming},
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -171,25 +171,15 @@ async fn an_invocation_that_is_not_resumable_does_not_outlive_its_client() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// A request with a key.
-fn by<T>(key: &str, message: T) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
-    request
-}
-
 #[tokio::test]
 async fn a_token_is_a_name_and_no_permission() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(ANSWER));
-    let hash = |key: &str| format!("{:x}", sha2::Sha256::digest(key));
     let server = format!(
-        "server:\n  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n  keys:\n    \
-         - {{ tenant: acme, sha256: {} }}\n    - {{ tenant: acme, sha256: {}, routes: [other] }}\n    \
-         - {{ tenant: rival, sha256: {} }}\n",
-        hash("key-a"),
-        hash("key-b"),
-        hash("key-c")
+        "server:\n  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n  keys: [{}, {}, {}]\n",
+        key("acme", "key-a", ""),
+        key("acme", "key-b", ", routes: [other]"),
+        key("rival", "key-c", "")
     );
     let routes = "routes: { other: { targets: [main] }, default: { targets: [main], deadline: 20s } }";
     let rest = one_target(&upstream).replace("routes: { default: { targets: [main], deadline: 20s } }", routes);
@@ -197,14 +187,14 @@ async fn a_token_is_a_name_and_no_permission() {
     let mut invocation = resumable(streaming("Hello", RewindMode::Rewind));
     invocation.route = "default".to_owned();
     let request = StreamWithRecoveryRequest { start: Some(Start::Invocation(invocation)) };
-    let mut stream = relight.recovery().stream_with_recovery(by("key-a", request)).await.unwrap().into_inner();
+    let mut stream = relight.recovery().stream_with_recovery(with_key("key-a", request)).await.unwrap().into_inner();
     let mut folding = Folding::default();
     assert!(folding.follow(&mut stream, usize::MAX).await.is_none());
     for (key, refused) in [("key-b", Code::NotFound), ("key-c", Code::NotFound), ("none", Code::Unauthenticated)] {
-        let shown = relight.recovery().stream_with_recovery(by(key, folding.resume())).await;
+        let shown = relight.recovery().stream_with_recovery(with_key(key, folding.resume())).await;
         assert_eq!(shown.unwrap_err().code(), refused, "{key}");
     }
-    let own = relight.recovery().stream_with_recovery(by("key-a", folding.resume())).await;
+    let own = relight.recovery().stream_with_recovery(with_key("key-a", folding.resume())).await;
     assert!(own.is_ok(), "{own:?}");
 }
 

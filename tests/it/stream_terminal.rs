@@ -7,7 +7,8 @@ use tokio::process::Command;
 use crate::support::{
     binary,
     folding::Folding,
-    streaming_process::{ANSWER, Process, configured, slow_upstream},
+    process::{Process, Serve},
+    slow_upstream::{ANSWER, configured, slow_upstream},
     terminal::{CTRL_Z, Terminal},
 };
 
@@ -35,7 +36,7 @@ fn of_the_answer(shown: &str) -> String {
 async fn finished(state: &Path, server: &Process) -> Folding {
     let token = std::fs::read_to_string(state.join("relight").join("resume-token")).unwrap();
     let mut folding = Folding { token: token.trim().to_owned(), ..Folding::default() };
-    tokio::time::timeout(Duration::from_mins(1), folding.insist(&server.client)).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(1), folding.insist(&server.recovery())).await.unwrap();
     folding
 }
 
@@ -43,7 +44,7 @@ async fn finished(state: &Path, server: &Process) -> Folding {
 async fn ctrl_z_stops_the_command_and_not_the_invocation() {
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
-    let server = Process::start(&configured(folder.path(), &store, &upstream)).await;
+    let server = Process::start(&configured(&store, "fast", &upstream)).await;
     let mut terminal = Terminal::run(&asking(&server), folder.path());
     terminal.until(0, FIRST_WORDS).await;
     terminal.press(CTRL_Z).await;
@@ -60,14 +61,14 @@ async fn ctrl_z_stops_the_command_and_not_the_invocation() {
 async fn a_server_that_dies_while_the_command_is_stopped_is_not_missed() {
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
-    let config = configured(folder.path(), &store, &upstream);
+    let config = configured(&store, "fast", &upstream);
     let mut server = Process::start(&config).await;
     let mut terminal = Terminal::run(&asking(&server), folder.path());
     terminal.until(0, FIRST_WORDS).await;
     terminal.press(CTRL_Z).await;
     terminal.until(0, "[stopped: 148]").await;
     server.kill().await;
-    let successor = Process::start_on(&config, &server.address).await;
+    let successor = Serve::on(&server.address, &config).start().await;
     terminal.press("\n").await;
     let shown = terminal.end().await;
     assert!(shown.contains("[ended: 0]"), "{shown}");
@@ -84,7 +85,7 @@ async fn a_server_that_dies_while_the_command_is_stopped_is_not_missed() {
 async fn a_killed_command_is_continued_by_resume_and_holds_the_same() {
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
-    let server = Process::start(&configured(folder.path(), &store, &upstream)).await;
+    let server = Process::start(&configured(&store, "fast", &upstream)).await;
     let address = format!("http://{}", server.address);
     let script =
         format!("echo \"[pid $$]\"\nexec '{}' invoke --address {address} 'Tell me.'\n", env!("CARGO_BIN_EXE_relight"));

@@ -13,9 +13,10 @@ use relight::internals::{
     telemetry::{Metrics, OtlpEndpoints, TargetNames, TelemetrySettings, build_tracer},
 };
 
-use tokio::net::TcpListener;
-
-use crate::support::otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent, traces_to};
+use crate::support::{
+    http::free_address,
+    otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent, traces_to},
+};
 
 const RPC: EntryPoint = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
 const WITHIN: Duration = Duration::from_secs(10);
@@ -112,7 +113,7 @@ async fn without_a_collector_traces_have_ids_and_the_callers_decision_is_propaga
 
 #[tokio::test]
 async fn an_unreachable_collector_does_not_delay_the_end() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let gone = free_address();
     let settings = TelemetrySettings { otlp: traces_to(format!("http://{gone}")), ..TelemetrySettings::default() };
     let (tracer, guard) = build_tracer(&settings).unwrap();
     drop(Spans::new(tracer).invocation(RPC, &invocation(None)));

@@ -1,12 +1,11 @@
 //! Traces and metrics of a recovered call reach a collector by OTLP over HTTP.
 
-use std::{fs, time::Duration};
-
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use std::time::Duration;
 
 use crate::support::{
-    binary::{relight, run},
+    binary::run,
     otlp::{OtlpReceiver, attr, named, parent},
+    process::Serve,
     relight::Relight,
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -52,11 +51,9 @@ async fn a_recovered_call_is_seen_over_http_as_the_settings_say() {
 async fn a_recovered_call_is_seen_over_http_as_the_standard_variables_say() {
     let (receiver, upstream) = (OtlpReceiver::start_http().await, Upstream::start().await);
     upstream.push(Reply::status(500));
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("relight.yaml");
-    let listeners = "server: { listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }\njournal: { store: memory }\n";
-    fs::write(&file, format!("{listeners}{}telemetry: {{ otlp_metrics: true }}\n", one_target(&upstream))).unwrap();
-    let mut server = relight(&["serve", "--config", file.to_str().unwrap()])
+    let config =
+        format!("journal: {{ store: memory }}\n{}telemetry: {{ otlp_metrics: true }}\n", one_target(&upstream));
+    let server = Serve::on("127.0.0.1:0", &config)
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint())
         .env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=abc")
@@ -65,12 +62,9 @@ async fn a_recovered_call_is_seen_over_http_as_the_standard_variables_say() {
         .env("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
         .env("OTEL_TRACES_SAMPLER_ARG", "1.0")
         .env("OTEL_METRIC_EXPORT_INTERVAL", "200")
-        .spawn()
-        .unwrap();
-    let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
-    let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
-    let listening: serde_json::Value = serde_json::from_str(&first).unwrap();
-    let called = run(&["invoke", "--address", listening["address"].as_str().unwrap(), "hello"]).await;
+        .start()
+        .await;
+    let called = run(&["invoke", "--address", &server.address, "hello"]).await;
     assert_eq!(called.code, Some(0), "{}", called.err);
     assert_recovered(&receiver).await;
     let waiting = async {

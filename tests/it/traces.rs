@@ -7,7 +7,7 @@ use relight::internals::grpc::v1::InvokeWithRecoveryRequest;
 
 use crate::support::{
     front::Front,
-    http::http_get,
+    http::metrics,
     otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent},
     relight::{Relight, asking},
     targets::one_target,
@@ -63,7 +63,7 @@ async fn metrics_count_attempts_and_recoveries() {
     relight.ask("Hello").await;
     let address = relight.running.admin_address;
     let text = loop {
-        let text = http_get(&format!("http://{address}/metrics")).await;
+        let text = metrics(address).await;
         let recovered = |line: &str| line.contains("outcome=\"recovered\"") && !line.ends_with(" 0");
         if text.lines().any(|line| line.starts_with("relight_invocations_total") && recovered(line)) {
             break text;

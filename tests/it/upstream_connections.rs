@@ -9,11 +9,11 @@ use relight::internals::{
     },
 };
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use crate::support::{
     authority::Authority,
     connections::{ConnectProxy, TlsFront, address_of, file},
+    http::free_address,
     relight::Relight,
     tool_stage::calling,
     upstream::Upstream,
@@ -96,9 +96,7 @@ async fn a_proxy_that_opens_no_tunnel_is_named_with_its_reason_and_nothing_is_se
         format!("407 Proxy Authentication Required (connections go through the proxy localhost:{})", proxy.port);
     assert!(failure.message.contains(&expected), "{}", failure.message);
     assert!(!failure.message.contains("wrong"), "{}", failure.message);
-    // A port at which nothing listens.
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let gone = format!("localhost:{gone}");
+    let gone = format!("localhost:{}", free_address().port());
     let failure = asked(&relight(&upstream.base_url(), &format!("proxy: {{ url: \"http://{gone}\" }}")).await).await;
     let message = failure.unwrap_err().message;
     assert!(message.contains("refuses connections") && message.contains(&format!("the proxy {gone}")), "{message}");

@@ -21,7 +21,7 @@ async fn answered(name: &str, reply: Reply) {
     let upstream = Upstream::start().await;
     upstream.otherwise(reply);
     let attacked = LIMITS.serve(&upstream.base_url(), "", "budget: { enabled: false }\n").await;
-    let client = attacked.server.recovery().await;
+    let client = attacked.server.recovery();
     let unary = (0..8).map(|_| async {
         let request = with_key(KEY, InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) });
         let _ = client.clone().invoke_with_recovery(request).await;

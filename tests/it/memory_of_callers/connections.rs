@@ -17,7 +17,7 @@ const BRIEFLY: Duration = Duration::from_millis(500);
 async fn flood(name: &str, sent: &[u8]) {
     let attacked = LIMITS.serve(NOWHERE, "", "").await;
     let mut held = Vec::new();
-    for address in [&attacked.server.grpc, &attacked.server.front, &attacked.server.admin] {
+    for address in [&attacked.server.address, &attacked.server.front_address, &attacked.server.admin_address] {
         for _ in 0..100 {
             let Ok(mut stream) = TcpStream::connect(address).await else { continue };
             // One that is refused breaks here.

@@ -69,9 +69,9 @@ fn head(path: &str) -> Vec<u8> {
 fn ports(attacked: &Attacked) -> [(String, &'static str); 3] {
     let Attacked { server, .. } = attacked;
     [
-        (server.grpc.clone(), INVOKE),
-        (server.front.clone(), CHAT),
-        (server.admin.clone(), "/grpc.health.v1.Health/Watch"),
+        (server.address.clone(), INVOKE),
+        (server.front_address.clone(), CHAT),
+        (server.admin_address.clone(), "/grpc.health.v1.Health/Watch"),
     ]
 }
 

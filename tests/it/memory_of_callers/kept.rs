@@ -38,7 +38,7 @@ async fn kept(name: &str, calls: usize, prompt: usize, answer: usize) {
     upstream.otherwise(Reply::text(&format!("{} ", "a".repeat(answer / 10)).repeat(10)));
     let attacked = LIMITS.serve(&upstream.base_url(), "", "").await;
     let (server, prompt) = (&attacked.server, "p".repeat(prompt));
-    let client = server.recovery().await;
+    let client = server.recovery();
     let called = (0..calls).map(|number| {
         let (client, prompt) = (client.clone(), prompt.clone());
         async move {

@@ -32,7 +32,7 @@ async fn long_answers() -> Upstream {
 
 /// A client whose responses have next to no room.
 async fn narrow(attacked: &Attacked) -> RecoveryServiceClient<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{}", attacked.server.grpc)).unwrap();
+    let endpoint = Endpoint::from_shared(format!("http://{}", attacked.server.address)).unwrap();
     let endpoint = endpoint.initial_stream_window_size(1).initial_connection_window_size(64 << 20);
     RecoveryServiceClient::new(endpoint.connect().await.unwrap())
 }
@@ -91,7 +91,7 @@ async fn a_front_with_unread_responses_holds_no_more_than_the_limits() {
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut stream = TcpStream::connect(&attacked.server.front).await.unwrap();
+        let mut stream = TcpStream::connect(&attacked.server.front_address).await.unwrap();
         // Many on one connection, of which the first is not read.
         stream.write_all(request.repeat(50).as_bytes()).await.unwrap();
         held.push(stream);
@@ -113,7 +113,7 @@ async fn watchers_that_never_read_cost_no_more_than_the_ring() {
     });
     let held = join_all(watches).await;
     assert!(held.iter().any(Result::is_ok), "{held:?}");
-    let caller = attacked.server.recovery().await;
+    let caller = attacked.server.recovery();
     let calls = (0..1500).map(|_| async {
         let request = with_key(KEY, InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) });
         caller.clone().invoke_with_recovery(request).await.is_ok()

@@ -78,7 +78,7 @@ async fn calls_of_very_many_small_parts_and_tools_hold_no_more_than_the_limit() 
     });
     let call = ModelCall { messages: vec![message], tools: tools.collect(), ..ModelCall::default() };
     let call = Invocation { operation: "executor".to_owned(), call: Some(Call::Model(call)), ..Invocation::default() };
-    let client = attacked.server.recovery().await;
+    let client = attacked.server.recovery();
     let calls = (0..60).map(|_| {
         let (mut client, invocation) = (client.clone(), Some(call.clone()));
         async move { client.invoke_with_recovery(with_key(KEY, InvokeWithRecoveryRequest { invocation })).await }
@@ -117,7 +117,7 @@ async fn compressed_requests_are_refused_and_never_inflated() {
             ("grpc-encoding", encoding),
         ];
         let body = framed(1, &bomb, bomb.len());
-        let came = post(&attacked.server.grpc, super::INVOKE, &headers, true, body).await.unwrap();
+        let came = post(&attacked.server.address, super::INVOKE, &headers, true, body).await.unwrap();
         assert!(!matches!(came.1.as_deref(), Some("0")), "{encoding}: {came:?}");
         let came = chat(&attacked.server, bomb.clone(), &[("content-encoding", encoding)]).await.unwrap();
         assert!((400..500).contains(&came.0), "{encoding}: {came:?}");

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     binary::run,
-    http::http_get,
+    http::metrics,
     reloaded::Reloaded,
     upstream::{Reply, chunk, usage_chunk},
 };
@@ -52,7 +52,7 @@ async fn what_calls_cost_is_shown_by_the_changed_prices() {
     let line = explained.lines().find(|line| line.starts_with("cost ")).unwrap_or_else(|| panic!("{explained}"));
     assert!(line.starts_with("cost about 0.021"), "{line}");
     assert!(line.contains("; for the response alone 0.021000 EUR; for recovery about 0.000"), "{line}");
-    let metrics = http_get(&format!("http://{}/metrics", server.running.admin_address)).await;
+    let metrics = metrics(server.running.admin_address).await;
     let delivered = metrics.lines().find(|line| line.starts_with("relight_cost_delivered_total{")).unwrap();
     assert!(delivered.contains("currency=\"EUR\"") && delivered.ends_with(" 0.021"), "{delivered}");
     let spent = metrics.lines().find(|line| line.starts_with("relight_cost_spent_total{")).unwrap();

@@ -247,7 +247,7 @@ async fn the_provider_is_called_in_the_changed_dialect() {
     let sent =
         request_after(&mut server, json!({ "dialect": "anthropic", "family": "mistral" }), asking("hello")).await;
     assert!(sent.header("anthropic-version").is_some());
-    let metrics = crate::support::http::http_get(&format!("http://{}/metrics", server.running.admin_address)).await;
+    let metrics = crate::support::http::metrics(server.running.admin_address).await;
     assert!(metrics.contains("gen_ai_provider_name=\"mistral\""), "{metrics}");
     let bedrock = json!({ "dialect": "bedrock", "api_key": "AKIDEXAMPLE:secret", "region": "eu-central-1" });
     let sent = request_after(&mut server, bedrock, asking("hello")).await;

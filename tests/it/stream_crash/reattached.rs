@@ -1,6 +1,6 @@
 //! A background response survives the server that requested it: the next one resumes it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use relight::internals::{
     config::observe::JournalMode,
@@ -62,7 +62,7 @@ const JOURNAL: &str = "journal.db";
 struct Begun {
     first: Process,
     second: Process,
-    config: PathBuf,
+    config: String,
     stream: tonic::Streaming<relight::internals::grpc::v1::StreamWithRecoveryResponse>,
     folding: Folding,
     folder: tempfile::TempDir,
@@ -90,7 +90,6 @@ impl Begun {
         store: &str,
         journal: impl FnOnce() -> F,
     ) -> Self {
-        let config = folder.path().join("relight.yaml");
         let yaml = one_target(upstream)
             .replace("openai_chat", "openai_responses")
             .replace("model: m-1", "model: m-1, capabilities: { background: true }")
@@ -98,11 +97,10 @@ impl Begun {
             // One more response may be requested; resuming one is no request.
             .replace("retry: {", "retry: { max_retries: 1,")
             .replace("400ms", "2m");
-        std::fs::write(&config, format!("{yaml}journal: {{ store: {store:?} }}\nserver: {{ drain_timeout: 1s }}\n"))
-            .unwrap();
+        let config = format!("{yaml}journal: {{ store: {store:?} }}\nserver: {{ drain_timeout: 1s }}\n");
         let (first, second) = (Process::start(&config).await, Process::start(&config).await);
         let mut folding = Folding::default();
-        let mut stream = start(first.client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+        let mut stream = start(first.recovery(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
         assert!(folding.follow(&mut stream, 6).await.is_none());
         let (journal, id) = (journal().await, folding.invocation.as_str().into());
         let recorded = async {
@@ -116,20 +114,20 @@ impl Begun {
 
     /// Follows the invocation at the second server to its end.
     async fn continues_at_the_second(&mut self) {
-        let insisting = self.folding.insist(&self.second.client);
-        tokio::time::timeout(Duration::from_secs(40), insisting).await.expect("it is taken over");
+        let client = self.second.recovery();
+        tokio::time::timeout(Duration::from_secs(40), self.folding.insist(&client)).await.expect("it is taken over");
         assert_eq!(self.folding.text(), ANSWER);
         assert!(self.folding.is_completed());
         assert_eq!(self.folding.cursor.unwrap().0, 2, "another owner ended it");
     }
 
     async fn kill_the_first(&mut self) {
-        self.first.signal("-KILL").await;
+        self.first.signal(Signal::KILL);
         assert!(self.folding.follow(&mut self.stream, usize::MAX).await.is_some());
     }
 
     async fn stop_the_first(&self) {
-        self.first.stop_between_writes(&self.folder.path().join(JOURNAL)).await;
+        stop_between_writes(&self.first, &self.folder.path().join(JOURNAL)).await;
     }
 
     async fn cancel_at_the_second(&mut self) -> InvocationState {
@@ -137,7 +135,7 @@ impl Begun {
             invocation: Some(cancel_invocation_request::Invocation::InvocationId(self.folding.invocation.clone())),
             reason: "enough".to_owned(),
         };
-        self.second.client.cancel_invocation(request).await.unwrap().into_inner().state()
+        self.second.recovery().cancel_invocation(request).await.unwrap().into_inner().state()
     }
 
     /// Checks that the response was requested once, resumed once, counted once.
@@ -204,10 +202,8 @@ async fn a_response_that_is_gone_is_requested_anew() {
 async fn a_target_without_the_capability_any_more_is_called_anew() {
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
-    let yaml = std::fs::read_to_string(&begun.config).unwrap().replace("background: true", "background: false");
     begun.second.kill().await;
-    std::fs::write(&begun.config, yaml).unwrap();
-    begun.second = Process::start(&begun.config).await;
+    begun.second = Process::start(&begun.config.replace("background: true", "background: false")).await;
     begun.kill_the_first().await;
     begun.continues_at_the_second().await;
     assert_eq!((count(&upstream, is_new_request), count(&upstream, is_reading_on)), (2, 0));
@@ -221,15 +217,15 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
     let mut early = begun.folding.clone();
     begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);
-    begun.first.signal("-CONT").await;
+    begun.first.signal(Signal::CONT);
     // It cancels the one that it had requested ...
     upstream.await_cancel(1).await;
     let ended = early.follow(&mut begun.stream, usize::MAX);
     tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap();
-    early.insist(&begun.second.client).await;
+    early.insist(&begun.second.recovery()).await;
     assert_eq!((early.text().as_str(), &early.terminal), (ANSWER, &begun.folding.terminal));
     // ... and serves others, and has nothing cancelled by then.
-    let another = Folding::all(begun.first.client.clone(), streaming("Hello", RewindMode::Rewind));
+    let another = Folding::all(begun.first.recovery(), streaming("Hello", RewindMode::Rewind));
     let (another, _) = tokio::time::timeout(PATIENCE, another).await.expect("it serves");
     assert_eq!(another.text(), ANSWER);
     assert_eq!(count(&upstream, is_cancel), 0, "{:#?}", upstream.requests());
@@ -248,7 +244,7 @@ async fn a_response_that_was_taken_over_is_cancelled_when_it_has_no_reader_any_m
     tokio::time::timeout(Duration::from_secs(40), reading_on).await.expect("it is taken over");
     assert_eq!(begun.cancel_at_the_second().await, InvocationState::Cancelled);
     assert!(is_cancel(&upstream.await_request(3).await));
-    begun.folding.insist(&begun.second.client).await;
+    begun.folding.insist(&begun.second.recovery()).await;
     assert!(matches!(begun.folding.terminal.unwrap().outcome, Some(Outcome::Cancelled(_))));
     assert_eq!(count(&upstream, is_new_request), 1);
 }
@@ -261,8 +257,8 @@ async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancell
     begun.stop_the_first().await;
     assert_eq!(begun.cancel_at_the_second().await, InvocationState::Running);
     begun.first.kill().await;
-    let insisting = begun.folding.insist(&begun.second.client);
-    tokio::time::timeout(Duration::from_secs(40), insisting).await.expect("it is taken over");
+    let client = begun.second.recovery();
+    tokio::time::timeout(Duration::from_secs(40), begun.folding.insist(&client)).await.expect("it is taken over");
     assert!(matches!(begun.folding.terminal.unwrap().outcome, Some(Outcome::Cancelled(_))));
     assert!(is_cancel(&upstream.await_request(2).await));
     assert_eq!((count(&upstream, is_new_request), upstream.requests().len()), (1, 2));
@@ -272,7 +268,7 @@ async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancell
 async fn a_server_that_is_stopped_leaves_its_response_to_the_next_one() {
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
-    begun.first.signal("-TERM").await;
+    begun.first.signal(Signal::TERM);
     begun.folding.follow(&mut begun.stream, usize::MAX).await;
     begun.continues_at_the_second().await;
     begun.was_read_on(&upstream);

@@ -4,11 +4,7 @@
 
 use std::{process::Stdio, time::Duration};
 
-use serde_json::Value;
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStderr, Command},
-};
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -48,16 +44,4 @@ pub(crate) async fn run_with(arguments: &[&str], input: &str) -> Ran {
         out: String::from_utf8(ended.stdout).unwrap(),
         err: String::from_utf8(ended.stderr).unwrap(),
     }
-}
-
-/// Starts a server, and reads where it listens.
-pub(crate) async fn started(more: &[&str]) -> (Child, String, Lines<BufReader<ChildStderr>>) {
-    let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    let mut child = relight(&[&arguments, more].concat()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = tokio::time::timeout(PATIENCE, log.next_line()).await.unwrap().unwrap().unwrap();
-    let listening: Value = serde_json::from_str(&first).unwrap();
-    assert_eq!(listening["event"], "listening", "{first}");
-    let address = listening["address"].as_str().unwrap().to_owned();
-    (child, address, log)
 }

@@ -1,6 +1,6 @@
 //! A running Relight with its OpenAI-compatible front, and a client that reads what a careful SDK would read.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt::Display, net::SocketAddr, time::Duration};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request, body::Bytes};
@@ -118,7 +118,7 @@ pub(crate) async fn get_status(address: SocketAddr, path: String) -> u16 {
 }
 
 /// Gets whatever is at this path.
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
+pub(crate) async fn get(address: impl Display, path: &str) -> Answer {
     let request = Request::get(format!("http://{address}{path}")).body(Full::default()).unwrap();
     tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
 }

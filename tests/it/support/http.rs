@@ -1,10 +1,16 @@
-//! Plain requests over HTTP.
+//! Plain requests over HTTP, and an address at which nothing listens.
 
-use std::time::Duration;
+use std::{
+    fmt::Display,
+    net::{SocketAddr, TcpListener},
+    time::Duration,
+};
 
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+
+use super::front::get;
 
 /// Longest time that anything here may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -31,11 +37,14 @@ pub(crate) async fn post(address: &str, path: &str, headers: &[(&str, &str)], ht
     tokio::time::timeout(PATIENCE, exchange).await.expect("the call hangs")
 }
 
-/// Gets a page, which must be there.
-pub(crate) async fn http_get(url: &str) -> String {
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let response = client.get(url.parse().unwrap()).await.unwrap();
-    assert_eq!(response.status(), 200);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    String::from_utf8(body.to_vec()).unwrap()
+/// The metrics that a server has at this address.
+pub(crate) async fn metrics(admin_address: impl Display) -> String {
+    let page = get(admin_address, "/metrics").await;
+    assert_eq!(page.status, 200);
+    page.body
+}
+
+/// An address of this host at which nothing listens.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|released| released.local_addr()).unwrap()
 }

@@ -1,6 +1,6 @@
 //! The limits of a configuration, and the most memory that they allow.
 
-use super::process::{KEY, Process, key};
+use super::process::{KEY, Process, Serve, key};
 
 const MIB: u64 = 1 << 20;
 
@@ -85,7 +85,7 @@ telemetry: {{ log: {{ level: error }} }}
 {rest}",
             key("acme", KEY, "")
         );
-        let server = Process::serve("", &settings).await;
+        let server = Serve::with_front(&settings).start().await;
         let before = server.memory("VmHWM");
         Attacked { server, before, limits: *self }
     }

@@ -8,13 +8,14 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::OnceLock,
 };
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+use super::http::free_address;
 
 /// The environment variable with the URL of a server on which databases may be created.
 const VARIABLE: &str = "RELIGHT_TEST_POSTGRES";
@@ -121,7 +122,7 @@ impl Server {
     }
 
     fn start(binaries: &PathBuf) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port = free_address().port();
         let mut command = as_server_user();
         command.args(["sh", "-c", HOLD, "sh"]).arg(binaries).arg(port.to_string());
         let mut holder =
