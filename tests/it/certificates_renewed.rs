@@ -4,13 +4,12 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use rcgen::{Certificate, ExtendedKeyUsagePurpose, KeyPair};
 use relight::internals::{
-    config::{GivenEnvironment, load},
     grpc::v1::{
         GetInvocationRequest, InvokeWithRecoveryRequest, ListTargetsRequest, RecoveryEvent, WatchRecoveryRequest,
         admin_service_client::AdminServiceClient, get_invocation_request, recovery_event::Body,
         recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
-    server::{Listeners, Running, ServerOptions},
+    server::Running,
 };
 use rustls::{
     ClientConfig, DigitallySignedStruct, SignatureScheme,
@@ -23,7 +22,10 @@ use tonic::{
     transport::{Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use crate::support::{authority::Authority, relight::asking};
+use crate::support::{
+    authority::Authority,
+    relight::{asking, running},
+};
 
 /// Longest time that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,11 +61,7 @@ impl Secured {
              tls: {{ cert_file: cert.pem, key_file: key.pem{ca} }}\n{keys}"
         );
         let file = folder.path().join("relight.yaml");
-        fs::write(&file, text).unwrap();
-        let loaded = load(Some(&file), &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config).await.unwrap();
-        let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
-        let running = Running::start(&loaded, listeners, &options).await.unwrap();
+        let running = running(&text, Some(&file)).await;
         Self { running, folder, authority }
     }
 

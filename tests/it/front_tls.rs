@@ -6,10 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
-use relight::internals::{
-    config::{GivenEnvironment, load_text},
-    server::{Listeners, Running, ServerOptions},
-};
+use relight::internals::server::Running;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
@@ -17,7 +14,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 
-use crate::support::authority::Authority;
+use crate::support::{authority::Authority, relight::running};
 
 /// Longest wait for a client that is served.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,9 +33,7 @@ async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running
         at("cert.pem"),
         at("key.pem")
     );
-    let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-    let listeners = Listeners::bind(&loaded.config).await.unwrap();
-    Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await.unwrap()
+    running(&text, None).await
 }
 
 /// Lists the models over TLS; the status, or `None` when no connection came about.

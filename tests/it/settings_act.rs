@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::{
+    front::get,
     http::metrics,
     otlp::{OtlpReceiver, attr},
     relight::asking,
@@ -65,8 +66,7 @@ async fn prompts_and_answers_are_on_spans_only_where_content_is_captured() {
 async fn metrics_are_served_for_prometheus_unless_that_is_switched_off() {
     let server = Reloaded::start(json!({ "telemetry": { "prometheus": false } })).await;
     let address = server.running.admin_address;
-    let status = |path: &str| crate::support::front::get_status(address, path.to_owned());
-    assert_eq!((status("/metrics").await, status("/readyz").await), (404, 200));
+    assert_eq!((get(address, "/metrics").await.status, get(address, "/readyz").await.status), (404, 200));
 }
 
 #[tokio::test]

@@ -5,13 +5,10 @@ use std::{fmt::Display, net::SocketAddr, time::Duration};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request, body::Bytes};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use relight::internals::{
-    config::{GivenEnvironment, load_text},
-    server::{Listeners, Running, ServerOptions},
-};
+use relight::internals::server::Running;
 use serde_json::{Value, json};
 
-use super::upstream::Upstream;
+use super::{relight::running, upstream::Upstream};
 
 /// Longest time that a call may take before the test fails.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -48,12 +45,7 @@ impl Front {
         let front = if server.contains("openai_front:") { "" } else { "  openai_front: { listen: \"127.0.0.1:0\" }\n" };
         let listen = "  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n";
         let text = format!("server:\n{listen}{front}{server}\n{rest}");
-        let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config).await.unwrap();
-        let running =
-            Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() })
-                .await
-                .unwrap();
+        let running = running(&text, None).await;
         let address = running.openai_front_address.unwrap();
         Self { grpc_address: running.address, running: Some(running), address }
     }
@@ -110,11 +102,6 @@ pub(crate) fn over(route: &str, upstreams: &[(&Upstream, &str)]) -> String {
     }
     let (providers, targets, names) = (providers.join("\n"), targets.join("\n"), names.join(", "));
     format!("providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  {route}: {{ targets: [{names}] }}\n")
-}
-
-/// The status with which a page is answered.
-pub(crate) async fn get_status(address: SocketAddr, path: String) -> u16 {
-    get(address, &path).await.status
 }
 
 /// Gets whatever is at this path.

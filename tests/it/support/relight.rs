@@ -1,6 +1,6 @@
 //! The real server in this process, on ports of its own, with a real gRPC client.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use relight::internals::{
     config::{GivenEnvironment, load_text},
@@ -41,10 +41,7 @@ impl Relight {
 
     /// Starts a server with a configuration that names its own listeners.
     pub(crate) async fn start_whole(yaml: &str) -> Self {
-        let loaded = load_text(yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config).await.unwrap();
-        let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
-        let running = Running::start(&loaded, listeners, &options).await.unwrap();
+        let running = running(yaml, None).await;
         let endpoint = format!("http://{}", running.address);
         let channel = Channel::from_shared(endpoint).unwrap().connect().await.unwrap();
         Self { running, channel }
@@ -119,6 +116,17 @@ impl Watch {
     pub(crate) fn kinds(&self) -> Vec<String> {
         self.seen.iter().map(kind_of).collect()
     }
+}
+
+/// Starts a server without the pause before its end; its configuration is also written to the file, where one is given.
+pub(crate) async fn running(yaml: &str, file: Option<&Path>) -> Running {
+    if let Some(file) = file {
+        std::fs::write(file, yaml).unwrap();
+    }
+    let loaded = load_text(yaml, file, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    let listeners = Listeners::bind(&loaded.config).await.unwrap();
+    let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
+    Running::start(&loaded, listeners, &options).await.unwrap()
 }
 
 /// The event's type in snake case.

@@ -3,18 +3,20 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use relight::internals::{
-    config::{GivenEnvironment, load},
     grpc::v1::{
         ConfigurationReloadedEvent, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, RecoveryEvent, Target,
         WatchRecoveryRequest, WatchRecoveryResponse, admin_service_client::AdminServiceClient, recovery_event::Body,
         recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
-    server::{Listeners, Running, ServerOptions},
+    server::Running,
 };
 use serde_json::{Value, json};
 use tonic::{Streaming, transport::Channel};
 
-use super::{relight::asking, upstream::Upstream};
+use super::{
+    relight::{asking, running},
+    upstream::Upstream,
+};
 
 /// Longest time that a change may take to be in force.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,11 +50,7 @@ impl Reloaded {
         merge(&mut config, settings);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("relight.yaml");
-        fs::write(&file, config.to_string()).unwrap();
-        let loaded = load(Some(&file), &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-        let listeners = Listeners::bind(&loaded.config).await.unwrap();
-        let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
-        let running = Running::start(&loaded, listeners, &options).await.unwrap();
+        let running = running(&config.to_string(), Some(&file)).await;
         let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();
         let request = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
         let mut events =
