@@ -273,7 +273,7 @@ mod tests {
         let opaque = Some(Opaque { kind: "x".to_owned(), bytes: vec![1] });
         let signed = Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque: opaque.clone() });
         let call = |opaque| ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), opaque };
-        let turn = |parts| Message { role: Role::Assistant, parts };
+        let turn = |parts| Message { role: Role::Assistant, parts, name: None };
         let mut request = ModelCall {
             messages: vec![
                 Message::text(Role::User, "Hi"),

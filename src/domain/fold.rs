@@ -262,7 +262,7 @@ impl AnswerState {
     #[must_use]
     pub fn message(&self) -> Message {
         let parts = self.blocks.iter().map(Block::part).collect();
-        Message { role: Role::Assistant, parts }
+        Message { role: Role::Assistant, parts, name: None }
     }
 
     fn open_block(&mut self, block: u32) -> Result<&mut Block, FoldError> {

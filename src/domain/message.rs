@@ -104,12 +104,15 @@ pub struct Message {
     pub role: Role,
     /// The content, in order.
     pub parts: Vec<Part>,
+    /// The author's name among several of that role; sent to providers that have a place for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 impl Message {
     /// A message of one text part.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self { role, parts: vec![Part::Text(text.into())] }
+        Self { role, parts: vec![Part::Text(text.into())], name: None }
     }
 
     /// About how long this is as JSON, in bytes.
@@ -188,6 +191,9 @@ pub struct Media {
     pub source: MediaSource,
     /// File name, where one is known.
     pub name: Option<String>,
+    /// How closely the model looks at an image, in the provider's words; sent to providers that have a place for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// Where media content is.
@@ -253,6 +259,10 @@ pub struct ToolDefinition {
     pub description: String,
     /// JSON Schema of its arguments, as raw JSON text.
     pub parameters: String,
+    /// Whether the provider must hold the model to the schema; sent to providers that have a place for it. Unset leaves the
+    /// provider's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
 }
 
 /// Whether and which tools the model must call.

@@ -1,6 +1,7 @@
 //! Images and files as requests have them: URLs, data URLs and base64.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
 
 use super::{error::Refused, place::FieldPath};
 use crate::domain::message::{Media, MediaSource};
@@ -11,7 +12,7 @@ const SOME_IMAGE: &str = "image/*";
 /// An image by its URL or data URL.
 pub(super) fn image(place: &FieldPath<'_>, url: &str) -> Result<Media, Refused> {
     if let Some((mime_type, bytes)) = data_url(place, url)? {
-        return Ok(Media { mime_type, source: MediaSource::Bytes(bytes), name: None });
+        return Ok(Media { mime_type, source: MediaSource::Bytes(bytes), name: None, detail: None });
     }
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return Err(place.refused("must be an http(s) or a data URL"));
@@ -24,7 +25,15 @@ pub(super) fn image(place: &FieldPath<'_>, url: &str) -> Result<Media, Refused> 
         Some("webp") => "image/webp",
         Some(_) | None => SOME_IMAGE,
     };
-    Ok(Media { mime_type: mime_type.to_owned(), source: MediaSource::Url(url.to_owned()), name: None })
+    Ok(Media { mime_type: mime_type.to_owned(), source: MediaSource::Url(url.to_owned()), name: None, detail: None })
+}
+
+/// How closely the model is to look at an image, from `detail` of what is here; `None` where it is not said.
+pub(super) fn detail(place: &FieldPath<'_>, image: &Value) -> Result<Option<String>, Refused> {
+    match image.get("detail") {
+        None | Some(Value::Null) => Ok(None),
+        Some(_) => place.text(image, "detail").map(|detail| Some(detail.to_owned())),
+    }
 }
 
 /// Type and bytes of a `data:` URL; `None` where it is none.

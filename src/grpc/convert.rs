@@ -6,8 +6,8 @@
 //! is decided here: no policy, no configuration, no clock.
 //!
 //! What the domain cannot represent is rejected with its path where losing it would change what a model sees or needs
-//! back (opaque values outside reasoning and tool calls, ids of uploaded files, media in tool results). Mere hints are
-//! ignored (an author's name, an image's detail, `strict`, an opaque value's origin).
+//! back (opaque values outside reasoning and tool calls, ids of uploaded files, media in tool results). A mere hint is
+//! ignored (an opaque value's origin).
 
 pub mod enums;
 pub mod event;

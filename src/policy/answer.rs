@@ -280,6 +280,7 @@ mod tests {
             name: "search".into(),
             description: String::new(),
             parameters: r#"{"type":"object","required":["date"],"properties":{"date":{"type":"string"}}}"#.into(),
+            strict: None,
         };
         ModelCall { tools: vec![tool], ..ModelCall::default() }
     }

@@ -181,7 +181,7 @@ fn reply_of(kind: Option<String>, body: Vec<u8>) -> Result<ToolReply, ProviderEr
     };
     let mime_type = if kind.is_empty() { "application/octet-stream".to_owned() } else { kind };
     let is_image = mime_type.starts_with("image/");
-    let media = Media { mime_type, source: MediaSource::Bytes(body), name: None };
+    let media = Media { mime_type, source: MediaSource::Bytes(body), name: None, detail: None };
     let content = if is_image { ToolContent::Image(media) } else { ToolContent::File(media) };
     Ok(ToolReply { content: vec![content], structured: None })
 }

@@ -56,7 +56,7 @@ fn of_block(block: ContentBlock) -> Result<ToolContent, ProviderError> {
         let bytes = STANDARD.decode(data).map_err(|_| {
             errors::fault(TransportFault::Protocol, "the tool returned binary content that is not base64")
         })?;
-        Ok::<_, ProviderError>(Media { mime_type, source: MediaSource::Bytes(bytes), name })
+        Ok::<_, ProviderError>(Media { mime_type, source: MediaSource::Bytes(bytes), name, detail: None })
     };
     let unnamed = || "application/octet-stream".to_owned();
     Ok(match block {
@@ -74,6 +74,7 @@ fn of_block(block: ContentBlock) -> Result<ToolContent, ProviderError> {
             mime_type: link.mime_type.unwrap_or_else(unnamed),
             source: MediaSource::Url(link.uri),
             name: Some(link.name),
+            detail: None,
         }),
         _ => return Err(errors::fault(TransportFault::Protocol, "the tool returned content of an unknown kind")),
     })

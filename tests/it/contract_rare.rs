@@ -6,10 +6,10 @@ use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::target::Dialect,
     grpc::v1::{
-        Attempt, AttemptState, GetStatusRequest, InjectionSkipReason, InjectionVehicle, InvocationState,
+        Attempt, AttemptState, GetStatusRequest, ImagePart, InjectionSkipReason, InjectionVehicle, InvocationState,
         InvokeWithRecoveryRequest, Message, ModelCall, Part, ReasoningPart, RequestDisposition, RewindMode, Role,
         ServiceState, StreamWithRecoveryRequest, TextPart, ToolCallPart, ToolContent, ToolDefinition, ToolResultPart,
-        UsageExactness, WatchRecoveryRequest, admin_service_client::AdminServiceClient, invocation::Call,
+        UsageExactness, WatchRecoveryRequest, admin_service_client::AdminServiceClient, image_part, invocation::Call,
         part::Content, recovery_event::Body, stream_with_recovery_request, tool_content, watch_recovery_request::Start,
     },
     server::{Listeners, Running, ServerOptions},
@@ -131,6 +131,32 @@ async fn an_attempt_without_a_note_reports_what_prevented_it() {
         assert_eq!(response.attempts[1].injection_skipped(), expected, "{response:?}");
         if expected == InjectionSkipReason::NoLegalPlace {
             watch.until("context_injection_skipped").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_a_detail_and_strict_reach_a_provider_that_has_a_place_for_them() {
+    let source = Some(image_part::Source::Data(vec![1]));
+    let image = ImagePart { mime_type: "image/png".to_owned(), detail: "low".to_owned(), source };
+    let turn = Message { name: "ann".to_owned(), ..message(Role::User, Content::Image(image)) };
+    let mut invocation = with_history(vec![turn]);
+    if let Some(Call::Model(ModelCall { tools, .. })) = &mut invocation.call {
+        tools[0].strict = Some(true);
+    }
+    let chat = [("/messages/0/name", json!("ann")), ("/messages/0/content/0/image_url/detail", json!("low"))];
+    let responses = [("/input/0/content/0/detail", json!("low")), ("/tools/0/strict", json!(true))];
+    for (dialect, fields) in [
+        (Dialect::OpenaiChat, [&chat[..], &[("/tools/0/function/strict", json!(true))]].concat()),
+        (Dialect::OpenaiResponses, responses.to_vec()),
+    ] {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(Reply::status(400));
+        let relight = noting(dialect, &upstream, "images: true").await;
+        relight.invoke(invocation.clone()).await;
+        let sent = upstream.requests()[0].body.clone();
+        for (pointer, value) in fields {
+            assert_eq!(sent.pointer(pointer), Some(&value), "{sent}");
         }
     }
 }

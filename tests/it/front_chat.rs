@@ -46,9 +46,11 @@ async fn a_clients_messages_reach_the_model_unchanged() {
     let upstream = Upstream::start().await;
     let front = Front::start(&over(&[&upstream])).await;
     let mut body = question("chat", false);
-    body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]);
+    let function = json!({"name": "add", "parameters": {"type": "object"}, "strict": true});
+    body["tools"] = json!([{"type": "function", "function": function}]);
+    let image = json!({"url": "data:image/png;base64,aGk=", "detail": "low"});
     body["messages"] = json!([
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
+        {"role": "user", "name": "ann", "content": [{"type": "image_url", "image_url": image}]},
         {"role": "assistant", "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]},
         {"role": "tool", "tool_call_id": "c1", "content": "2"},
@@ -60,7 +62,7 @@ async fn a_clients_messages_reach_the_model_unchanged() {
     assert_eq!(answer.status, 200, "{answer:?}");
     let sent = upstream.await_request(1).await.body;
     assert_eq!(sent["model"], "model-0");
-    assert_eq!(sent["messages"][0]["content"][0]["image_url"]["url"], "data:image/png;base64,aGk=");
+    assert_eq!(sent["messages"][0], body["messages"][0]);
     assert_eq!(sent["messages"][1]["tool_calls"][0]["function"]["name"], "add");
     assert_eq!(sent["messages"][2], json!({"role": "tool", "tool_call_id": "c1", "content": "2"}));
     assert_eq!((&sent["temperature"], &sent["logit_bias"]), (&json!(0.25), &json!({"7": 1})));

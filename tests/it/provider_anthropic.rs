@@ -99,7 +99,7 @@ async fn thinking_of_other_providers_and_without_a_signature_is_not_sent() {
         Part::Text("Hello".to_owned()),
     ];
     let mut call = asking("Hi");
-    call.messages.push(Message { role: Role::Assistant, parts });
+    call.messages.push(Message { role: Role::Assistant, parts, name: None });
     call.messages.push(Message::text(Role::User, "Bye"));
     let (_, request) = exchange(ANTHROPIC, events(&said("Bye.", "end_turn")), call).await;
     assert_eq!(request.body["messages"][1]["content"], json!([{"type": "text", "text": "Hello"}]));
@@ -359,7 +359,8 @@ async fn rate_limits_and_the_servers_own_names_come_with_the_start() {
 
 #[tokio::test]
 async fn images_files_and_instructions_are_translated_for_the_api() {
-    let media = |mime: &str, source| Media { mime_type: mime.to_owned(), source, name: Some("a.pdf".to_owned()) };
+    let media =
+        |mime: &str, source| Media { mime_type: mime.to_owned(), source, name: Some("a.pdf".to_owned()), detail: None };
     let parts = vec![
         Part::Image(media("image/png", MediaSource::Bytes(vec![1, 2]))),
         Part::Image(media("image/png", MediaSource::Url("https://x.test/a.png".to_owned()))),
@@ -369,7 +370,7 @@ async fn images_files_and_instructions_are_translated_for_the_api() {
     let messages = vec![
         Message::text(Role::System, "You help."),
         Message::text(Role::Developer, "Be brief."),
-        Message { role: Role::User, parts },
+        Message { role: Role::User, parts, name: None },
         Message::text(Role::System, "The last attempt failed."),
     ];
     let call = ModelCall { messages, ..ModelCall::default() };

@@ -301,6 +301,7 @@ async fn parameters_media_tools_and_instructions_are_translated_for_the_api() {
         mime_type: mime.to_owned(),
         source: MediaSource::Bytes(bytes.to_vec()),
         name: Some("a.pdf".to_owned()),
+        detail: None,
     };
     let parts = vec![
         Part::Image(media("image/png", &[1, 2])),
@@ -308,8 +309,13 @@ async fn parameters_media_tools_and_instructions_are_translated_for_the_api() {
         Part::Text("See.".into()),
     ];
     let mut call = ModelCall {
-        messages: vec![Message::text(Role::System, "You help."), Message { role: Role::User, parts }],
-        tools: vec![ToolDefinition { name: "search".into(), description: "Finds.".into(), parameters: "{}".into() }],
+        messages: vec![Message::text(Role::System, "You help."), Message { role: Role::User, parts, name: None }],
+        tools: vec![ToolDefinition {
+            name: "search".into(),
+            description: "Finds.".into(),
+            parameters: "{}".into(),
+            strict: None,
+        }],
         tool_choice: ToolChoice::Tool("search".into()),
         max_output_tokens: Some(9),
         stop: vec!["END".into()],
@@ -352,7 +358,7 @@ async fn a_model_that_takes_nothing_beside_results_gets_the_users_text_inside_th
         opaque: None,
     };
     let mut call = asking("Hi");
-    call.messages.push(Message { role: Role::Assistant, parts: vec![Part::ToolCall(turn)] });
+    call.messages.push(Message { role: Role::Assistant, parts: vec![Part::ToolCall(turn)], name: None });
     call.messages.push(result("a", "search", " "));
     call.messages.push(Message::text(Role::User, "Hurry."));
     let mut attempt = attempt_in(BEDROCK, call);

@@ -112,7 +112,7 @@ async fn reasoning_goes_back_only_with_what_it_led_to_and_never_to_strangers() {
     let own = "openai.encrypted_content";
     let mut call = asking("Hi");
     let parts = vec![thought("anthropic.signature"), Part::Text("Hello".into()), thought(own)];
-    call.messages.push(Message { role: Role::Assistant, parts });
+    call.messages.push(Message { role: Role::Assistant, parts, name: None });
     call.messages.push(Message::text(Role::User, "And?"));
     let (_, request) = exchange(RESPONSES, said("Ok"), call).await;
     let types: Vec<&str> =
@@ -267,16 +267,27 @@ async fn a_request_carries_its_key_and_requests_no_storage() {
 
 #[tokio::test]
 async fn parameters_media_tools_and_format_are_translated_for_the_api() {
-    let media = |source| Media { mime_type: "application/pdf".to_owned(), source, name: Some("a.pdf".to_owned()) };
-    let image = Media { mime_type: "image/png".to_owned(), source: MediaSource::Bytes(vec![1, 2]), name: None };
+    let media = |source| Media {
+        mime_type: "application/pdf".to_owned(),
+        source,
+        name: Some("a.pdf".to_owned()),
+        detail: None,
+    };
+    let image =
+        Media { mime_type: "image/png".to_owned(), source: MediaSource::Bytes(vec![1, 2]), name: None, detail: None };
     let parts = vec![
         Part::Image(image),
         Part::File(media(MediaSource::Bytes(vec![3]))),
         Part::File(media(MediaSource::Url("https://x.test/a.pdf".to_owned()))),
     ];
     let call = ModelCall {
-        messages: vec![Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts }],
-        tools: vec![ToolDefinition { name: "search".into(), description: "Finds.".into(), parameters: String::new() }],
+        messages: vec![Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts, name: None }],
+        tools: vec![ToolDefinition {
+            name: "search".into(),
+            description: "Finds.".into(),
+            parameters: String::new(),
+            strict: None,
+        }],
         tool_choice: ToolChoice::Tool("search".into()),
         parallel_tool_calls: Some(false),
         max_output_tokens: Some(9),

@@ -144,6 +144,7 @@ async fn pictures_and_files_come_as_their_bytes() {
         mime_type: mime.to_owned(),
         source: MediaSource::Bytes(bytes.to_vec()),
         name: name.map(str::to_owned),
+        detail: None,
     };
     let picture = ToolContent::Image(media("image/png", b"\x89PNG", None));
     let file = ToolContent::File(media("application/octet-stream", &[0, 1], Some("file:///a.bin")));

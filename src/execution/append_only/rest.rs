@@ -43,7 +43,11 @@ pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<Invoca
     // The key belongs to the whole answer, not to its rest.
     invocation.request_id = None;
     if let Call::Model(call) = &mut invocation.call {
-        Arc::make_mut(call).messages.push(Message { role: Role::Assistant, parts: vec![Part::Text(sent.to_owned())] });
+        Arc::make_mut(call).messages.push(Message {
+            role: Role::Assistant,
+            parts: vec![Part::Text(sent.to_owned())],
+            name: None,
+        });
     }
     (request.before, request.append_only) = (PreviousRun::default(), AppendOnly::default());
     Some(request)

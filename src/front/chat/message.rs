@@ -10,7 +10,7 @@ use crate::{
     front::{
         error::Refused,
         fields::{Object, TextOrValue},
-        media::{data_url, decoded, image},
+        media::{data_url, decoded, detail, image},
         place::{FieldPath, called},
     },
 };
@@ -21,6 +21,8 @@ use crate::{
 pub(super) struct MessageFields<'a> {
     #[serde(borrow)]
     role: Option<TextOrValue<'a>>,
+    #[serde(borrow)]
+    name: Option<TextOrValue<'a>>,
     #[serde(borrow)]
     content: Option<TextOrValue<'a>>,
     #[serde(borrow)]
@@ -70,6 +72,8 @@ fn one(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) ->
             return Err(place.below("role").refused(roles));
         }
     };
+    let name = message.name.as_ref().map(|name| text(&place.below("name"), Some(name))).transpose()?;
+    let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
     let parts = match role {
         Role::Tool => vec![tool_result(place, message, before)?],
         Role::Assistant => assistant(place, message)?,
@@ -78,7 +82,7 @@ fn one(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) ->
             content(&place, message.content.ok_or_else(|| place.refused("is missing"))?)?
         }
     };
-    Ok(Message { role, parts })
+    Ok(Message { role, parts, name })
 }
 
 fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Part>, Refused> {
@@ -155,16 +159,17 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
         "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
         "image_url" => {
             let url = part.pointer("/image_url/url").or_else(|| part.get("image_url")).and_then(Value::as_str);
+            let detail = detail(&place.below("image_url"), part.get("image_url").unwrap_or(&Value::Null))?;
             let place = place.below("image_url.url");
             let url = url.ok_or_else(|| place.refused("must be a string"))?;
-            Ok(Part::Image(image(&place, url)?))
+            Ok(Part::Image(Media { detail, ..image(&place, url)? }))
         }
         "input_audio" => {
             let place = place.below("input_audio");
             let audio = part.get("input_audio").unwrap_or(&Value::Null);
             let mime_type = format!("audio/{}", place.text(audio, "format")?);
             let bytes = decoded(&place.below("data"), place.text(audio, "data")?)?;
-            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name: None }))
+            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name: None, detail: None }))
         }
         "file" => {
             let place = place.below("file");
@@ -178,7 +183,7 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
                 Some((mime_type, bytes)) => (mime_type, bytes),
                 None => ("application/octet-stream".to_owned(), decoded(&place.below("file_data"), data)?),
             };
-            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name }))
+            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name, detail: None }))
         }
         _ => Err(place.below("type").refused("must be one of text, image_url, input_audio, file and refusal")),
     }

@@ -1,8 +1,7 @@
 //! A chat completion request as this wire has it, read into the neutral call.
 //!
 //! Fields that this page does not name are passed to the provider as they are (`extra`). What was asked for and cannot
-//! be given, such as several choices or log probabilities, is refused and never silently left out. Not carried, because
-//! the neutral call has no place for them: the `name` of a message, the `detail` of an image, `strict` of a tool.
+//! be given, such as several choices or log probabilities, is refused and never silently left out.
 
 use std::collections::BTreeMap;
 
@@ -174,13 +173,15 @@ struct FunctionFields<'a> {
     description: Option<TextOrValue<'a>>,
     #[serde(borrow)]
     parameters: Option<&'a RawValue>,
+    #[serde(borrow)]
+    strict: Option<&'a RawValue>,
 }
 
 fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refused> {
     if tool.r#type.is_some_and(|kind| kind != ToolType::Function) {
         return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `function` are taken"));
     }
-    let Object(FunctionFields { name, description, parameters }) = tool.function.unwrap_or_default();
+    let Object(FunctionFields { name, description, parameters, strict }) = tool.function.unwrap_or_default();
     let text = |field: Option<TextOrValue<'_>>| match field {
         Some(TextOrValue::Text(text)) => text.into_owned(),
         Some(TextOrValue::Value(_)) | None => String::new(),
@@ -193,7 +194,15 @@ fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refuse
     if !parameters.is_empty() && !parameters.starts_with('{') {
         return Err(Refused::invalid(format!("tools[{index}].function.parameters"), "a schema is an object"));
     }
-    Ok(ToolDefinition { name, description, parameters: parameters.to_owned() })
+    let strict = match strict.map(RawValue::get) {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => {
+            return Err(Refused::invalid(format!("tools[{index}].function.strict"), "`strict` must be a boolean"));
+        }
+    };
+    Ok(ToolDefinition { name, description, parameters: parameters.to_owned(), strict })
 }
 
 fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {

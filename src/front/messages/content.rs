@@ -30,7 +30,7 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
             "text" => Ok(vec![Part::Text(place.text(block, "text")?.to_owned())]),
             _ => Err(place.below("type").refused("must be text")),
         })?;
-        read.push(Message { role: Role::System, parts: texts });
+        read.push(Message { role: Role::System, parts: texts, name: None });
     }
     for (index, message) in messages.iter().enumerate() {
         let list = FieldPath::new("messages");
@@ -43,7 +43,7 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
             "assistant" => (Role::Assistant, content(&at, said, models)?),
             _ => return Err(place.below("role").refused("must be one of user, assistant and system")),
         };
-        read.push(Message { role, parts });
+        read.push(Message { role, parts, name: None });
         give_back(&mut read);
     }
     Ok(read)
@@ -160,5 +160,5 @@ fn media(place: &FieldPath<'_>, block: &Value, usual: &str) -> Result<Media, Ref
         "file" => return Err(place.below("type").refused("is known to one provider only; send the data")),
         _ => return Err(place.below("type").refused("must be one of base64, text and url")),
     };
-    Ok(Media { mime_type: mime_type.to_owned(), source, name: None })
+    Ok(Media { mime_type: mime_type.to_owned(), source, name: None, detail: None })
 }

@@ -2,7 +2,8 @@
 //!
 //! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this dialect, and to no
 //! other: they would not be understood there. So do marks for caching, as the one mark for the whole request: the neutral
-//! conversation has no place for them on its blocks.
+//! conversation has no place for them on its blocks. A tool's `strict` is left out, for models of this dialect differ in taking
+//! it; the arguments of a call are checked against the schema here in any case.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +109,7 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
     let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
-    Ok(ToolDefinition { name, description, parameters: schema.to_string() })
+    Ok(ToolDefinition { name, description, parameters: schema.to_string(), strict: None })
 }
 
 /// The choice, and whether several calls at once may be made.

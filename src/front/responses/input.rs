@@ -10,7 +10,7 @@ use crate::{
     front::{
         carried,
         error::Refused,
-        media::{data_url, decoded, image},
+        media::{data_url, decoded, detail, image},
         place::{FieldPath, called},
     },
     provider::responses::REASONING,
@@ -52,7 +52,7 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
         // What the model said, and what its tools returned, is one turn however many items it is.
         match messages.last_mut().filter(|last| last.role == role && matches!(role, Role::Assistant | Role::Tool)) {
             Some(last) => last.parts.extend(parts),
-            None => messages.push(Message { role, parts }),
+            None => messages.push(Message { role, parts, name: None }),
         }
     }
     for (opaque, call) in sealed {
@@ -90,13 +90,16 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
     match place.text(part, "type")? {
         "input_text" | "output_text" | "text" => Ok(Part::Text(place.text(part, "text")?.to_owned())),
         "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
-        "input_image" => Ok(Part::Image(image(&place.below("image_url"), place.text(part, "image_url")?)?)),
+        "input_image" => {
+            let detail = detail(place, part)?;
+            Ok(Part::Image(Media { detail, ..image(&place.below("image_url"), place.text(part, "image_url")?)? }))
+        }
         "input_audio" => {
             let place = place.below("input_audio");
             let audio = part.get("input_audio").unwrap_or(&Value::Null);
             let mime_type = format!("audio/{}", place.text(audio, "format")?);
             let bytes = decoded(&place.below("data"), place.text(audio, "data")?)?;
-            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name: None }))
+            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name: None, detail: None }))
         }
         "input_file" => file(place, part),
         _ => {
@@ -111,7 +114,7 @@ fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
     let name = part.get("filename").and_then(Value::as_str).map(str::to_owned);
     if let Some(url) = part.get("file_url").and_then(Value::as_str) {
         let source = MediaSource::Url(url.to_owned());
-        return Ok(Part::File(Media { mime_type: SOME_FILE.to_owned(), source, name }));
+        return Ok(Part::File(Media { mime_type: SOME_FILE.to_owned(), source, name, detail: None }));
     }
     let data = place.text(part, "file_data")?;
     let place = place.below("file_data");
@@ -119,7 +122,7 @@ fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
         Some(typed) => typed,
         None => (SOME_FILE.to_owned(), decoded(&place, data)?),
     };
-    Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name }))
+    Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name, detail: None }))
 }
 
 fn tool_call(place: &FieldPath<'_>, item: &Value) -> Result<ToolCall, Refused> {

@@ -202,7 +202,11 @@ fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused>
             Some(schema @ Value::Object(_)) => schema.to_string(),
             Some(_) => return Err(place.below("parameters").refused("must be an object")),
         };
-        Ok(ToolDefinition { name: place.text(tool, "name")?.to_owned(), description, parameters })
+        let strict = match tool.get("strict") {
+            None | Some(Value::Null) => None,
+            Some(strict) => Some(strict.as_bool().ok_or_else(|| place.below("strict").refused("must be a boolean"))?),
+        };
+        Ok(ToolDefinition { name: place.text(tool, "name")?.to_owned(), description, parameters, strict })
     };
     tools.iter().enumerate().map(one).collect()
 }

@@ -23,7 +23,7 @@ pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {
     v1::Message {
         role: v1::Role::from(message.role).into(),
         parts: message.parts.iter().map(|part| wire_part(part, by_relight)).collect(),
-        name: String::new(),
+        name: message.name.clone().unwrap_or_default(),
         opaque: Vec::new(),
         text: String::new(),
     }
@@ -71,7 +71,8 @@ impl Reader<'_> {
         let parts = parts.filter_map(|(index, part)| self.part(&at.field("parts").item(index), role, part));
         let short = (!wire.text.is_empty()).then_some(Part::Text(wire.text));
         let parts = parts.chain(short).collect();
-        Message { role: role.unwrap_or(Role::User), parts }
+        let name = (!wire.name.is_empty()).then_some(wire.name);
+        Message { role: role.unwrap_or(Role::User), parts, name }
     }
 
     fn part(&mut self, at: &Path<'_>, role: Option<Role>, wire: v1::Part) -> Option<Part> {
@@ -160,7 +161,8 @@ impl Reader<'_> {
             Some(v1::image_part::Source::Url(url)) => self.url(at, url),
             None => self.fault(at, "has no source; one of data, url is required"),
         };
-        source.map(|source| Media { mime_type: wire.mime_type, source, name: None })
+        let detail = (!wire.detail.is_empty()).then_some(wire.detail);
+        source.map(|source| Media { mime_type: wire.mime_type, source, name: None, detail })
     }
 
     fn file(&mut self, at: &Path<'_>, wire: v1::FilePart) -> Option<Media> {
@@ -173,7 +175,7 @@ impl Reader<'_> {
             None => self.fault(at, "has no source; one of data, url is required"),
         };
         let name = (!wire.filename.is_empty()).then_some(wire.filename);
-        source.map(|source| Media { mime_type: wire.mime_type, source, name })
+        source.map(|source| Media { mime_type: wire.mime_type, source, name, detail: None })
     }
 
     fn bytes(&mut self, at: &Path<'_>, bytes: Vec<u8>, mime_type: &str) -> Option<MediaSource> {
@@ -234,7 +236,7 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
 fn wire_image(media: &Media) -> v1::ImagePart {
     v1::ImagePart {
         mime_type: media.mime_type.clone(),
-        detail: String::new(),
+        detail: media.detail.clone().unwrap_or_default(),
         source: Some(match &media.source {
             MediaSource::Bytes(bytes) => v1::image_part::Source::Data(bytes.clone()),
             MediaSource::Url(url) => v1::image_part::Source::Url(url.clone()),

@@ -45,7 +45,7 @@ pub(super) fn read_model_call(
     }
     let mut messages = read_messages(&at.field("messages"), wire.messages, faults);
     if !wire.text.is_empty() {
-        messages.push(Message { role: Role::User, parts: vec![Part::Text(wire.text)] });
+        messages.push(Message { role: Role::User, parts: vec![Part::Text(wire.text)], name: None });
     }
     let tools = tools(&at.field("tools"), wire.tools, faults);
     let tool_choice = wire.tool_choice.map(|choice| tool_choice(&at.field("tool_choice"), choice, &tools, faults));
@@ -90,7 +90,7 @@ fn tools(at: &Path<'_>, wire: Vec<v1::ToolDefinition>, faults: &mut Violations) 
             check_json_object(at.field("input_schema_json"), &tool.input_schema_json, faults);
             tool.input_schema_json
         };
-        tools.push(ToolDefinition { name: tool.name, description: tool.description, parameters });
+        tools.push(ToolDefinition { name: tool.name, description: tool.description, parameters, strict: tool.strict });
     }
     tools
 }

@@ -124,9 +124,14 @@ mod tests {
 
     #[test]
     fn a_conversation_and_its_answer_are_told_in_the_words_of_the_conventions_and_within_the_bound() {
-        let image = Media { mime_type: "image/png".to_owned(), source: MediaSource::Bytes(vec![7; 9]), name: None };
+        let image = Media {
+            mime_type: "image/png".to_owned(),
+            source: MediaSource::Bytes(vec![7; 9]),
+            name: None,
+            detail: None,
+        };
         let parts = vec![Part::Text("é".repeat(MAX_TEXT_BYTES)), Part::Image(image)];
-        let messages = [Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts }];
+        let messages = [Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts, name: None }];
         let told: Value = serde_json::from_str(&input_messages(&messages)).unwrap();
         assert_eq!(told[0], json!({ "role": "system", "parts": [{ "type": "text", "content": "Be brief." }] }));
         assert!(told[1]["parts"][0]["content"].as_str().unwrap().len() <= MAX_TEXT_BYTES + "…".len());

@@ -66,7 +66,8 @@ fn text(span: &SpanData, key: &str) -> String {
 }
 
 fn invocation(traceparent: Option<&str>) -> Invocation {
-    let call = ModelCall { messages: vec![Message { role: Role::User, parts: vec![] }], ..ModelCall::default() };
+    let call =
+        ModelCall { messages: vec![Message { role: Role::User, parts: vec![], name: None }], ..ModelCall::default() };
     Invocation {
         thread: Some("thread-1".into()),
         tenant: "acme".into(),
@@ -140,7 +141,7 @@ fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) ->
 fn answer() -> Completion {
     Completion {
         tool_output: None,
-        message: Message { role: Role::Assistant, parts: vec![] },
+        message: Message { role: Role::Assistant, parts: vec![], name: None },
         finish: FinishReason::Stop,
         finish_raw: "end_turn".to_owned(),
         model: "claude-x-1".to_owned(),

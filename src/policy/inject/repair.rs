@@ -101,7 +101,7 @@ fn take_result(replies: &mut Vec<Message>, call_id: &str) -> Option<Message> {
     if replies[index].parts.is_empty() {
         replies.remove(index);
     }
-    Some(Message { role: Role::Tool, parts: vec![result] })
+    Some(Message { role: Role::Tool, parts: vec![result], name: None })
 }
 
 /// The replies without results; other content of a tool message is dropped too, for no other role may hold it.
@@ -110,7 +110,7 @@ fn without_results(replies: &[Message]) -> impl Iterator<Item = Message> {
     replies.iter().filter(|reply| reply.role != Role::Tool).filter_map(move |reply| {
         let parts: Vec<Part> = reply.parts.iter().filter(|part| !is_result(part)).cloned().collect();
         let had_only_results = parts.is_empty() && !reply.parts.is_empty();
-        (!had_only_results).then_some(Message { role: reply.role, parts })
+        (!had_only_results).then(|| Message { role: reply.role, parts, name: reply.name.clone() })
     })
 }
 
@@ -121,7 +121,7 @@ fn placeholder_result(call: &ToolCall) -> Message {
         content: INTERRUPTED.to_owned(),
         is_error: true,
     };
-    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] }
+    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }
 }
 
 const fn as_call(part: &Part) -> Option<&ToolCall> {

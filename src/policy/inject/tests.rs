@@ -67,7 +67,7 @@ fn tool_call(id: &str, name: &str) -> Part {
 
 fn tool_result(id: &str, name: &str, content: &str, is_error: bool) -> Message {
     let result = ToolResult { call_id: id.into(), name: name.into(), content: content.into(), is_error };
-    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] }
+    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }
 }
 
 fn tool(name: &str) -> ToolDefinition {
@@ -76,7 +76,12 @@ fn tool(name: &str) -> ToolDefinition {
         "properties": {"date": {"type": "string", "pattern": "^\\d{4}-\\d{2}-\\d{2}$"}, "query": {"type": "string"}},
         "required": ["date"],
     });
-    ToolDefinition { name: name.into(), description: "A tool.".into(), parameters: parameters.to_string() }
+    ToolDefinition {
+        name: name.into(),
+        description: "A tool.".into(),
+        parameters: parameters.to_string(),
+        strict: None,
+    }
 }
 
 fn call(messages: Vec<Message>) -> ModelCall {
@@ -99,7 +104,7 @@ fn histories() -> Vec<(&'static str, ModelCall)> {
             opaque: Some(Opaque { kind: "anthropic.signature".into(), bytes: vec![9] }),
         };
         let parts = vec![Part::Reasoning(reasoning), tool_call("a", "search"), tool_call("b", "weather")];
-        [begin(), vec![Message { role: Role::Assistant, parts }]].concat()
+        [begin(), vec![Message { role: Role::Assistant, parts, name: None }]].concat()
     };
     let results = |failed: bool| {
         vec![tool_result("a", "search", "{\"error\":\"no index\"}", failed), tool_result("b", "weather", "rain", false)]

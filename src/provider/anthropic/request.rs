@@ -157,6 +157,7 @@ mod tests {
             name: "search".to_owned(),
             description: String::new(),
             parameters: "{\"type\":\"object\"}".to_owned(),
+            strict: None,
         }];
         let format =
             ResponseFormat::JsonSchema { name: "n".into(), schema: "{\"type\":\"object\"}".into(), strict: true };
@@ -182,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_no_json_is_refused_with_the_name_of_its_tool() {
-        let tool = ToolDefinition { name: "bad".into(), description: String::new(), parameters: "{".into() };
+        let tool =
+            ToolDefinition { name: "bad".into(), description: String::new(), parameters: "{".into(), strict: None };
         let refused = fields("claude", &ModelCall { tools: vec![tool], ..ModelCall::default() }, true).unwrap_err();
         assert!(refused.starts_with("Invalid schema for function 'bad'"), "{refused}");
     }

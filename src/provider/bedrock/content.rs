@@ -165,9 +165,13 @@ mod tests {
 
     #[test]
     fn a_picture_behind_a_url_is_refused_and_one_in_s3_is_not() {
-        let media =
-            |url: &str| Media { mime_type: "image/jpg".into(), source: MediaSource::Url(url.into()), name: None };
-        let user = |url: &str| vec![Message { role: Role::User, parts: vec![Part::Image(media(url))] }];
+        let media = |url: &str| Media {
+            mime_type: "image/jpg".into(),
+            source: MediaSource::Url(url.into()),
+            name: None,
+            detail: None,
+        };
+        let user = |url: &str| vec![Message { role: Role::User, parts: vec![Part::Image(media(url))], name: None }];
         assert!(translate(&user("https://x.test/a.jpg"), true).is_err());
         let taken = translate(&user("s3://bucket/a.jpg"), true).unwrap();
         let image = json!({"image": {"format": "jpeg", "source": {"s3Location": {"uri": "s3://bucket/a.jpg"}}}});

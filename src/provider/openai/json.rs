@@ -53,7 +53,7 @@ impl<'a> ObjectWriter<'a> {
         self.field(name, |into| write_text(text, into));
     }
 
-    /// Writes a field that is JSON as the caller gave it, which was checked to be JSON.
+    /// Writes a field whose value is JSON already.
     pub(super) fn raw(&mut self, name: &str, json: &str) {
         self.field(name, |into| into.extend_from_slice(json.as_bytes()));
     }

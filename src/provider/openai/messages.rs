@@ -27,6 +27,9 @@ pub(super) fn write(messages: &[Message], is_prefix: bool, dialect: &ChatDialect
         if let Some(role) = role(message, dialect) {
             written.object(|object| {
                 object.text("role", role);
+                if let Some(name) = &message.name {
+                    object.text("name", name);
+                }
                 if message.role == Role::Assistant {
                     write_assistant(message, dialect, object);
                 } else {
@@ -72,7 +75,12 @@ fn write_content(message: &Message, object: &mut ObjectWriter<'_>) {
                 }),
                 Part::Image(media) => parts.object(|part| {
                     part.text("type", "image_url");
-                    part.object("image_url", |image| image.text("url", &url_of(media)));
+                    part.object("image_url", |image| {
+                        image.text("url", &url_of(media));
+                        if let Some(detail) = &media.detail {
+                            image.text("detail", detail);
+                        }
+                    });
                 }),
                 Part::File(media) => parts.object(|part| write_file(media, part)),
                 Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Refusal(_) => {}

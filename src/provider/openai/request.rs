@@ -91,6 +91,9 @@ fn write_tools(tools: &[ToolDefinition], into: &mut Vec<u8>) {
                 if !schema.is_empty() {
                     function.raw("parameters", schema);
                 }
+                if let Some(strict) = definition.strict {
+                    function.value("strict", strict);
+                }
             });
         });
     }

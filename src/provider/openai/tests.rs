@@ -36,7 +36,7 @@ fn messages(call: &ModelCall) -> Value {
 }
 
 fn said(role: Role, parts: Vec<Part>) -> Message {
-    Message { role, parts }
+    Message { role, parts, name: None }
 }
 
 fn result(call_id: &str, content: &str, is_error: bool) -> Part {
@@ -75,7 +75,7 @@ fn every_tool_result_is_a_message_of_its_own_right_behind_its_call() {
 
 #[test]
 fn media_are_parts_by_value_or_by_reference() {
-    let media = |mime_type: &str, source| Media { mime_type: mime_type.to_owned(), source, name: None };
+    let media = |mime_type: &str, source| Media { mime_type: mime_type.to_owned(), source, name: None, detail: None };
     let call = ModelCall {
         messages: vec![said(
             Role::User,
@@ -138,6 +138,7 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
         name: "f".to_owned(),
         description: "does".to_owned(),
         parameters: "{\"type\":\"object\"}".to_owned(),
+        strict: None,
     };
     let call = ModelCall {
         tools: vec![tool],

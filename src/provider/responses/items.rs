@@ -46,7 +46,10 @@ fn content(part: &Part) -> Option<Value> {
         Part::Text(text) | Part::Refusal(text) => {
             (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}))
         }
-        Part::Image(media) => Some(json!({"type": "input_image", "image_url": url_of(media), "detail": "auto"})),
+        Part::Image(media) => {
+            let detail = media.detail.as_deref().unwrap_or("auto");
+            Some(json!({"type": "input_image", "image_url": url_of(media), "detail": detail}))
+        }
         Part::File(media) => Some(file(media)),
         Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
     }

@@ -93,10 +93,11 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     Ok(body)
 }
 
-/// The API enforces schemas by default, and rejects those that it cannot enforce.
+/// The API enforces schemas unless it is told not to, and rejects those that it cannot enforce.
 fn tool(definition: &ToolDefinition) -> Result<Value, String> {
     let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
-    let mut fields = json!({"type": "function", "name": definition.name, "parameters": schema, "strict": false});
+    let strict = definition.strict.unwrap_or(false);
+    let mut fields = json!({"type": "function", "name": definition.name, "parameters": schema, "strict": strict});
     if !definition.description.is_empty() {
         fields["description"] = json!(definition.description);
     }

@@ -91,7 +91,12 @@ fn a_conversation_with_tools_is_carried_in_its_order() {
     let messages = &request.call.messages;
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::Developer, Role::User, Role::Assistant, Role::Tool]);
-    let png = Media { mime_type: "image/png".into(), source: MediaSource::Bytes(b"hi".into()), name: None };
+    let png = Media {
+        mime_type: "image/png".into(),
+        source: MediaSource::Bytes(b"hi".into()),
+        name: None,
+        detail: Some("low".into()),
+    };
     assert_eq!(messages[1].parts[1], Part::Image(png));
     assert!(matches!(&messages[1].parts[2], Part::Image(Media { mime_type, .. }) if mime_type == "image/jpeg"));
     assert!(
@@ -113,12 +118,22 @@ fn a_part_that_cannot_be_carried_is_refused_with_its_place() {
         (with("messages", json!([{"role": "critic", "content": "x"}])), "messages[0].role"),
         (with("messages", json!([{"role": "tool", "content": "x"}])), "messages[0].tool_call_id"),
         (with("messages", json!([{"role": "user"}])), "messages[0].content"),
+        (with("messages", json!([{"role": "user", "name": 7, "content": "x"}])), "messages[0].name"),
+        (with("messages", json!([{"role": 7, "content": "x"}])), "messages[0].role"),
+        (
+            user(json!({"type": "image_url", "image_url": {"url": "https://host/a.png", "detail": 7}})),
+            "messages[0].content[0].image_url.detail",
+        ),
         (with("messages", json!([["user", "an array is no message"]])), "messages[0].role"),
         (with("messages", json!([{"role": "user", "content": "x"}, 7])), "messages[1].role"),
         (with("messages", json!([])), "messages"),
         (with("messages", json!({"role": "user", "content": "x"})), "messages"),
         (with("tools", json!([["function", {"name": "add"}]])), "tools[0].function.name"),
         (with("tools", json!([{"type": "function", "function": ["add", "Adds.", {}]}])), "tools[0].function.name"),
+        (
+            with("tools", json!([{"type": "function", "function": {"name": "add", "strict": "yes"}}])),
+            "tools[0].function.strict",
+        ),
     ] {
         assert_eq!(param(&body), path);
     }

@@ -177,8 +177,11 @@ fn media(named: bool) -> impl Strategy<Value = Media> {
         .prop_map(|(bytes, mime_type)| (MediaSource::Bytes(bytes), mime_type));
     let url = ("(https://|HTTPS://|data:)\\PC{0,20}", "([a-z]{1,5}/[a-z]{1,5})?")
         .prop_map(|(url, mime_type)| (MediaSource::Url(url), mime_type));
-    let name = prop::option::of("\\PC{1,12}").prop_map(move |name| if named { name } else { None });
-    (prop_oneof![bytes, url], name).prop_map(|((source, mime_type), name)| Media { mime_type, source, name })
+    let word = prop::option::of("\\PC{1,12}");
+    (prop_oneof![bytes, url], word).prop_map(move |((source, mime_type), word)| {
+        let (name, detail) = if named { (word, None) } else { (None, word) };
+        Media { mime_type, source, name, detail }
+    })
 }
 
 /// Parts as the domain can hold them; call ids are made unique afterwards.
@@ -206,7 +209,8 @@ fn conversations() -> impl Strategy<Value = Vec<Message>> {
         Just(Role::Assistant),
         Just(Role::Tool)
     ];
-    let message = (role, prop::collection::vec(parts(), 1..5)).prop_map(|(role, parts)| Message { role, parts });
+    let message = (role, prop::collection::vec(parts(), 1..5), prop::option::of("\\PC{1,12}"));
+    let message = message.prop_map(|(role, parts, name)| Message { role, parts, name });
     prop::collection::vec(message, 0..6).prop_map(|mut conversation| {
         let all = conversation.iter_mut().flat_map(|message| message.parts.iter_mut());
         for (index, part) in all.enumerate() {

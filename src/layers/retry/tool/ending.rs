@@ -78,11 +78,14 @@ fn messages(call: &ToolInvocation, output: &ToolOutput) -> Vec<Message> {
     let called = call.call_id.is_none().then(|| {
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         let part = Part::ToolCall(ToolCall { id: id.clone(), name, arguments, opaque: None });
-        Message { role: Role::Assistant, parts: vec![part] }
+        Message { role: Role::Assistant, parts: vec![part], name: None }
     });
     let content = output.reply.text();
     let result = ToolResult { call_id: id, name: call.name.clone(), content, is_error: false };
-    called.into_iter().chain([Message { role: Role::Tool, parts: vec![Part::ToolResult(result)] }]).collect()
+    called
+        .into_iter()
+        .chain([Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }])
+        .collect()
 }
 
 impl<S> RetryLoop<S> {
