@@ -18,22 +18,38 @@ pub const INTERRUPTED: &str = "interrupted, outcome unknown";
 #[must_use]
 pub fn repair(call: &ModelCall) -> Cow<'_, ModelCall> {
     let mut parts = call.messages.iter().flat_map(|message| &message.parts);
-    if !parts.any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_))) {
+    let has_tools = parts.any(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)));
+    if !has_tools || exchanges(&call.messages).all(|(assistant, replies)| is_legal(assistant, replies)) {
         return Cow::Borrowed(call);
     }
-    let mut repaired = Vec::with_capacity(call.messages.len());
-    let mut rest = call.messages.as_slice();
-    while !rest.is_empty() {
+    let mut messages = Vec::with_capacity(call.messages.len());
+    for (assistant, replies) in exchanges(&call.messages) {
+        exchange(&mut messages, assistant, replies);
+    }
+    Cow::Owned(ModelCall { messages, ..call.clone() })
+}
+
+/// The conversation as assistant messages in a row, each with the replies that follow it.
+fn exchanges(messages: &[Message]) -> impl Iterator<Item = (&[Message], &[Message])> {
+    let mut rest = messages;
+    std::iter::from_fn(move || {
         let (assistant, after) = split_while(rest, |message| message.role == Role::Assistant);
         let (replies, next) = split_while(after, |message| message.role != Role::Assistant);
-        exchange(&mut repaired, assistant, replies);
+        let exchange = (!rest.is_empty()).then_some((assistant, replies));
         rest = next;
+        exchange
+    })
+}
+
+/// Whether each call of these messages has its result right after its turn, and nothing else is a result.
+fn is_legal(assistant: &[Message], replies: &[Message]) -> bool {
+    let mut turns = turns(assistant).peekable();
+    let mut are_legal = turns.peek().is_some() || is_in_order(&[], replies);
+    while let Some(turn) = turns.next() {
+        let calls: Vec<&ToolCall> = turn.iter().flat_map(|message| &message.parts).filter_map(as_call).collect();
+        are_legal &= if turns.peek().is_none() { is_in_order(&calls, replies) } else { calls.is_empty() };
     }
-    if repaired == call.messages {
-        Cow::Borrowed(call)
-    } else {
-        Cow::Owned(ModelCall { messages: repaired, ..call.clone() })
-    }
+    are_legal
 }
 
 /// Appends assistant messages and replies, the results of each turn right after it.
