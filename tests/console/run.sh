@@ -32,5 +32,5 @@ if [[ $(cat "$home/wanted" 2>/dev/null) != "$driver" ]]; then
   npm install --silent --no-audit --no-fund --prefix "$home" "$driver"
   echo "$driver" >"$home/wanted"
 fi
-export RELIGHT_BINARY CHROMIUM=${CHROMIUM:-chromium} CONSOLE_NODE_HOME=$home
+export RELIGHT_BINARY CHROMIUM=${CHROMIUM:-$(command -v chromium)} CONSOLE_NODE_HOME=$home
 node --test --test-reporter=spec tests/console/console.test.mjs
