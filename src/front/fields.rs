@@ -207,6 +207,11 @@ pub(super) enum TextOrValue<'a> {
 }
 
 impl TextOrValue<'_> {
+    /// What is no text.
+    fn of(value: impl Into<Value>) -> Self {
+        Self::Value(Box::new(value.into()))
+    }
+
     /// The text, if it is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
@@ -241,27 +246,27 @@ impl<'de> Visitor<'de> for TextOrValueVisitor {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(TextOrValue::Value(Box::new(value.into())))
+        Ok(TextOrValue::of(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(TextOrValue::Value(Box::new(value.into())))
+        Ok(TextOrValue::of(value))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(TextOrValue::Value(Box::new(value.into())))
+        Ok(TextOrValue::of(value))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(TextOrValue::Value(Box::new(value.into())))
+        Ok(TextOrValue::of(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(items)).map(|value| TextOrValue::Value(Box::new(value)))
+        Value::deserialize(SeqAccessDeserializer::new(items)).map(TextOrValue::of)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(map)).map(|value| TextOrValue::Value(Box::new(value)))
+        Value::deserialize(MapAccessDeserializer::new(map)).map(TextOrValue::of)
     }
 }
 

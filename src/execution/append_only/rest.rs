@@ -43,11 +43,7 @@ pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<Invoca
     // The key belongs to the whole answer, not to its rest.
     invocation.request_id = None;
     if let Call::Model(call) = &mut invocation.call {
-        Arc::make_mut(call).messages.push(Message {
-            role: Role::Assistant,
-            parts: vec![Part::Text(sent.to_owned())],
-            name: None,
-        });
+        Arc::make_mut(call).messages.push(Message::text(Role::Assistant, sent));
     }
     (request.before, request.append_only) = (PreviousRun::default(), AppendOnly::default());
     Some(request)

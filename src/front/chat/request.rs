@@ -194,14 +194,9 @@ fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refuse
     if !parameters.is_empty() && !parameters.starts_with('{') {
         return Err(Refused::invalid(format!("tools[{index}].function.parameters"), "a schema is an object"));
     }
-    let strict = match strict.map(RawValue::get) {
-        None => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => {
-            return Err(Refused::invalid(format!("tools[{index}].function.strict"), "`strict` must be a boolean"));
-        }
-    };
+    let strict = strict.map(|strict| serde_json::from_str(strict.get())).transpose();
+    let strict = strict
+        .map_err(|_| Refused::invalid(format!("tools[{index}].function.strict"), "`strict` must be a boolean"))?;
     Ok(ToolDefinition { name, description, parameters: parameters.to_owned(), strict })
 }
 

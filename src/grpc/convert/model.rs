@@ -12,7 +12,7 @@ use super::{
     violation::{Path, Violations},
 };
 use crate::{
-    domain::message::{Message, ModelCall, Part, ResponseFormat, Role, Sampling, ToolChoice, ToolDefinition},
+    domain::message::{Message, ModelCall, ResponseFormat, Role, Sampling, ToolChoice, ToolDefinition},
     grpc::v1,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn read_model_call(
     }
     let mut messages = read_messages(&at.field("messages"), wire.messages, faults);
     if !wire.text.is_empty() {
-        messages.push(Message { role: Role::User, parts: vec![Part::Text(wire.text)], name: None });
+        messages.push(Message::text(Role::User, wire.text));
     }
     let tools = tools(&at.field("tools"), wire.tools, faults);
     let tool_choice = wire.tool_choice.map(|choice| tool_choice(&at.field("tool_choice"), choice, &tools, faults));

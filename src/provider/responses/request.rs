@@ -93,7 +93,7 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     Ok(body)
 }
 
-/// The API enforces schemas unless it is told not to, and rejects those that it cannot enforce.
+/// The API enforces schemas unless `strict` is false, and rejects those that it cannot enforce.
 fn tool(definition: &ToolDefinition) -> Result<Value, String> {
     let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
     let strict = definition.strict.unwrap_or(false);

@@ -1,7 +1,9 @@
 //! Tests of `model`, one for each guarantee.
 
-use super::*;
 use prost_types::value::Kind;
+
+use super::*;
+use crate::domain::message::Part;
 
 fn model_call(wire: v1::ModelCall) -> Result<ModelCall, Violations> {
     let mut faults = Violations::default();
