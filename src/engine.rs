@@ -4,6 +4,7 @@
 //! targets that stay (circuits, budgets, latencies) is kept. The engine knows nothing of gRPC or HTTP listeners.
 
 mod parts;
+mod request;
 mod resolve;
 mod size;
 mod tool_settings;
@@ -23,7 +24,7 @@ use tower::{Service, ServiceExt as _};
 
 pub use self::{
     parts::PartsError,
-    resolve::{Arrival, InvocationRequest, Refusal},
+    request::{Arrival, InvocationRequest, Refusal},
 };
 use crate::{
     config::Config,

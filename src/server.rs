@@ -16,6 +16,8 @@ mod recorded_body;
 mod refused_callers;
 mod reload;
 mod rpc_metrics;
+mod shutdown;
+mod telemetry_setup;
 mod timed_journal;
 mod tls;
 mod watchdog;
@@ -25,7 +27,6 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -34,16 +35,15 @@ use tonic::service::Routes;
 
 pub use self::listen::{BindError, Listeners};
 use self::{
-    connection::LimitedListener, intake::Intake, refused_callers::RefusedCallers, tls::Certificates, watchdog::Watchdog,
+    connection::LimitedListener,
+    intake::Intake,
+    refused_callers::RefusedCallers,
+    telemetry_setup::{read_levels, start_logs, target_names, telemetry_settings},
+    tls::Certificates,
+    watchdog::Watchdog,
 };
 use crate::{
-    config::{Config, Loaded, observe::LogFormat as LogSetting},
-    domain::{
-        circuit::CircuitState,
-        event::Severity,
-        ids::{TargetId, TenantId},
-        target::Target,
-    },
+    config::Loaded,
     engine::{Engine, PartsError},
     events::EventBus,
     execution::Executions,
@@ -55,27 +55,9 @@ use crate::{
         v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
     },
     journal::JournalError,
-    layers::{spans::Spans, targets::TargetState},
-    telemetry::{
-        self, GaugeLevels, LineFormat, Metrics, MetricsTask, ReaderTask, TargetNames, TelemetrySettings, TracerGuard,
-    },
+    layers::spans::Spans,
+    telemetry::{self, Metrics, MetricsTask, ReaderTask, TracerGuard},
 };
-
-/// How long health reports "not serving" before connections receive GOAWAY, so that load balancers notice.
-const NOT_READY_PAUSE: Duration = Duration::from_millis(500);
-
-/// How long leases may take to be released at a second signal.
-const GIVE_UP_BOUND: Duration = Duration::from_secs(1);
-
-/// How long no invocation must have run before the drain ends: connections received GOAWAY by then, and what clients
-/// sent before they saw it has arrived.
-const QUIET: Duration = Duration::from_millis(500);
-
-/// How long the last statuses and events may take to be sent.
-const LAST_SENDS: Duration = Duration::from_secs(1);
-
-/// How long telemetry may take to flush.
-const FLUSH_BOUND: Duration = Duration::from_secs(3);
 
 /// Options of a server beside its configuration.
 #[derive(Debug, Clone, Default)]
@@ -290,147 +272,10 @@ impl Running {
         end.await;
         self.shutdown().await;
     }
-
-    /// Abandons, within a second, what an orderly shutdown would wait for: other replicas may then take the invocations
-    /// over at once.
-    pub fn give_up(&self) -> impl Future<Output = ()> + use<> {
-        let executions = self.executions.clone();
-        async move {
-            let _ = tokio::time::timeout(GIVE_UP_BOUND, executions.hand_over()).await;
-        }
-    }
-
-    /// Shuts down in order, within the configured drain timeout. Calls are accepted until their connections received
-    /// GOAWAY, and those that are sent meanwhile; what still runs at the end is handed over to another replica.
-    pub async fn shutdown(mut self) {
-        set_health(&self.health, tonic_health::ServingStatus::NotServing).await;
-        self.metrics.set_draining(true);
-        self.draining.send_replace(true);
-        // As it is now: a changed configuration may have brought another one.
-        let drain_timeout = self.engine.config().server.drain_timeout;
-        tracing::info!(
-            running = self.executions.running(),
-            drain_timeout_ms = millis(drain_timeout),
-            "draining: health is NOT_SERVING, and calls in flight are finished"
-        );
-        if !self.skip_pause {
-            tokio::time::sleep(NOT_READY_PAUSE).await;
-        }
-        self.stop.send_replace(true);
-        if tokio::time::timeout(drain_timeout, self.drained()).await.is_err() {
-            let left = self.executions.running();
-            tracing::warn!(left, "the drain timeout is over; what still runs is handed over, or ends");
-        }
-        // Before connections are cut, so that every caller receives instructions for its retry.
-        self.executions.hand_over().await;
-        let _ = tokio::time::timeout(LAST_SENDS, async { while self.serving.join_next().await.is_some() {} }).await;
-        tracing::info!("stopped: no call is left");
-        self.serving.shutdown().await;
-        self.tasks.shutdown().await;
-        self.engine.close_tools().await;
-        if let Some(tracer) = self.telemetry.tracer.take() {
-            tracer.shutdown(FLUSH_BOUND).await;
-        }
-        if let Some(metrics) = self.telemetry.metrics.take() {
-            metrics.shutdown(FLUSH_BOUND).await;
-        }
-        if let Some(logs) = self.telemetry.logs.take() {
-            logs.finish(FLUSH_BOUND).await;
-        }
-    }
-}
-
-// === impl Running: the drain ===
-
-impl Running {
-    /// Returns when no invocation runs, and none is to be expected.
-    async fn drained(&mut self) {
-        let quiet = if self.skip_pause { Duration::ZERO } else { QUIET };
-        let mut quiet_since = None;
-        loop {
-            while self.serving.try_join_next().is_some() {}
-            if self.engine.in_flight() > 0 || self.executions.running() > 0 {
-                quiet_since = None;
-            } else if self.serving.is_empty()
-                || quiet_since.get_or_insert_with(tokio::time::Instant::now).elapsed() >= quiet
-            {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
     for service in ["", "relight.v1.RecoveryService", "relight.v1.AdminService"] {
         health.set_service_status(service, status).await;
     }
-}
-
-fn telemetry_settings(config: &Config) -> TelemetrySettings {
-    let telemetry = &config.telemetry;
-    let headers = telemetry.otlp_headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned().into()));
-    let mut otlp = telemetry.endpoints.clone();
-    otlp.metrics = otlp.metrics.filter(|_| telemetry.otlp_metrics);
-    TelemetrySettings {
-        otlp,
-        otlp_headers: headers.collect(),
-        service_name: telemetry.service_name.clone().unwrap_or_else(|| "relight".to_owned()),
-        resource: telemetry.resource.clone().into_iter().collect(),
-        sample_ratio: telemetry.sample_ratio,
-        ..TelemetrySettings::default()
-    }
-}
-
-fn target_names(engine: &Engine) -> TargetNames {
-    let states = engine.targets().all();
-    let targets: Vec<&Target> = states.iter().map(|state: &Arc<TargetState>| &*state.target).collect();
-    let config = engine.config();
-    let tenants = config.server.keys.iter().map(|key| TenantId::from(key.tenant.as_str()));
-    let prices = config.targets.iter().filter_map(|(id, target)| Some((id.clone(), target.price?)));
-    TargetNames::of(targets)
-        .with_routes(config.routes.keys().cloned())
-        .with_tenants(tenants)
-        .with_prices(&config.currency, prices)
-}
-
-fn circuits(engine: &Engine) -> Vec<(TargetId, CircuitState)> {
-    let state = |target: &Arc<TargetState>| (target.target.id.clone(), target.circuit().state());
-    engine.targets().all().iter().map(state).collect()
-}
-
-fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, drain: &DrainState) {
-    let (engine, executions, drain) = (engine.clone(), executions.clone(), drain.clone());
-    metrics.read_levels(move || GaugeLevels {
-        inflight: i64::from(engine.in_flight()),
-        parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
-        watchers: i64::try_from(drain.watchers()).unwrap_or(i64::MAX),
-        watchers_missed: drain.missed(),
-        circuits: circuits(&engine),
-        budgets: engine.targets().budgets(),
-        journal: executions::levels(&executions),
-    });
-}
-
-fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
-    use std::io::IsTerminal as _;
-    let terminal = std::io::stderr().is_terminal();
-    let format = match config.telemetry.log.format {
-        LogSetting::Text => LineFormat::Human { colour: terminal },
-        LogSetting::Auto if terminal => LineFormat::Human { colour: true },
-        LogSetting::Json | LogSetting::Auto => LineFormat::Json,
-    };
-    let min = match config.telemetry.log.level.as_str() {
-        "error" => Severity::Error,
-        "warn" => Severity::Warning,
-        "debug" | "trace" => Severity::Debug,
-        _ => Severity::Info,
-    };
-    // A process has one; a second server in it shares the first one's.
-    let _ = telemetry::init_process_logs(format, &config.telemetry.log.level);
-    telemetry::start_logs(events, format, min, Box::new(std::io::stderr()))
 }

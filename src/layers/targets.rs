@@ -3,7 +3,9 @@
 //! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that five callers share
 //! one circuit. Gates are shared by all targets with the same credential. Every move is published once, here.
 
+mod candidates;
 mod gates;
+mod parking;
 mod refusal;
 mod shared_gate;
 mod slots;
@@ -14,26 +16,25 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize},
     },
 };
 
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::Instant};
 
+pub use self::{parking::Parked, slots::Slot, state::TargetState};
 use self::{shared_gate::SharedGate, slots::Slots};
-pub use self::{slots::Slot, state::TargetState};
-use super::{BoxFuture, invocation::InvocationScope};
 use crate::{
-    domain::{circuit::GateKind, clock, failure::Failure, failure::FailureClass, ids::TargetId, target::Target},
+    domain::{circuit::GateKind, clock, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
-        circuit::{Circuit, CircuitPolicy, Peek},
+        circuit::{Circuit, CircuitPolicy},
         concurrency::ConcurrencyPolicy,
         gates::{Gate, GatePolicy},
         hedge::HedgeShare,
-        latency::{GUESSED_P50, Latency},
-        retry::{Availability, Candidate, Cost, has_larger_window, recovery_options},
+        latency::Latency,
+        retry::Cost,
         retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
     },
 };
@@ -211,96 +212,6 @@ impl Targets {
         all
     }
 
-    /// The targets of an invocation's route as a planner sees them now, in the route's order.
-    pub fn candidates(&self, scope: &InvocationScope, now: Instant) -> Vec<Candidate> {
-        let attempts = scope.attempts();
-        let states = self.shared.states.load();
-        let candidate = |target: &Arc<Target>| {
-            let state = states.get(&target.id);
-            let own = attempts.iter().filter(|record| record.target.as_ref() == Some(&target.id));
-            let failed_silent = own.clone().any(|record| {
-                record.first_token.is_none()
-                    && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Timeout)
-            });
-            // First, because it settles what is overdue.
-            let availability = state.map_or(Availability::Never, |state| {
-                state.availability(now, scope.may_pass(&target.id) || scope.goes_ahead())
-            });
-            let (degraded, open) = state.map_or((true, false), |state| {
-                let circuit = state.circuit();
-                (circuit.degraded(), !circuit.state().is_closed())
-            });
-            let health = state.map(|state| state.health().verdict(now)).unwrap_or_default();
-            let mut candidate = Candidate {
-                target: target.id.clone(),
-                availability,
-                first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
-                failed_silent,
-                attempts: u32::try_from(
-                    own.filter(|record| !record.refused_locally() && !record.lost_with_replica).count(),
-                )
-                .unwrap_or(u32::MAX),
-                // An open circuit whose time is over must be preferred again, or it would never be probed.
-                healthy: !degraded,
-                failing: health.failing || degraded || open,
-                erratic: health.erratic,
-                answers: health.answers,
-                in_line: state.is_some_and(|state| state.has_line(now)),
-                larger_window: false,
-                other_credential: false,
-                ruled_out: false,
-            };
-            let failed = attempts.iter().filter(|record| !record.refused_locally());
-            for record in failed {
-                let (Some(failure), Some(by)) = (&record.failure, record.target.as_ref().and_then(|id| states.get(id)))
-                else {
-                    continue;
-                };
-                let by = &by.target;
-                candidate.larger_window = has_larger_window(target, by);
-                candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
-                let noted = (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
-                let admitted = recovery_options(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
-                candidate.ruled_out |= !admitted && !noted;
-            }
-            candidate
-        };
-        scope.plan.targets.iter().map(candidate).collect()
-    }
-
-    /// What an invocation ends with that no target can serve: the failure that closed the gate of the first one which is
-    /// closed so.
-    pub fn refusal(&self, scope: &InvocationScope) -> Option<Failure> {
-        let now = Instant::now();
-        scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.refusal(now))
-    }
-
-    /// What an invocation ends with that may not wait for a target whose rate limit is reached.
-    pub fn rate_limit(&self, scope: &InvocationScope) -> Option<Failure> {
-        let now = Instant::now();
-        scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.rate_limit(now))
-    }
-
-    /// Whether a target other than this one of the same route could take over now.
-    pub fn alternative_healthy(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
-        let states = self.shared.states.load();
-        scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states
-                .get(&target.id)
-                .is_some_and(|state| state.is_healthy() && matches!(state.availability(now, false), Availability::Now))
-        })
-    }
-
-    /// Whether a target other than this one of the same route is well and can take over now, or once a gate opens.
-    pub fn alternative_returns(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
-        let states = self.shared.states.load();
-        let mut others = scope.plan.targets.iter().filter(|target| target.id != *but);
-        others.any(|target| {
-            let state = states.get(&target.id);
-            state.is_some_and(|state| state.is_healthy() && state.availability(now, false) != Availability::Never)
-        })
-    }
-
     /// Pays for an attempt beyond the first; `None` when the budget is empty.
     pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reserved> {
         let state = self.state(payer)?;
@@ -320,30 +231,6 @@ impl Targets {
         self.state(target).map_or((0.0, 0.0), |state| (state.budget_left(now), state.budget_capacity()))
     }
 
-    /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
-    /// the time is too short to stand in line. The place is held by the future.
-    pub fn park(&self, scope: &Arc<InvocationScope>, target: &TargetId, now: Instant) -> Option<Parked> {
-        let place = ParkingPlace::take(&self.shared, scope.plan.retry.park.max_parked)?;
-        let state = self.state(target)?;
-        // What is closed is waited for: a place in line is of no use while the circuit is open.
-        if !state.has_line(now) || matches!(state.peek(now), Peek::Wait { .. }) {
-            return Some(Parked::Until(Box::pin(async move {
-                let _place = place;
-                state.changed.notified().await;
-            })));
-        }
-        // A place in a line that is too long for all is for those to whom it is of use.
-        let needed = state.whole().p95(now).unwrap_or_default().max(scope.plan.retry.min_attempt_time);
-        let until = scope.invocation.deadline.checked_sub(needed).filter(|until| *until > now)?;
-        let scope = Arc::clone(scope);
-        let turn: BoxFuture<()> = Box::pin(async move {
-            let _place = place;
-            state.rate.pass_in_turn().await;
-            scope.let_pass(&state.target.id);
-        });
-        Some(Parked::InLine { until, turn })
-    }
-
     /// What is left in a target's budget, as a share of what it holds when it is full.
     pub fn budget_share(&self, target: &TargetId, now: Instant) -> f64 {
         let (left, capacity) = self.budget(target, now);
@@ -355,24 +242,6 @@ impl Targets {
         let now = Instant::now();
         self.all().iter().map(|state| (state.target.id.clone(), state.budget_left(now))).collect()
     }
-
-    /// How many invocations are parked.
-    pub fn parked(&self) -> usize {
-        self.shared.parked.load(Ordering::Relaxed)
-    }
-}
-
-/// A parked invocation.
-pub enum Parked {
-    /// It waits for the stated time, or until something changes.
-    Until(BoxFuture<()>),
-    /// It is in the wait queue: leaving the queue for a time would lose its place.
-    InLine {
-        /// When there is too little time left for an answer.
-        until: Instant,
-        /// Its turn.
-        turn: BoxFuture<()>,
-    },
 }
 
 /// What was paid for one attempt. Dropped without a word, the attempt was never made and the price comes back.
@@ -398,25 +267,6 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.end(Settled::NotUsed);
-    }
-}
-
-/// A place among the parked invocations.
-struct ParkingPlace {
-    shared: Arc<TargetTable>,
-}
-
-impl ParkingPlace {
-    fn take(shared: &Arc<TargetTable>, max: u32) -> Option<Self> {
-        let taken = shared.parked.fetch_add(1, Ordering::Relaxed);
-        let place = Self { shared: Arc::clone(shared) };
-        (taken < max as usize).then_some(place)
-    }
-}
-
-impl Drop for ParkingPlace {
-    fn drop(&mut self) {
-        self.shared.parked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

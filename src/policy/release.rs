@@ -7,12 +7,14 @@
 mod evidence;
 mod failures;
 mod lanes;
+mod operator;
 mod routing;
 mod setting;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::collections::VecDeque;
 
@@ -22,8 +24,10 @@ use serde::{Deserialize, Serialize};
 use self::{evidence::Outcomes, failures::is_of_the_upstream};
 pub use self::{
     failures::signature,
+    operator::ReleaseRefusal,
     routing::ReleaseRouting,
     setting::{ReleaseMode, ReleasePolicy},
+    version::ReleaseVersion,
 };
 use crate::domain::failure::FailureClass;
 pub use crate::domain::release::{ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseLane};
@@ -33,22 +37,6 @@ const DECISIONS_KEPT: usize = 16;
 
 /// Releases of a subject that are kept after others took their place.
 const PAST_KEPT: usize = 4;
-
-/// What identifies one version of a target or tool server: another value of any of these is another release.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ReleaseVersion {
-    /// The target or tool server that serves it.
-    pub target: String,
-    /// The model as its provider names it; empty for a tool server.
-    pub model: String,
-    /// Where it is reached, without credentials.
-    pub endpoint: String,
-    /// SHA-256 of its prompt in hex; empty where it has none.
-    pub prompt_hash: String,
-    /// SHA-256 of its tool schemas in hex; empty where it has none.
-    pub schema_hash: String,
-}
 
 /// Where a release is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,40 +108,6 @@ pub struct ReleaseMonitor {
     pub rollbacks: VecDeque<Timestamp>,
     /// When it last acted.
     pub acted_at: Option<Timestamp>,
-}
-
-/// Why an operator's wish about a release cannot be carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ReleaseRefusal {
-    /// There is no release of this id, or it is one of the past.
-    #[error("no release of this id takes or could take traffic")]
-    Unknown,
-    /// It is the stable release, and there is no other.
-    #[error("it is the stable release; promote another one first")]
-    Stable,
-    /// The stable release is not healthy.
-    #[error("the stable release is not healthy, so that nothing could take the traffic")]
-    NothingHealthy,
-    /// Promotion is frozen after several automatic rollbacks.
-    #[error(
-        "promotion is frozen, because the monitor rolled back `releases.freeze_after` times within `releases.freeze_window`; \
-         pin the subject to promote all the same"
-    )]
-    Frozen,
-}
-
-// === impl ReleaseVersion ===
-
-impl ReleaseVersion {
-    /// The id of the release: its target, and eight hex digits of what else makes it this version.
-    #[must_use]
-    pub fn id(&self) -> String {
-        // FNV-1a: small, and the same on every replica and after every restart.
-        let parts = [&self.model, &self.endpoint, &self.prompt_hash, &self.schema_hash];
-        let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([0]));
-        let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-        format!("{}@{hash:08x}", self.target)
-    }
 }
 
 // === impl Release ===
@@ -334,65 +288,6 @@ impl ReleaseMonitor {
         Some(decision)
     }
 
-    /// Takes the traffic from a release as an operator wishes.
-    ///
-    /// # Errors
-    /// [`ReleaseRefusal`]; then nothing was changed.
-    pub fn roll_back(
-        &mut self,
-        policy: &ReleasePolicy,
-        release: &str,
-        reason: &str,
-        pin: bool,
-        stable_is_healthy: bool,
-        now: Timestamp,
-    ) -> Result<ReleaseDecision, ReleaseRefusal> {
-        if release == self.stable.id {
-            return Err(ReleaseRefusal::Stable);
-        }
-        let baseline = self.stable.evidence.baseline(policy, None);
-        let candidate =
-            self.candidate.as_mut().filter(|candidate| candidate.id == release).ok_or(ReleaseRefusal::Unknown)?;
-        if !stable_is_healthy {
-            return Err(ReleaseRefusal::NothingHealthy);
-        }
-        (candidate.state, candidate.share) = (ReleaseState::RolledBack, 0.0);
-        let decision = by_operator(ReleaseAction::RolledBack, candidate.evidence.figures(baseline), reason, now);
-        candidate.record(&decision);
-        (self.pinned, self.acted_at) = (pin, Some(now));
-        Ok(decision)
-    }
-
-    /// Makes the candidate the stable release as an operator wishes. A pin overrides the freeze.
-    ///
-    /// # Errors
-    /// [`ReleaseRefusal`]; then nothing was changed.
-    pub fn promote(
-        &mut self,
-        policy: &ReleasePolicy,
-        release: &str,
-        reason: &str,
-        pin: bool,
-        now: Timestamp,
-    ) -> Result<ReleaseDecision, ReleaseRefusal> {
-        let baseline = self.stable.evidence.baseline(policy, None);
-        let is_frozen = self.is_frozen(policy, now);
-        if self.candidate.as_ref().is_none_or(|candidate| candidate.id != release) {
-            return Err(ReleaseRefusal::Unknown);
-        }
-        if is_frozen && !pin {
-            return Err(ReleaseRefusal::Frozen);
-        }
-        let Some(mut promoted) = self.candidate.take() else { return Err(ReleaseRefusal::Unknown) };
-        let decision = by_operator(ReleaseAction::Promoted, promoted.evidence.figures(baseline), reason, now);
-        promoted.record(&decision);
-        (promoted.state, promoted.share) = (ReleaseState::Active, 1.0);
-        let before = std::mem::replace(&mut self.stable, promoted);
-        self.supersede(before);
-        (self.pinned, self.acted_at) = (pin, Some(now));
-        Ok(decision)
-    }
-
     /// All releases, the newest first.
     pub fn releases(&self) -> impl Iterator<Item = &Release> {
         self.candidate.iter().chain([&self.stable]).chain(self.past.iter().rev())
@@ -473,10 +368,6 @@ impl ReleaseMonitor {
         let surplus = self.past.len().saturating_sub(PAST_KEPT);
         self.past.drain(..surplus);
     }
-}
-
-fn by_operator(action: ReleaseAction, evidence: ReleaseEvidence, reason: &str, now: Timestamp) -> ReleaseDecision {
-    ReleaseDecision { at: now, action, lane: None, provisional: false, evidence, reason: reason.to_owned() }
 }
 
 /// Whether `at` is at most `span` before `now`.

@@ -7,6 +7,7 @@ mod gauges;
 mod instruments;
 mod labels;
 mod recorder;
+mod zero_series;
 
 #[cfg(test)]
 mod tests;

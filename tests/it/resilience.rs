@@ -1,5 +1,6 @@
 //! What the resilience core promises with words such as *one*, *never* and *at most*, each shown on the real stack.
 
+mod cancellation;
 mod interleavings;
 mod test_stack;
 
@@ -16,7 +17,6 @@ use relight::internals::{
     events::BusItem,
     policy::{
         circuit::{CircuitPolicy, CircuitState, Peek},
-        concurrency::ConcurrencyPolicy,
         hedge::HedgePolicy,
         retry::{ParkPolicy, RetryPolicy},
     },
@@ -206,100 +206,6 @@ async fn a_longer_retry_after_is_never_shortened_by_a_later_shorter_one() {
     tokio::time::sleep(SECOND * 50).await;
     assert!(stack.call().await.result.is_err());
     assert_eq!(stack.sent(), 2, "nobody was asked meanwhile");
-}
-
-/// Virtual time from dropping a call to its event.
-async fn cancel(stack: &TestStack, call: relight::internals::layers::StepStream) -> Duration {
-    let mut reader = stack.events.live();
-    let dropped = Instant::now();
-    drop(call);
-    loop {
-        if let BusItem::Event(event) = reader.next().await
-            && matches!(event.body, EventBody::InvocationFailed { class: FailureClass::Cancelled, .. })
-        {
-            return dropped.elapsed();
-        }
-    }
-}
-
-const SOON: Duration = Duration::from_millis(100);
-
-#[tokio::test(start_paused = true)]
-async fn cancellation_reaches_a_running_call() {
-    let stack = TestStack::new(Settings::default(), |_, _| Plays::Hang);
-    let mut call = stack.begin().await.unwrap();
-    follow_for(&mut call, SECOND).await;
-    assert_eq!(stack.wire.running.load(Ordering::SeqCst), 1);
-    assert!(cancel(&stack, call).await <= SOON);
-    assert_eq!(stack.wire.running.load(Ordering::SeqCst), 0, "the request upstream is dropped");
-    assert_eq!(stack.state(0).slots.in_flight(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancellation_reaches_a_sleeping_call() {
-    let stack = TestStack::new(Settings::default(), |_, _| Plays::status(500));
-    let mut call = stack.begin().await.unwrap();
-    follow_for(&mut call, SECOND / 2).await;
-    let waiting = (stack.sent(), stack.wire.running.load(Ordering::SeqCst));
-    assert_eq!(waiting, (2, 0), "after a short wait it waits long for its last retry");
-    let level = stack.state(0).budget_left(Instant::now());
-    assert!(cancel(&stack, call).await <= SOON);
-    assert!(stack.state(0).budget_left(Instant::now()) > level, "what was reserved came back");
-    tokio::time::sleep(SECOND * 30).await;
-    assert_eq!(stack.sent(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancellation_reaches_a_parked_call() {
-    let stack = TestStack::new(Settings::default(), |_, _| Plays::status(503));
-    trip(&stack).await;
-    stack.state(0).force(relight::internals::policy::circuit::Forced::Auto, None, "");
-    let mut call = stack.begin().await.unwrap();
-    follow_for(&mut call, SECOND / 10).await;
-    assert_eq!(stack.targets.parked(), 1);
-    let sent = stack.sent();
-    assert!(cancel(&stack, call).await <= SOON);
-    assert_eq!(stack.targets.parked(), 0);
-    tokio::time::sleep(SECOND * 30).await;
-    assert_eq!(stack.sent(), sent);
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancellation_reaches_a_call_that_is_queued_for_a_limit() {
-    let stack =
-        TestStack::new(Settings { retry: once_but_parking(), ..Settings::default() }, |number, _| match number {
-            0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),
-            _ => Plays::Answer(SECOND),
-        });
-    assert!(stack.call().await.result.is_err());
-    let mut first = stack.begin().await.unwrap();
-    let mut second = stack.begin().await.unwrap();
-    follow_for(&mut first, SECOND).await;
-    follow_for(&mut second, SECOND).await;
-    assert_eq!(stack.targets.parked(), 2);
-    assert!(cancel(&stack, first).await <= SOON);
-    assert_eq!(stack.targets.parked(), 1);
-    assert!(finish(second).await.result.is_ok(), "the line goes on without it");
-    assert_eq!(stack.sent(), 2);
-}
-
-fn once_but_parking() -> RetryPolicy {
-    RetryPolicy { max_retries: 0, ..RetryPolicy::default() }
-}
-
-#[tokio::test(start_paused = true)]
-async fn cancellation_reaches_a_queued_call() {
-    let concurrency = ConcurrencyPolicy { start: Some(1), max: 1, ..ConcurrencyPolicy::default() };
-    let stack = TestStack::new(Settings { concurrency, ..Settings::default() }, |_, _| Plays::Answer(SECOND * 3));
-    let mut running = stack.begin().await.unwrap();
-    follow_for(&mut running, SECOND).await;
-    let mut queued = stack.begin().await.unwrap();
-    follow_for(&mut queued, SECOND).await;
-    assert_eq!(stack.sent(), 1, "the second waits for the slot");
-    assert!(cancel(&stack, queued).await <= SOON);
-    assert!(finish(running).await.result.is_ok());
-    assert_eq!((stack.sent(), stack.state(0).slots.in_flight()), (1, 0));
-    assert!(stack.call().await.result.is_ok(), "the slot is free again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -8,6 +8,7 @@ mod connections;
 mod policies;
 mod prices;
 mod probes;
+mod providers;
 mod releases;
 mod routes;
 mod targets;
@@ -156,6 +157,7 @@ fn the_table_names_every_setting_of_the_schema_once_and_every_test_that_sees_one
         include_str!("settings_in_force/policies.rs"),
         include_str!("settings_in_force/prices.rs"),
         include_str!("settings_in_force/probes.rs"),
+        include_str!("settings_in_force/providers.rs"),
         include_str!("settings_in_force/releases.rs"),
         include_str!("settings_in_force/routes.rs"),
         include_str!("settings_in_force/targets.rs"),

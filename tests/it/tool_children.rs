@@ -3,9 +3,11 @@
 
 #![expect(clippy::needless_pass_by_value, clippy::duration_suboptimal_units, reason = "written as the tests read best")]
 
+mod ends;
+mod lists;
 mod process;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use relight::internals::{
     config::{GivenEnvironment, load_text},
@@ -14,10 +16,10 @@ use relight::internals::{
         message::{Media, MediaSource},
         tool::{ToolContent, ToolReply, ToolRequest},
     },
-    tool::{ListFreshness, ToolServerSpec, ToolServers, configured},
+    tool::{ToolServerSpec, ToolServers, configured},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::support::reloaded::merge;
 
@@ -104,21 +106,6 @@ fn text_of(reply: &ToolReply) -> &str {
         [ToolContent::Text(text)] => text,
         other => panic!("{other:?}"),
     }
-}
-
-fn is_alive(process: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().unwrap_or_default().chars().next();
-    state.is_some_and(|state| state != 'Z')
-}
-
-async fn until_gone(process: &str) {
-    let ending = async {
-        while is_alive(process) {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(PATIENCE, ending).await.unwrap_or_else(|_| panic!("process {process} is still there"));
 }
 
 #[tokio::test]
@@ -299,94 +286,4 @@ async fn a_child_has_the_environment_and_folder_that_are_configured_and_no_other
     names.sort_unstable();
     assert_eq!(names, ["EXTRA", "NOTES", "PATH", "START"]);
     assert_eq!(place["cwd"], "/tmp");
-}
-
-#[tokio::test]
-async fn a_child_ends_with_all_that_it_started_when_nobody_holds_its_servers_any_more() {
-    let child = Child::usual();
-    let spawned = text_of(&child.call("spawn", json!({})).await.unwrap()).to_owned();
-    assert!(is_alive(&spawned));
-    drop(child);
-    until_gone(&spawned).await;
-}
-
-#[tokio::test]
-async fn closing_ends_every_child_and_its_calls_and_a_later_call_starts_anew() {
-    let child = Child::usual();
-    let spawned = text_of(&child.call("spawn", json!({})).await.unwrap()).to_owned();
-    let hanging = child.call("hang", json!({}));
-    let closing = async {
-        child.until_noted("call hang").await;
-        timeout(PATIENCE, child.servers.close()).await.unwrap();
-    };
-    let (hanging, ()) = tokio::join!(hanging, closing);
-    assert_eq!(hanging.unwrap_err().fault, Some(TransportFault::ProcessExited));
-    until_gone(&spawned).await;
-    child.call("echo", json!({})).await.unwrap();
-    assert_eq!(child.count("initialize"), 2);
-}
-
-#[tokio::test]
-async fn a_reload_keeps_a_child_whose_settings_stay_and_ends_one_whose_settings_change() {
-    let mut child = Child::usual();
-    let spawned = text_of(&child.call("spawn", json!({})).await.unwrap()).to_owned();
-    child.servers = child.servers.rebuild(&specs(&child.folder, "", json!({}), json!({}))).unwrap();
-    child.call("echo", json!({})).await.unwrap();
-    assert_eq!(child.count("initialize"), 1);
-    assert!(is_alive(&spawned));
-    let changed = specs(&child.folder, "", json!({ "env": { "EXTRA": "x" } }), json!({}));
-    child.servers = child.servers.rebuild(&changed).unwrap();
-    until_gone(&spawned).await;
-    child.call("echo", json!({})).await.unwrap();
-    assert_eq!(child.count("initialize"), 2);
-    child.servers = child.servers.rebuild(&[]).unwrap();
-    assert_eq!(child.fault("echo").await.fault, Some(TransportFault::NotStarted));
-}
-
-#[tokio::test]
-async fn a_list_is_fetched_once_for_all_and_again_when_it_changed_or_is_to_be_fresh() {
-    let child = Child::usual();
-    let list = || child.servers.list("child", ListFreshness::Cached);
-    let lists = futures_util::future::join_all((0..10).map(|_| list())).await;
-    assert!(lists.iter().all(|list| Arc::ptr_eq(list.as_ref().unwrap(), lists[0].as_ref().unwrap())));
-    let first = list().await.unwrap();
-    assert_eq!((first.generation, child.count("list")), (1, 1));
-    let things = first.find("list_things").unwrap();
-    assert_eq!((things.description.as_str(), things.annotations.read_only), ("Lists things.", Some(true)));
-    let fresh = child.servers.list("child", ListFreshness::Fresh).await.unwrap();
-    assert_eq!((fresh.generation, child.count("list")), (1, 2), "an equal list is no new one");
-    child.call("rename", json!({})).await.unwrap();
-    let started = Instant::now();
-    let changed = loop {
-        let list = list().await.unwrap();
-        if list.generation == 2 {
-            break list;
-        }
-        assert!(started.elapsed() < PATIENCE, "the change is not seen");
-        sleep(Duration::from_millis(20)).await;
-    };
-    assert!(changed.find("list_things").unwrap().input_schema["properties"]["max_results"].is_object());
-    assert_eq!(child.servers.known("child"), Some(changed));
-    assert_eq!(child.count("list"), 3);
-}
-
-#[tokio::test]
-async fn a_list_of_five_hundred_tools_comes_whole_and_one_beyond_its_bound_is_refused() {
-    let many = Child::new("many", json!({}), json!({}));
-    let list = many.servers.list("child", ListFreshness::Cached).await.unwrap();
-    assert_eq!(list.tools.len(), 500);
-    assert!(list.find("tool_499").is_some());
-    let few = Child::new("many", json!({}), json!({ "max_tools": 499 }));
-    let error = few.servers.list("child", ListFreshness::Cached).await.unwrap_err();
-    assert_eq!(error.fault, Some(TransportFault::TooLarge));
-    let endless = Child::new("endless", json!({}), json!({}));
-    let error = timeout(PATIENCE, endless.servers.list("child", ListFreshness::Cached)).await.unwrap().unwrap_err();
-    assert_eq!(error.fault, Some(TransportFault::Protocol));
-}
-
-#[tokio::test]
-async fn a_tool_whose_schema_is_too_deep_is_left_out_and_the_others_stay() {
-    let child = Child::new("deep", json!({}), json!({}));
-    let list = child.servers.list("child", ListFreshness::Cached).await.unwrap();
-    assert_eq!(list.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["plain"]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::RetryLoop;
-use crate::layers::{BoxFuture, attempt::PendingAttempt, spans::AttemptTrace, targets::Parked};
+use crate::layers::{BoxFuture, attempt::PendingAttempt, spans::AttemptTrace};
 use crate::{
     domain::{
         completion::{Exactness, estimated_tokens},
@@ -27,9 +27,6 @@ use crate::{
         rng::SeededRng,
     },
 };
-
-/// How often one invocation may be refused locally before that ends it: a bound on pathological ping-pong.
-const MAX_PARKED_ROUNDS: u32 = 256;
 
 /// What comes after a failure.
 pub(super) enum AfterFailure {
@@ -249,7 +246,7 @@ impl<S> RetryLoop<S> {
     }
 
     /// What followers hear of a failed attempt that is made again after a wait, whatever is waited for.
-    fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<StreamStep> {
+    pub(super) fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<StreamStep> {
         if let Some(whole) = self.answer.take() {
             // Its target answered, but not so that it is of use; that end comes before what follows it.
             self.scope.reject(failure.clone());
@@ -300,51 +297,6 @@ impl<S> RetryLoop<S> {
         let is_text = self.call.response_format == ResponseFormat::Text;
         let seamless = is_text && Finding::of(failure).is_none() && !self.diverged;
         self.assembler.abandon(self.scope.next_number() - 1, failure.class, seamless)
-    }
-
-    /// Waits until then, or until something changed.
-    pub(super) async fn wait_parked(&mut self, until: Instant, changed: BoxFuture<()>) {
-        let began = Instant::now();
-        let _span = self.scope.trace.parked();
-        tokio::select! {
-            biased;
-            () = changed => {}
-            () = tokio::time::sleep_until(until) => {}
-        }
-        self.parked += began.elapsed();
-    }
-
-    pub(super) fn park(
-        &mut self,
-        failure: Failure,
-        until: Instant,
-        target: &TargetId,
-        strategy: RecoveryStrategy,
-    ) -> AfterFailure {
-        self.parked_rounds += 1;
-        if self.parked_rounds > MAX_PARKED_ROUNDS {
-            let retry_in = until.saturating_duration_since(Instant::now());
-            return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
-        }
-        let parked = match self.targets.park(&self.scope, target, Instant::now()) {
-            Some(Parked::Until(changed)) => Some((until, changed, false)),
-            Some(Parked::InLine { until, turn }) => Some((until, turn, true)),
-            None => None,
-        };
-        if let Some((give_up, changed, in_line)) = parked {
-            let wait = self.parked_for(target, until, in_line);
-            let pending_events = if failure.class.is_local_refusal() {
-                self.report_parked(wait).into_iter().collect()
-            } else {
-                // The retry that is announced says for how long it waits.
-                let (duration, source) = (wait.duration(), wait.source());
-                self.reported_wait = Some(wait);
-                self.announce(&failure, strategy, Wait { duration, source })
-            };
-            return AfterFailure::Park { pending_events, until: give_up, changed };
-        }
-        let retry_in = until.saturating_duration_since(Instant::now());
-        self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
     }
 
     /// The number of the recovery that starts now, and how many are allowed.

@@ -1,19 +1,24 @@
-//! Reports that an invocation waits because no target can be called: once a wait, however often it checks in between.
+//! Parks an invocation while no target can be called, and reports it: once a wait, however often it checks in between.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::RetryLoop;
+use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
         event::{EventBody, parked_words},
-        failure::{FailureClass, Wait, WaitSource},
+        failure::{Failure, FailureClass, Wait, WaitSource},
         fold::StreamStep,
         ids::TargetId,
+        invocation::RecoveryStrategy,
     },
-    layers::observe::millis,
+    layers::{BoxFuture, observe::millis, targets::Parked},
+    policy::retry::StopReason,
 };
+
+/// How often one invocation may be refused locally before that ends it: a bound on pathological ping-pong.
+const MAX_PARKED_ROUNDS: u32 = 256;
 
 /// Waits that differ by less are one and the same.
 const SAME: Duration = Duration::from_millis(250);
@@ -56,6 +61,51 @@ impl ReportedWait {
 }
 
 impl<S> RetryLoop<S> {
+    /// Waits until then, or until something changed.
+    pub(super) async fn wait_parked(&mut self, until: Instant, changed: BoxFuture<()>) {
+        let began = Instant::now();
+        let _span = self.scope.trace.parked();
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+        self.parked += began.elapsed();
+    }
+
+    pub(super) fn park(
+        &mut self,
+        failure: Failure,
+        until: Instant,
+        target: &TargetId,
+        strategy: RecoveryStrategy,
+    ) -> AfterFailure {
+        self.parked_rounds += 1;
+        if self.parked_rounds > MAX_PARKED_ROUNDS {
+            let retry_in = until.saturating_duration_since(Instant::now());
+            return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
+        }
+        let parked = match self.targets.park(&self.scope, target, Instant::now()) {
+            Some(Parked::Until(changed)) => Some((until, changed, false)),
+            Some(Parked::InLine { until, turn }) => Some((until, turn, true)),
+            None => None,
+        };
+        if let Some((give_up, changed, in_line)) = parked {
+            let wait = self.parked_for(target, until, in_line);
+            let pending_events = if failure.class.is_local_refusal() {
+                self.report_parked(wait).into_iter().collect()
+            } else {
+                // The retry that is announced says for how long it waits.
+                let (duration, source) = (wait.duration(), wait.source());
+                self.reported_wait = Some(wait);
+                self.announce(&failure, strategy, Wait { duration, source })
+            };
+            return AfterFailure::Park { pending_events, until: give_up, changed };
+        }
+        let retry_in = until.saturating_duration_since(Instant::now());
+        self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
+    }
+
     /// What this invocation waits for at a target until then, and why.
     pub(super) fn parked_for(&self, target: &TargetId, until: Instant, in_line: bool) -> ReportedWait {
         let now = Instant::now();

@@ -13,6 +13,7 @@ mod policy;
 mod render;
 mod repairs;
 mod rules;
+mod untrusted;
 mod wording;
 
 const DIALECTS: [Dialect; 6] = [

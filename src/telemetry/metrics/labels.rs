@@ -15,6 +15,7 @@ use crate::{
     domain::{
         completion::Usage,
         ids::{RouteName, TargetId, TenantId},
+        invocation::{AttemptCause, RecoveryStrategy},
         semconv::label::{MODEL, PROVIDER, TARGET},
         target::Target,
     },
@@ -153,6 +154,32 @@ impl LabelValues {
                 model.map_or_else(|| KeyValue::new(MODEL, UNKNOWN), |model| self.bounded(MODEL, model)),
             ],
         }
+    }
+}
+
+/// The cause without its class, which would multiply series; spans carry both.
+pub(super) const fn cause_label(cause: AttemptCause) -> &'static str {
+    match cause {
+        AttemptCause::Initial => "initial",
+        AttemptCause::Retry(_) => "retry",
+        AttemptCause::Fallback(_) => "fallback",
+        AttemptCause::Hedge => "hedge",
+        AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => "continue",
+        AttemptCause::Chunk(_) => "chunk",
+        AttemptCause::Adapt(_) => "adapt",
+    }
+}
+
+/// Strategies as labels: lower case, like every other label value.
+pub(super) const fn strategy_label(strategy: RecoveryStrategy) -> &'static str {
+    match strategy {
+        RecoveryStrategy::None => "none",
+        RecoveryStrategy::Retry => "retry",
+        RecoveryStrategy::Fallback => "fallback",
+        RecoveryStrategy::Adapt => "adapt",
+        RecoveryStrategy::Chunk => "chunk",
+        RecoveryStrategy::Continue => "continue",
+        RecoveryStrategy::Impossible => "impossible",
     }
 }
 

@@ -3,6 +3,8 @@
 //! Most events count alone. An attempt's cause and an invocation's kept answer are known from earlier events, so a small,
 //! bounded memory of open invocations is kept; when events were missed it is forgotten rather than guessed at.
 
+mod lone_events;
+
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -13,16 +15,15 @@ use opentelemetry::{KeyValue, StringValue, metrics::Counter};
 
 use super::{
     Inner,
-    labels::{TargetNames, UNKNOWN},
+    labels::{TargetNames, UNKNOWN, cause_label, strategy_label},
 };
 use crate::{
     domain::{
-        circuit::CircuitState,
         completion::Usage,
         event::{Event, EventBody, EventScope},
-        failure::{FailureClass, Wait},
+        failure::FailureClass,
         ids::{InvocationId, TargetId},
-        invocation::{AttemptCause, DEFAULT_OPERATION, RecoveryStrategy},
+        invocation::AttemptCause,
         semconv::{attr, label},
     },
     events::BusItem,
@@ -243,149 +244,6 @@ impl MetricsRecorder {
 // === impl Inner ===
 
 impl Inner {
-    /// Begins the series whose labels are known from the configuration, at zero: a rate needs a value before the first event.
-    pub(super) fn begin_series(&self) {
-        let (names, instruments) = (self.names(), &self.instruments);
-        for route in names.routes() {
-            let route = self.labels.bounded(label::ROUTE, route.as_str());
-            let operation = self.labels.bounded(label::OPERATION, DEFAULT_OPERATION);
-            let ended = |outcome: &'static str, class: &'static str| {
-                let labels = [
-                    route.clone(),
-                    operation.clone(),
-                    KeyValue::new(label::OUTCOME, outcome),
-                    KeyValue::new(label::CLASS, class),
-                ];
-                instruments.invocations.add(0, &labels);
-            };
-            ended("succeeded", "");
-            ended("recovered", "");
-            for class in FailureClass::ALL {
-                ended("failed", class.as_str());
-            }
-            instruments.shed.add(0, &[route.clone(), operation.clone()]);
-        }
-        for tenant in names.tenants() {
-            let tenant = self.labels.bounded(label::TENANT, tenant.as_str());
-            for outcome in ["succeeded", "recovered", "failed", "cancelled"] {
-                instruments.tenant_invocations.add(0, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
-            }
-        }
-        for id in names.targets() {
-            let [target, provider, model] = self.labels.target(&names, Some(id), None);
-            let first = [
-                target.clone(),
-                provider.clone(),
-                model,
-                KeyValue::new(label::CAUSE, cause_label(AttemptCause::Initial)),
-                KeyValue::new(label::CLASS, ""),
-                KeyValue::new(label::OUTCOME, "answered"),
-            ];
-            instruments.attempts.add(0, &first);
-            instruments.hedges.add(0, std::slice::from_ref(&target));
-            instruments.budget_exhausted.add(0, std::slice::from_ref(&target));
-            instruments.classifier_unknown.add(0, &[provider]);
-            for to in [CircuitState::Open, CircuitState::HalfOpen, CircuitState::Recovering, CircuitState::Closed] {
-                instruments.circuit_transitions.add(0, &[target.clone(), KeyValue::new(label::TO, to.as_str())]);
-            }
-        }
-        for strategy in [RecoveryStrategy::Retry, RecoveryStrategy::Fallback] {
-            let label = KeyValue::new(label::STRATEGY, strategy_label(strategy));
-            instruments.recoveries_succeeded.add(0, std::slice::from_ref(&label));
-            for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
-                instruments.recoveries.add(0, &[label.clone(), KeyValue::new(label::CLASS, class.as_str())]);
-            }
-        }
-        for result in ["accepted", "rejected"] {
-            instruments.config_reloads.add(0, &[KeyValue::new(label::RESULT, result)]);
-        }
-    }
-
-    /// Counts an event that needs no memory of others.
-    fn record_lone(&self, event: &Event) {
-        let names = self.names();
-        let target = event.target.as_ref();
-        let at_target = || self.labels.target(&names, target, None)[0].clone();
-        match &event.body {
-            EventBody::ContextInjected { vehicle, .. } => {
-                self.instruments.injections.add(1, &[self.labels.bounded(label::VEHICLE, vehicle)]);
-            }
-            EventBody::ContextInjectionSkipped { .. } => {
-                self.instruments.injections.add(1, &[KeyValue::new(label::VEHICLE, "skipped")]);
-            }
-            EventBody::FallbackChosen { from, class } => {
-                let left = self.labels.target(&names, Some(from), None)[0].value.clone();
-                self.instruments.fallbacks.add(
-                    1,
-                    &[
-                        KeyValue::new(label::FROM, left),
-                        KeyValue::new(label::TO, at_target().value),
-                        KeyValue::new(label::CLASS, class.as_str()),
-                    ],
-                );
-            }
-            EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
-            EventBody::CircuitOpened { .. } => self.circuit_moved(CircuitState::Open, at_target()),
-            EventBody::CircuitHalfOpen { .. } => self.circuit_moved(CircuitState::HalfOpen, at_target()),
-            EventBody::CircuitRecovering { .. } => self.circuit_moved(CircuitState::Recovering, at_target()),
-            EventBody::CircuitClosed { .. } => self.circuit_moved(CircuitState::Closed, at_target()),
-            EventBody::GateClosed { gate, .. } => {
-                if let Some(target) = target {
-                    self.gauges.gate_moved(target, *gate, true);
-                }
-            }
-            EventBody::GateOpened { gate, .. } => {
-                if let Some(target) = target {
-                    self.gauges.gate_moved(target, *gate, false);
-                }
-            }
-            EventBody::BudgetExhausted { level, .. } => {
-                self.instruments.budget_exhausted.add(1, &[at_target()]);
-                if let Some(target) = target {
-                    self.gauges.budget_is(target, *level);
-                }
-            }
-            EventBody::ReleaseDecided { decision, .. } => {
-                let lane = decision.lane.map_or("operator", crate::domain::release::ReleaseLane::as_str);
-                let labels = [KeyValue::new(label::ACTION, decision.action.as_str()), KeyValue::new(label::LANE, lane)];
-                self.instruments.release_decisions.add(1, &labels);
-            }
-            EventBody::ConfigurationReloaded { .. } => {
-                self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "accepted")]);
-            }
-            EventBody::ConfigurationRejected { .. } => {
-                self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "rejected")]);
-            }
-            EventBody::StoreLost { store, .. } => self.gauges.store_is(store, false),
-            EventBody::StoreFound { store, .. } => self.gauges.store_is(store, true),
-            // An invocation is counted where it ends; the rest is counted with its attempt or invocation above.
-            EventBody::InvocationStarted { .. }
-            | EventBody::InvocationSucceeded { .. }
-            | EventBody::InvocationRecovered { .. }
-            | EventBody::InvocationFailed { .. }
-            | EventBody::InvocationParked { .. }
-            | EventBody::CallsRefused { .. }
-            | EventBody::AttemptStarted { .. }
-            | EventBody::FirstToken { .. }
-            | EventBody::AttemptReadOn { .. }
-            | EventBody::AttemptSucceeded { .. }
-            | EventBody::AttemptFailed { .. }
-            | EventBody::RecoveryAttempted { .. } => {}
-        }
-    }
-
-    fn recovery(&self, class: FailureClass, strategy: RecoveryStrategy, wait: Wait) {
-        let class = KeyValue::new(label::CLASS, class.as_str());
-        let strategy = KeyValue::new(label::STRATEGY, strategy_label(strategy));
-        let source = KeyValue::new(label::SOURCE, wait.source.as_str());
-        self.instruments.recoveries.add(1, &[strategy, class.clone()]);
-        self.instruments.retry_delay.record(wait.duration.as_secs_f64(), &[source, class]);
-    }
-
-    fn circuit_moved(&self, to: CircuitState, at: KeyValue) {
-        self.instruments.circuit_transitions.add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
-    }
-
     fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {
         [
             self.labels.bounded(label::ROUTE, scope.route.as_str()),
@@ -426,30 +284,4 @@ fn seconds(millis: u64) -> f64 {
 /// The counts that are not zero: a zero would look like a provider that charges nothing.
 fn token_types(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
     [("input", usage.input_tokens), ("output", usage.output_tokens)].into_iter().filter(|(_, tokens)| *tokens > 0)
-}
-
-/// The cause without its class, which would multiply series; spans carry both.
-const fn cause_label(cause: AttemptCause) -> &'static str {
-    match cause {
-        AttemptCause::Initial => "initial",
-        AttemptCause::Retry(_) => "retry",
-        AttemptCause::Fallback(_) => "fallback",
-        AttemptCause::Hedge => "hedge",
-        AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => "continue",
-        AttemptCause::Chunk(_) => "chunk",
-        AttemptCause::Adapt(_) => "adapt",
-    }
-}
-
-/// Strategies as labels: lower case, like every other label value.
-const fn strategy_label(strategy: RecoveryStrategy) -> &'static str {
-    match strategy {
-        RecoveryStrategy::None => "none",
-        RecoveryStrategy::Retry => "retry",
-        RecoveryStrategy::Fallback => "fallback",
-        RecoveryStrategy::Adapt => "adapt",
-        RecoveryStrategy::Chunk => "chunk",
-        RecoveryStrategy::Continue => "continue",
-        RecoveryStrategy::Impossible => "impossible",
-    }
 }

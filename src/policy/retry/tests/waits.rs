@@ -1,17 +1,6 @@
 //! How long the waits are, and when something else is done instead.
 
 use super::*;
-use crate::{
-    domain::failure::TransportFault,
-    policy::backoff::{Backoff, Jitter},
-};
-
-/// The defaults without jitter.
-fn plain() -> RetryPolicy {
-    let none = |backoff: Backoff| Backoff { jitter: Jitter::None, ..backoff };
-    let defaults = RetryPolicy::default();
-    RetryPolicy { backoff: none(defaults.backoff), throttle_backoff: none(defaults.throttle_backoff), ..defaults }
-}
 
 #[test]
 fn the_same_target_is_waited_for_longer_after_each_of_its_failures() {
@@ -137,53 +126,6 @@ fn other_first_does_not_mean_to_wait_for_another() {
 }
 
 #[test]
-fn a_stated_wait_is_a_minimum_with_a_second_or_a_fifth_of_spread() {
-    let now = Instant::now();
-    for (said, min, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
-        let limited = stated(FailureClass::RateLimited, said);
-        let candidates = [called_once()];
-        let situation = Situation::new(now, now + s(1000), &limited, &candidates);
-        let (_, wait, ..) = again(decide(&plain(), &situation));
-        assert_eq!(wait.source, WaitSource::RetryAfter);
-        assert_eq!(wait.duration, min + spread.mul_f64(samples().0), "{said} s");
-    }
-}
-
-#[test]
-fn a_stated_wait_of_nothing_is_no_statement() {
-    let now = Instant::now();
-    let candidates = [called_once()];
-    let limited = stated(FailureClass::RateLimited, 0);
-    let (_, wait, ..) = again(decide(&plain(), &Situation::new(now, now + s(60), &limited, &candidates)));
-    assert_eq!(wait, Wait { duration: s(1), source: WaitSource::Backoff });
-}
-
-#[test]
-fn a_stated_wait_beyond_the_deadline_means_another_target_now_or_the_time() {
-    let limited = stated(FailureClass::RateLimited, 90);
-    assert_eq!(again(after(&limited, &[called_once(), fresh("b")])).0, "b");
-    let expected = s(90) + s(18).mul_f64(samples().0);
-    assert_eq!(after(&limited, &[called_once()]), Decision::Stop(StopReason::NoTarget { retry_in: Some(expected) }));
-}
-
-#[test]
-fn a_gate_that_closed_for_the_stated_wait_is_waited_for_as_one_wait() {
-    let now = Instant::now();
-    let limited = stated(FailureClass::RateLimited, 10);
-    for (gate, parked) in [(ms(11_900), false), (s(13), true)] {
-        let candidates = [Candidate { availability: Availability::At(now + gate), ..called_once() }];
-        match decide(&plain(), &Situation::new(now, now + s(60), &limited, &candidates)) {
-            Decision::Again { wait, .. } => {
-                assert!(!parked, "{gate:?}");
-                assert_eq!(wait, Wait { duration: gate, source: WaitSource::RetryAfter });
-            }
-            Decision::Park { until, .. } => assert!(parked && until >= now + gate, "{gate:?}"),
-            Decision::Stop(reason) => panic!("{reason:?}"),
-        }
-    }
-}
-
-#[test]
 fn nothing_is_begun_without_room_for_the_first_token() {
     let now = Instant::now();
     let server = failure(FailureClass::ServerError);
@@ -209,54 +151,6 @@ fn where_the_wait_does_not_fit_a_slower_choice_that_fits_is_taken() {
     let candidates = [slow, Candidate { healthy: false, first_token_p50: ms(400), ..fresh("b") }];
     let situation = Situation::new(now, now + s(2), &malformed, &candidates);
     assert_eq!(again(decide(&plain(), &situation)).0, "b");
-}
-
-#[test]
-fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
-    let now = Instant::now();
-    let policy = RetryPolicy { prefer_same_target: s(4), ..plain() };
-    for (failure, retries_made, expected) in [
-        (failure(FailureClass::ServerError), 0, "a"),
-        (failure(FailureClass::Network), 0, "b"),
-        (stated(FailureClass::RateLimited, 2), 0, "a"),
-        (stated(FailureClass::RateLimited, 5), 0, "b"),
-        (failure(FailureClass::RateLimited), 0, "b"),
-        (failure(FailureClass::Overloaded), 0, "b"),
-        (failure(FailureClass::Timeout), 0, "b"),
-        (failure(FailureClass::ServerError), 1, "b"),
-    ] {
-        for failing in [false, true] {
-            let candidates = [Candidate { failing, ..called_once() }, fresh("b")];
-            let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &failure, &candidates) };
-            let (target, ..) = again(decide(&policy, &situation));
-            let expected = if failing { "b" } else { expected };
-            assert_eq!(target, expected, "{} after {retries_made}, failing: {failing}", failure.class);
-        }
-    }
-}
-
-#[test]
-fn a_target_with_two_unusable_answers_is_called_after_the_others() {
-    let now = Instant::now();
-    let failure = failure(FailureClass::MalformedResponse);
-    for (attempts, expected) in [(1, "a"), (2, "b")] {
-        let candidates = [Candidate { attempts, ..called_once() }, fresh("b")];
-        let situation =
-            Situation { semantic_made: attempts - 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
-        let (target, ..) = again(decide(&plain(), &situation));
-        assert_eq!(target, expected, "after {attempts} attempts");
-    }
-}
-
-#[test]
-fn a_stated_wait_that_the_gate_keeps_too_is_no_parking() {
-    let now = Instant::now();
-    let policy = RetryPolicy { park: ParkPolicy { enabled: false, ..ParkPolicy::default() }, ..plain() };
-    let limited = stated(FailureClass::RateLimited, 2);
-    let candidates = [Candidate { availability: Availability::At(now + s(2)), ..called_once() }];
-    let (target, wait, ..) = again(decide(&policy, &Situation::new(now, now + s(60), &limited, &candidates)));
-    assert_eq!(target, "a");
-    assert!(wait.duration >= s(2));
 }
 
 #[test]
@@ -311,28 +205,4 @@ fn silence_is_not_waited_for_once_more() {
     let (target, wait, ..) = again(decide(&plain(), &situation));
     assert_eq!(target, "b");
     assert!(wait.duration <= ms(50), "{wait:?}");
-}
-
-#[test]
-fn after_a_target_was_stayed_with_in_vain_the_other_is_called_at_once_only_where_it_answers() {
-    let now = Instant::now();
-    let server = failure(FailureClass::ServerError);
-    for answers in [true, false] {
-        let candidates =
-            [Candidate { attempts: 2, failing: true, ..called_once() }, Candidate { answers, ..fresh("b") }];
-        let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &server, &candidates) };
-        let (target, wait, ..) = again(decide(&plain(), &situation));
-        assert_eq!((target.as_str(), wait.duration <= ms(50)), ("b", answers), "{wait:?}");
-    }
-}
-
-#[test]
-fn a_target_is_stayed_with_only_where_retries_are_left_for_the_others() {
-    let now = Instant::now();
-    let server = failure(FailureClass::ServerError);
-    let candidates = [called_once(), fresh("b")];
-    for (max_retries, target) in [(1, "b"), (2, "a")] {
-        let policy = RetryPolicy { max_retries, ..plain() };
-        assert_eq!(again(decide(&policy, &Situation::new(now, now + s(60), &server, &candidates))).0, target);
-    }
 }
