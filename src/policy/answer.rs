@@ -125,6 +125,9 @@ impl AnswerCheck {
             let words = "the model made a tool call that its provider could not read".to_owned();
             return Err(Unusable { finding: Finding::UnreadableToolCall, words });
         }
+        if self.reached_own_limit(finish) {
+            return Ok(Checked::Complete);
+        }
         if self.texts().all(|block| block.is_blank) && !refused {
             let finding = if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::Empty };
             let words = match finding {
@@ -168,6 +171,11 @@ impl AnswerCheck {
     /// The first tool call so far that cannot be used, whether it is whole or not.
     pub fn broken_call(&self) -> Option<Unusable> {
         self.blocks.keys().find_map(|block| self.block(*block).err())
+    }
+
+    /// Whether the answer is as long as the caller allowed: what it lacks was not wanted.
+    fn reached_own_limit(&self, finish: FinishReason) -> bool {
+        finish == FinishReason::Length && self.call.max_output_tokens.is_some()
     }
 
     fn calls_tools(&self) -> bool {

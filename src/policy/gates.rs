@@ -22,6 +22,14 @@ use crate::domain::{
     failure::{Failure, FailureClass, WaitSource},
 };
 
+/// What a request names beside its model; where one of these is not found, the target is well.
+const PARTS_OF_A_REQUEST: [&str; 8] =
+    ["file", "files", "image", "attachment", "container", "cachedcontent", "cachedcontents", "document"];
+
+/// What a target is made of; all of its calls fail where one of these is not found.
+const PARTS_OF_A_TARGET: [&str; 8] =
+    ["model", "models", "deployment", "engine", "endpoint", "endpoints", "profile", "url"];
+
 /// The settings of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -165,11 +173,14 @@ impl Gate {
     }
 
     /// The failure that a refused caller gets: the one that closed the gate, with the time until the next probe. `None`
-    /// while calls may pass, and for a rate gate, which is worth waiting for.
+    /// while calls may pass, and for a rate gate, which is worth waiting for. It has no words of the provider, which may
+    /// quote the request of another caller.
     #[must_use]
     pub fn refusal(&self, now: Instant) -> Option<Failure> {
         let (cause, retry_in) = (self.cause.as_ref()?, self.peek(now).err()?);
-        let refused = Failure { never_sent: true, ..Failure::clone(cause) };
+        let message = format!("{}, as an earlier call found; this one was not sent", cause.own_words());
+        let fact = cause.class.as_str().to_owned();
+        let refused = Failure { never_sent: true, message, fact, ..Failure::clone(cause) };
         (self.kind != GateKind::Rate).then(|| refused.with_retry_after(retry_in, WaitSource::Gate))
     }
 
@@ -350,11 +361,23 @@ pub fn closed_by(failure: &Failure, by_tool: bool, uniform_waits: bool) -> Optio
         // The policy alone says how long to wait where the provider does not.
         GateKind::Rate => !uniform_waits || failure.retry_after.is_some(),
         // Of a tool server's credential only its own HTTP status speaks.
-        GateKind::Credential => !by_tool || failure.status.is_some(),
+        GateKind::Credential => (!by_tool || failure.status.is_some()) && !concerns_one_request(failure),
         // What a tool did not find was not the tool itself.
-        GateKind::Configuration => !by_tool,
+        GateKind::Configuration => !by_tool && !concerns_one_request(failure),
     };
     failure.class.row().gate.filter(closes)
+}
+
+/// Whether a failure shows something about one request, and nothing about the target: a file that is not found, an answer
+/// so long that the credit does not cover it. Other callers, with other requests, are not to be refused for it.
+fn concerns_one_request(failure: &Failure) -> bool {
+    let words = format!("{} {}", failure.message, failure.fact).to_lowercase();
+    let has = |known: &[&str]| words.split(|char: char| !char.is_alphanumeric()).any(|word| known.contains(&word));
+    match failure.class {
+        FailureClass::NotFound => has(&PARTS_OF_A_REQUEST) || !(has(&PARTS_OF_A_TARGET) || words.contains("模型")),
+        FailureClass::QuotaExceeded => words.contains("max_tokens") || words.contains("can only afford"),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT},
 };
 use http_body_util::Full;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     domain::{
-        failure::{ProviderError, Surface},
+        failure::{ProviderError, Surface, TransportFault},
         invocation::TraceContext,
         wire::ProviderRequest,
     },
@@ -165,12 +165,17 @@ impl HttpClient {
         let headers = outbound::kept(&head.headers);
         let body = ReplyBody::new(incoming, Arc::clone(provider), self.shared.settings.max_body_bytes);
         if head.status.is_success() {
+            if let Some(encoding) = compressed(&head.headers) {
+                let words = format!("the response is compressed ({encoding}), although that was not requested");
+                return Err(ProviderError::transport(Arc::clone(provider), TransportFault::Protocol, words));
+            }
             return Ok(ProviderResponse { status: head.status.as_u16(), headers, body });
         }
-        let text = body.excerpt().await;
+        let is_plain = !head.status.is_redirection() && compressed(&head.headers).is_none();
+        let text = if is_plain { body.excerpt().await } else { None };
         let message = match text {
             Some(_) => None,
-            None if head.status.is_redirection() => Some("redirects are not followed".to_owned()),
+            None if head.status.is_redirection() => Some(redirected(&head.headers)),
             None => Some(head.status.to_string()),
         };
         Err(ProviderError {
@@ -245,6 +250,21 @@ impl HttpClient {
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClient").field("base", &self.shared.base).finish_non_exhaustive()
+    }
+}
+
+/// The encoding of a body that is not plain.
+fn compressed(headers: &HeaderMap) -> Option<&str> {
+    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown").trim();
+    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
+}
+
+/// Words for a redirect; its query is left out, for it may hold a secret.
+fn redirected(headers: &HeaderMap) -> String {
+    let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| to.split(['?', '#']).next());
+    match to {
+        Some(to) => format!("redirects are not followed; this one leads to {to}: check `base_url`"),
+        None => "redirects are not followed: check `base_url`".to_owned(),
     }
 }
 

@@ -150,9 +150,26 @@ pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("Invalid schema for {owner}: it is not JSON: {error}"))
 }
 
+/// Fields of `OpenAI`'s APIs that only hint, and that other APIs refuse: a call that fails over is made without them.
+const HINTS_FOR_OPENAI: [&str; 7] = [
+    "logit_bias",
+    "prediction",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "store",
+    "verbosity",
+];
+
 /// Merges what the caller added for this dialect, last: objects into objects, anything else replaces the existing value.
 pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall, dialect: Dialect) {
-    if let Some(extra) = call.extra_for(dialect.as_str()) {
+    let Some(extra) = call.extra_for(dialect.as_str()) else { return };
+    let of_all = call.extra_of.is_none() && dialect != Dialect::OpenaiResponses;
+    if of_all && HINTS_FOR_OPENAI.iter().any(|hint| extra.contains_key(*hint)) {
+        let mut extra = extra.clone();
+        extra.retain(|name, _| !HINTS_FOR_OPENAI.contains(&name.as_str()));
+        merge(body, &extra);
+    } else {
         merge(body, extra);
     }
 }
@@ -204,6 +221,15 @@ mod tests {
         assert_eq!(body["d"], 2, "words of another dialect are left out");
         merge_extra(&mut body, &call, Dialect::Anthropic);
         assert_eq!(Value::Object(body), json!({"a": {"b": 1, "c": [2]}, "d": {"e": 3}}));
+    }
+
+    #[test]
+    fn hints_for_openai_reach_no_other_api() {
+        let Value::Object(extra) = json!({"store": false, "verbosity": "low", "thinking": {}}) else { panic!() };
+        let call = ModelCall { extra, ..ModelCall::default() };
+        let mut body = Map::new();
+        merge_extra(&mut body, &call, Dialect::Anthropic);
+        assert_eq!(Value::Object(body), json!({"thinking": {}}));
     }
 
     #[test]

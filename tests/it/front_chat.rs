@@ -158,6 +158,26 @@ async fn a_failure_has_the_status_of_its_class_and_a_retry_time() {
 }
 
 #[tokio::test]
+async fn an_answer_as_long_as_the_client_allowed_is_passed_on_whatever_it_lacks() {
+    for (model_said, format) in [("", "text"), ("{\"name\":", "json_object")] {
+        let upstream = Upstream::start().await;
+        let message = json!({"role": "assistant", "content": model_said});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "length"});
+        let document = json!({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice]}).to_string();
+        upstream.otherwise(Reply::body(200, &[("content-type", "application/json")], document.as_bytes()));
+        let front = Front::start(&over(&[&upstream])).await;
+        let mut body = question("chat", false);
+        body["max_completion_tokens"] = json!(16);
+        body["response_format"] = json!({"type": format});
+        let answer = front.send(Method::POST, "/v1/chat/completions", &[], body.to_string()).await;
+        assert_eq!((answer.status, upstream.requests().len()), (200, 1), "{answer:?}");
+        let choice = &answer.json()["choices"][0];
+        assert_eq!(choice["finish_reason"], "length", "{answer:?}");
+        assert_eq!(choice["message"]["content"].as_str().unwrap_or_default(), model_said, "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_rate_limit_states_its_wait() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::body(429, &[("retry-after", "7")], b"{\"error\":{\"message\":\"slow down\"}}"));

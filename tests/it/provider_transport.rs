@@ -127,7 +127,20 @@ async fn a_redirect_is_not_followed() {
     upstream.push(Reply::body(307, &[("location", elsewhere.as_str())], b""));
     let seen = ask(&providers(spec(upstream.base_url())), attempt(asking("Hi"))).await;
     assert_eq!(seen.failed().status, Some(307));
+    let message = seen.failed().message.as_deref().unwrap();
+    assert!(message.contains("redirects are not followed") && message.contains(&elsewhere), "{message}");
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_compressed_response_is_named_and_not_shown() {
+    for status in [200, 500] {
+        let seen = answer_to(Reply::body(status, &[("content-encoding", "gzip")], &[0x1f, 0x8b, 8, 0, 1, 2])).await;
+        let error = seen.failed();
+        assert_eq!(error.body, None, "{error:?}");
+        let is_named = error.message.as_deref().is_some_and(|message| message.contains("compressed (gzip)"));
+        assert!(is_named || status == 500, "{error:?}");
+    }
 }
 
 #[tokio::test]

@@ -65,6 +65,16 @@ fn a_structured_answer_must_be_json_of_the_requested_shape() {
 }
 
 #[test]
+fn an_answer_that_the_callers_own_limit_cut_is_usable() {
+    let limited = |format| ModelCall { max_output_tokens: Some(16), response_format: format, ..ModelCall::default() };
+    let text = limited(ResponseFormat::Text);
+    assert_eq!(verdict(&text, BlockKind::Reasoning, "hm", FinishReason::Length), Ok(()));
+    assert_eq!(verdict(&text, BlockKind::Text, "", FinishReason::Stop), Err(Finding::Empty));
+    let json = limited(ResponseFormat::JsonObject);
+    assert_eq!(verdict(&json, BlockKind::Text, r#"{"name":"#, FinishReason::Length), Ok(()));
+}
+
+#[test]
 fn only_text_for_the_reader_makes_an_answer_that_is_not_empty() {
     let call = ModelCall::default();
     assert_eq!(verdict(&call, BlockKind::Reasoning, "hm", FinishReason::Stop), Err(Finding::Empty));

@@ -217,9 +217,11 @@ fn the_defaults_are_valid_and_every_setting_out_of_range_is_named() {
 fn a_failure_closes_the_gate_of_its_class_unless_it_shows_nothing_about_that() {
     use {FailureClass as C, GateKind as G};
     for class in C::ALL {
-        assert_eq!(closed_by(&failed(None, class), false, false), class.row().gate, "{class}");
+        let failure = Failure { message: "no such model".to_owned(), ..failed(None, class) };
+        assert_eq!(closed_by(&failure, false, false), class.row().gate, "{class}");
     }
     let with_status = Failure { status: Some(401), ..failed(None, C::Authentication) };
+    let worded = |class, message: &str| Failure { message: message.to_owned(), ..failed(None, class) };
     for (failure, by_tool, uniform_waits, expected) in [
         (failed(None, C::RateLimited), true, false, Some(G::Rate)),
         (failed(None, C::RateLimited), false, true, None),
@@ -227,8 +229,14 @@ fn a_failure_closes_the_gate_of_its_class_unless_it_shows_nothing_about_that() {
         (failed(None, C::Authentication), false, true, Some(G::Credential)),
         (failed(None, C::Authentication), true, false, None),
         (with_status, true, false, Some(G::Credential)),
-        (failed(None, C::NotFound), false, true, Some(G::Configuration)),
-        (failed(None, C::NotFound), true, false, None),
+        (worded(C::NotFound, "The model `m-1` does not exist"), false, true, Some(G::Configuration)),
+        (worded(C::NotFound, "Inference profile not found"), false, true, Some(G::Configuration)),
+        (worded(C::NotFound, "The model `m-1` does not exist"), true, false, None),
+        (worded(C::NotFound, "File 'file-abc' not found"), false, false, None),
+        (worded(C::NotFound, "No such file: model.bin"), false, false, None),
+        (worded(C::NotFound, "CachedContent not found (or permission denied)"), false, false, None),
+        (worded(C::QuotaExceeded, "Your credit balance is used up"), false, false, Some(G::Credential)),
+        (worded(C::QuotaExceeded, "This request requires more credits, or fewer max_tokens"), false, false, None),
     ] {
         assert_eq!(closed_by(&failure, by_tool, uniform_waits), expected, "{failure:?}, {by_tool}, {uniform_waits}");
     }
