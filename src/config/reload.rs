@@ -1,27 +1,19 @@
 //! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or rejected.
 //!
-//! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them.
-//! SIGHUP has the same effect where nothing can be watched. A file that is invalid, that would weaken the running
-//! server (`weaken`) or that the server rejects changes nothing and is reported; later ones are compared with what is
-//! in force. Reloading neither ends the process nor affects running calls: they keep the configuration that they began
-//! with.
+//! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them
+//! (`directories`). SIGHUP has the same effect where nothing can be watched. A file that is invalid, that would weaken
+//! the running server (`weaken`) or that the server rejects changes nothing and is reported; later ones are compared
+//! with what is in force. Reloading neither ends the process nor affects running calls: they keep the configuration that
+//! they began with.
 
+mod directories;
 mod weaken;
 
-use std::{
-    collections::BTreeSet,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use notify::{
-    EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
-    event::{AccessKind, AccessMode, ModifyKind},
-};
 use tokio::{sync::mpsc, task::JoinSet};
 
+use self::directories::Directories;
 use super::{
     Config,
     changes::changed_paths,
@@ -84,12 +76,6 @@ struct FileFollower<S> {
     directories: Directories,
 }
 
-/// The directories that are watched; they report that something changed, not what.
-struct Directories {
-    watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
-}
-
 // === impl ConfigWatcher ===
 
 impl ConfigWatcher {
@@ -104,17 +90,11 @@ impl ConfigWatcher {
     ) -> Self {
         // One place is enough: what matters is that something happened, not how often.
         let (something_happened, happenings) = mpsc::channel(1);
-        let directories = Directories::new(something_happened.clone());
+        let directories = Directories::new(something_happened);
         let mut follower = FileFollower { loaded, bound, rejected: None, environment, server, directories };
         follower.watch_directories(None);
-        // What was written after the file was loaded and before it was watched would be missed; so it is read again.
-        let _ = something_happened.try_send(());
         let mut task = JoinSet::new();
-        task.spawn(async move {
-            // Kept, so that the channel stays open where no directory can be watched.
-            let _open = something_happened;
-            follower.follow(happenings).await;
-        });
+        task.spawn(async move { follower.follow(happenings).await });
         Self { _task: task }
     }
 }
@@ -142,20 +122,22 @@ impl<S: Reloadable> FileFollower<S> {
     async fn reload(&mut self) {
         let (file, environment) = (self.loaded.file.clone(), Arc::clone(&self.environment));
         let loading = tokio::task::spawn_blocking(move || load(file.as_deref(), environment.as_ref()));
+        let mut refused = None;
         match loading.await {
             Ok(Ok(next)) if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {}
             Ok(Ok(next)) => match self.apply(&next) {
                 Ok(()) => self.take(next),
                 Err(faults) => {
-                    // What is wrong may be put right in a file that it names.
-                    self.watch_directories(Some(&next));
                     self.reject(faults);
+                    refused = Some(next);
                 }
             },
             Ok(Err(faults)) => self.reject(faults),
             // Only a shutdown of the runtime cancels it; then this task ends as well.
-            Err(_) => {}
+            Err(_) => return,
         }
+        // Links may lead elsewhere now, and what is wrong may be put right in a file that it names.
+        self.watch_directories(refused.as_ref());
     }
 
     /// Applies it, unless it would weaken the running server or the server rejects it.
@@ -177,7 +159,6 @@ impl<S: Reloadable> FileFollower<S> {
         self.loaded = next;
         self.loaded.warn();
         self.rejected = None;
-        self.watch_directories(None);
         self.server.report(Reload::Applied { needs_restart, changed });
     }
 
@@ -192,51 +173,7 @@ impl<S: Reloadable> FileFollower<S> {
     /// Watches where the files of what is in force are, and those of what was refused.
     fn watch_directories(&mut self, refused: Option<&Loaded>) {
         let named = [Some(&self.loaded), refused].into_iter().flatten().flat_map(|loaded| &loaded.named_files);
-        let named = named.map(|named| &named.file);
-        let files = self.loaded.file.iter().chain(named);
-        self.directories.watch(files.map(|file| directory_of(file)).collect());
-    }
-}
-
-// === impl Directories ===
-
-impl Directories {
-    fn new(something_happened: mpsc::Sender<()>) -> Self {
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // An error means that changes may have been missed.
-            if event.is_ok_and(|event| !completes_a_change(event.kind)) {
-                return;
-            }
-            // A full channel already holds this notification.
-            let _ = something_happened.try_send(());
-        });
-        Self { watcher: watcher.ok(), watched: BTreeSet::new() }
-    }
-
-    /// Watches these directories and no others; those that cannot be watched are left to SIGHUP.
-    fn watch(&mut self, wanted: BTreeSet<PathBuf>) {
-        let Some(watcher) = &mut self.watcher else { return };
-        for gone in self.watched.difference(&wanted) {
-            let _ = watcher.unwatch(gone);
-        }
-        let mut kept: BTreeSet<PathBuf> = self.watched.intersection(&wanted).cloned().collect();
-        for directory in wanted {
-            if !kept.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
-                kept.insert(directory);
-            }
-        }
-        self.watched = kept;
-    }
-}
-
-/// Whether a file may have other content from now on. Reading is no change, and loading reads. Linux reports when a
-/// written file is closed, so that a file beside the configuration that stays open and is written all the time, such as
-/// the journal's, causes no loading.
-fn completes_a_change(event: EventKind) -> bool {
-    match event {
-        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
-        EventKind::Modify(ModifyKind::Data(_)) => !cfg!(target_os = "linux"),
-        EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => true,
+        self.directories.watch(self.loaded.file.iter().chain(named.map(|named| &named.file)));
     }
 }
 
@@ -262,13 +199,6 @@ impl Hangup {
             return;
         }
         std::future::pending::<()>().await;
-    }
-}
-
-fn directory_of(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory.to_path_buf(),
-        Some(_) | None => PathBuf::from("."),
     }
 }
 

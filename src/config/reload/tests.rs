@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write as _,
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -60,6 +61,10 @@ fn start_with(file: &Path, environment: Arc<dyn Environment>) -> Running {
 impl Running {
     fn limit(&self) -> u32 {
         self.server.in_force.lock().unwrap().admission.max_in_flight
+    }
+
+    fn key(&self) -> String {
+        self.server.in_force.lock().unwrap().providers["p"].key("default").unwrap().expose().to_owned()
     }
 
     async fn report(&mut self) -> Reload {
@@ -186,6 +191,46 @@ async fn a_mounted_config_map_is_followed_through_the_swap_of_its_link() {
     assert_eq!(running.limit(), 2);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_behind_links_is_followed_where_it_is_and_where_a_changed_link_leads() {
+    use std::os::unix::fs::symlink;
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let limited = |limit: u32| format!("admission: {{ max_in_flight: {limit} }}\n");
+    for directory in ["links", "first", "second"] {
+        fs::create_dir(at(directory)).unwrap();
+    }
+    for directory in ["first", "second"] {
+        fs::write(at(directory).join("c.yaml"), limited(1)).unwrap();
+    }
+    // A link to a directory, and in it a link to a file.
+    symlink("first", at("current")).unwrap();
+    symlink("../current/c.yaml", at("links/c.yaml")).unwrap();
+    let mut running = start(&at("links/c.yaml"));
+    fs::write(at("first/c.yaml"), limited(2)).unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.limit(), 2);
+
+    symlink("second", at("next")).unwrap();
+    fs::rename(at("next"), at("current")).unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.limit(), 1);
+
+    fs::write(at("second/c.yaml"), limited(3)).unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.limit(), 3);
+}
+
+/// A configuration whose one provider has its key in this file.
+fn with_key_in(key: &Path) -> String {
+    let key = key.display().to_string();
+    format!(
+        "providers: {{ p: {{ dialect: openai_chat, api_key_file: {key:?} }} }}\n\
+         targets: {{ t: {{ provider: p, model: m }} }}\n"
+    )
+}
+
 #[tokio::test]
 async fn a_key_in_a_file_of_its_own_is_followed_too() {
     let directory = tempfile::tempdir().unwrap();
@@ -193,18 +238,37 @@ async fn a_key_in_a_file_of_its_own_is_followed_too() {
     let key = secrets.path().join("key");
     fs::write(&key, "old\n").unwrap();
     let file = directory.path().join("relight.yaml");
-    let text = format!(
-        "providers: {{ p: {{ dialect: openai_chat, api_key_file: {:?} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}\n",
-        key.display().to_string()
-    );
-    fs::write(&file, text).unwrap();
+    fs::write(&file, with_key_in(&key)).unwrap();
     let mut running = start(&file);
-    let exposed = |config: &Config| config.providers["p"].key("default").unwrap().expose().to_owned();
-    assert_eq!(exposed(&running.server.in_force.lock().unwrap()), "old");
+    assert_eq!(running.key(), "old");
 
     fs::write(&key, "new\n").unwrap();
     assert!(matches!(running.report().await, Reload::Applied { .. }));
-    assert_eq!(exposed(&running.server.in_force.lock().unwrap()), "new");
+    assert_eq!(running.key(), "new");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_key_behind_a_link_is_followed_when_it_is_written_and_when_it_is_replaced() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    for directory in ["conf", "links", "vault"] {
+        fs::create_dir(at(directory)).unwrap();
+    }
+    fs::write(at("vault/key"), "first\n").unwrap();
+    std::os::unix::fs::symlink(at("vault/key"), at("links/key")).unwrap();
+    fs::write(at("conf/relight.yaml"), with_key_in(&at("links/key"))).unwrap();
+    let mut running = start(&at("conf/relight.yaml"));
+    assert_eq!(running.key(), "first");
+
+    fs::write(at("vault/key"), "second\n").unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.key(), "second");
+
+    fs::write(at("vault/new"), "third\n").unwrap();
+    fs::rename(at("vault/new"), at("vault/key")).unwrap();
+    assert!(matches!(running.report().await, Reload::Applied { .. }));
+    assert_eq!(running.key(), "third");
 }
 
 #[tokio::test]

@@ -1,0 +1,132 @@
+//! The directories that are watched; they report that something changed, not what.
+//!
+//! A file that is reached through links becomes another one when any of them changes, so that the directory of each link
+//! is watched beside that of the file itself, and found anew after every change.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use notify::{
+    EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
+    event::{AccessKind, AccessMode, ModifyKind},
+};
+use tokio::sync::mpsc;
+
+/// Most links on the way to a file, as Linux has it: more are a circle.
+const MAX_LINKS: usize = 40;
+
+/// The directories that are watched.
+pub(super) struct Directories {
+    watcher: Option<RecommendedWatcher>,
+    watched: BTreeSet<PathBuf>,
+    something_happened: mpsc::Sender<()>,
+}
+
+// === impl Directories ===
+
+impl Directories {
+    pub(super) fn new(something_happened: mpsc::Sender<()>) -> Self {
+        let sender = something_happened.clone();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // An error means that changes may have been missed.
+            if event.is_ok_and(|event| !completes_a_change(event.kind)) {
+                return;
+            }
+            // A full channel already holds this notification.
+            let _ = sender.try_send(());
+        });
+        Self { watcher: watcher.ok(), watched: BTreeSet::new(), something_happened }
+    }
+
+    /// Watches where these files are and no other directories; those that cannot be watched are left to SIGHUP.
+    pub(super) fn watch<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let wanted: BTreeSet<PathBuf> = files.flat_map(|file| directories_of(file)).collect();
+        for gone in self.watched.difference(&wanted) {
+            let _ = watcher.unwatch(gone);
+        }
+        self.watched.retain(|directory| wanted.contains(directory));
+        for directory in wanted {
+            if !self.watched.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
+                self.watched.insert(directory);
+                // What was written after the files were loaded and before this would be missed; so they are read again.
+                let _ = self.something_happened.try_send(());
+            }
+        }
+    }
+}
+
+/// Whether a file may have other content from now on. Reading is no change, and loading reads. Linux reports when a
+/// written file is closed, so that a file beside the configuration that stays open and is written all the time, such as
+/// the journal's, causes no loading.
+fn completes_a_change(event: EventKind) -> bool {
+    match event {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        EventKind::Modify(ModifyKind::Data(_)) => !cfg!(target_os = "linux"),
+        EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => true,
+    }
+}
+
+/// The directories that decide what a file holds: its own, and that of each link on the way to it. Each is named by its
+/// path without links, since a directory with two names would be watched under one of them only.
+fn directories_of(file: &Path) -> BTreeSet<PathBuf> {
+    let mut holders = BTreeSet::new();
+    let mut ahead = reversed_parts(file);
+    let mut reached = PathBuf::new();
+    let mut links = 0;
+    while let Some(part) = ahead.pop() {
+        let next = reached.join(part);
+        match fs::read_link(&next) {
+            Ok(target) if links < MAX_LINKS => {
+                links += 1;
+                holders.insert(reached.clone());
+                ahead.extend(reversed_parts(&target));
+            }
+            Ok(_) | Err(_) => reached = next,
+        }
+    }
+    holders.extend(reached.parent().map(Path::to_path_buf));
+    let named = |directory: PathBuf| if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory };
+    holders.into_iter().filter_map(|directory| fs::canonicalize(named(directory)).ok()).collect()
+}
+
+/// The parts of a path, the last one first.
+fn reversed_parts(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_where_it_is_and_where_each_link_on_the_way_to_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let at = |name: &str| root.join(name);
+        for directory in ["plain", "links", "releases", "releases/1", "vault"] {
+            fs::create_dir(at(directory)).unwrap();
+        }
+        fs::write(at("plain/c.yaml"), "").unwrap();
+        fs::write(at("vault/c.yaml"), "").unwrap();
+        symlink("../releases/1", at("links/current")).unwrap();
+        symlink(at("vault/c.yaml"), at("releases/1/c.yaml")).unwrap();
+        symlink("circle", at("links/circle")).unwrap();
+        for (file, expected) in [
+            ("plain/c.yaml", &["plain"][..]),
+            ("plain/missing.yaml", &["plain"]),
+            ("plain/../plain/c.yaml", &["plain"]),
+            ("links/current/c.yaml", &["links", "releases/1", "vault"]),
+            ("links/circle", &["links"]),
+            ("missing/c.yaml", &[]),
+        ] {
+            assert_eq!(directories_of(&at(file)), expected.iter().map(|name| at(name)).collect(), "{file}");
+        }
+        assert_eq!(directories_of(Path::new("Cargo.toml")).len(), 1, "a name alone is in the working directory");
+    }
+}
