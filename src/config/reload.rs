@@ -1,10 +1,10 @@
 //! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or rejected.
 //!
 //! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them
-//! (`directories`). SIGHUP has the same effect where nothing can be watched. A file that is invalid, that would weaken
-//! the running server (`weaken`) or that the server rejects changes nothing and is reported; later ones are compared
-//! with what is in force. Reloading neither ends the process nor affects running calls: they keep the configuration that
-//! they began with.
+//! (`directories`). SIGHUP has the same effect where nothing can be watched, and its result is always logged. A file that
+//! is invalid, that would weaken the running server (`weaken`) or that the server rejects changes nothing and is
+//! reported; later ones are compared with what is in force. Reloading neither ends the process nor affects running
+//! calls: they keep the configuration that they began with.
 
 mod directories;
 mod weaken;
@@ -76,6 +76,15 @@ struct FileFollower<S> {
     directories: Directories,
 }
 
+/// Why the file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadBecause {
+    /// Something changed where it is.
+    OfChange,
+    /// An operator wants it, and waits for the result.
+    OfHangup,
+}
+
 // === impl ConfigWatcher ===
 
 impl ConfigWatcher {
@@ -93,8 +102,10 @@ impl ConfigWatcher {
         let directories = Directories::new(something_happened);
         let mut follower = FileFollower { loaded, bound, rejected: None, environment, server, directories };
         follower.watch_directories(None);
+        // From here on SIGHUP no longer ends the process.
+        let hangup = Hangup::new();
         let mut task = JoinSet::new();
-        task.spawn(async move { follower.follow(happenings).await });
+        task.spawn(async move { follower.follow(happenings, hangup).await });
         Self { _task: task }
     }
 }
@@ -102,37 +113,41 @@ impl ConfigWatcher {
 // === impl FileFollower ===
 
 impl<S: Reloadable> FileFollower<S> {
-    async fn follow(&mut self, mut happenings: mpsc::Receiver<()>) {
-        let mut hangup = Hangup::new();
+    async fn follow(&mut self, mut happenings: mpsc::Receiver<()>, mut hangup: Hangup) {
         loop {
-            tokio::select! {
+            let because = tokio::select! {
                 happening = happenings.recv() => {
                     if happening.is_none() {
                         return;
                     }
                     let quiet = async { while let Ok(Some(())) = tokio::time::timeout(QUIET, happenings.recv()).await {} };
                     let _ = tokio::time::timeout(IMPATIENT, quiet).await;
+                    ReadBecause::OfChange
                 }
-                () = hangup.recv() => {}
-            }
-            self.reload().await;
+                () = hangup.recv() => ReadBecause::OfHangup,
+            };
+            self.reload(because).await;
         }
     }
 
-    async fn reload(&mut self) {
+    async fn reload(&mut self, because: ReadBecause) {
         let (file, environment) = (self.loaded.file.clone(), Arc::clone(&self.environment));
         let loading = tokio::task::spawn_blocking(move || load(file.as_deref(), environment.as_ref()));
         let mut refused = None;
         match loading.await {
-            Ok(Ok(next)) if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {}
+            Ok(Ok(next)) if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {
+                if because == ReadBecause::OfHangup {
+                    tracing::info!("the configuration was read again after SIGHUP: nothing has changed");
+                }
+            }
             Ok(Ok(next)) => match self.apply(&next) {
                 Ok(()) => self.take(next),
                 Err(faults) => {
-                    self.reject(faults);
+                    self.reject(faults, because);
                     refused = Some(next);
                 }
             },
-            Ok(Err(faults)) => self.reject(faults),
+            Ok(Err(faults)) => self.reject(faults, because),
             // Only a shutdown of the runtime cancels it; then this task ends as well.
             Err(_) => return,
         }
@@ -162,11 +177,16 @@ impl<S: Reloadable> FileFollower<S> {
         self.server.report(Reload::Applied { needs_restart, changed });
     }
 
-    /// Reports these faults, unless they are the ones that were reported last.
-    fn reject(&mut self, faults: ConfigFaults) {
+    /// Reports these faults, unless they are the ones that were reported last: then they are logged for who wants to know.
+    fn reject(&mut self, faults: ConfigFaults, because: ReadBecause) {
         if self.rejected.as_ref() != Some(&faults) {
             self.rejected = Some(faults.clone());
             self.server.report(Reload::Rejected(faults));
+        } else if because == ReadBecause::OfHangup {
+            let reasons = faults.to_string().lines().collect::<Vec<_>>().join("; ");
+            tracing::warn!(
+                "the configuration was read again after SIGHUP and is still refused, the old one stays in force: {reasons}"
+            );
         }
     }
 

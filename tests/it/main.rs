@@ -66,6 +66,7 @@ mod provider_servers;
 mod provider_transport;
 mod recovery;
 mod releases;
+mod reload_log;
 mod reload_never_weakens;
 mod resilience;
 mod scenarios;

@@ -1,0 +1,55 @@
+//! What the log says of a configuration that is read again, to operators who changed it or who sent SIGHUP.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::process::Process;
+
+/// The file is replaced in one step.
+fn replace(process: &Process, text: &str) {
+    let new = process.file.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, &process.file).unwrap();
+}
+
+/// The messages of the lines about this event.
+fn messages(log: &[Value], event: &str) -> Vec<String> {
+    let of = log.iter().filter(|line| line["event"] == event);
+    of.map(|line| line["message"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Waits for a line of this event with these words beyond those that there were.
+async fn next(process: &Process, seen: &mut usize, event: &str, words: &str) -> String {
+    let found = |log: &[Value]| {
+        let after = messages(log.get(*seen..).unwrap_or_default(), event);
+        after.into_iter().find(|message| message.contains(words))
+    };
+    let log = process.log_until(|log| found(log).is_some()).await;
+    let message = found(&log).unwrap();
+    *seen = log.len();
+    message
+}
+
+#[tokio::test]
+async fn every_sighup_has_its_result_in_the_log_also_where_the_file_is_as_it_was() {
+    let process = Process::start("admission: { max_in_flight: 5 }\n").await;
+    let mut seen = process.log().len();
+    for _ in 0..2 {
+        process.signal(Signal::HUP);
+        next(&process, &mut seen, "process", "nothing has changed").await;
+    }
+    replace(&process, "admision: { max_in_flight: 5 }\n");
+    next(&process, &mut seen, "configuration_rejected", "did you mean `admission`").await;
+    for _ in 0..2 {
+        process.signal(Signal::HUP);
+        let line = next(&process, &mut seen, "process", "is still refused").await;
+        assert!(line.contains("did you mean `admission`"), "{line}");
+    }
+    std::fs::remove_file(&process.file).unwrap();
+    next(&process, &mut seen, "configuration_rejected", "cannot be read").await;
+    process.signal(Signal::HUP);
+    let line = next(&process, &mut seen, "process", "is still refused").await;
+    assert!(line.contains("cannot be read"), "{line}");
+    let rejected = messages(&process.log(), "configuration_rejected");
+    assert_eq!(rejected.len(), 2, "each is an event once: {rejected:?}");
+}
