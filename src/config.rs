@@ -44,7 +44,7 @@ pub use self::{
     fault::{ConfigFaults, Fault},
     inherit::Preset,
     lenient::OnInvalidSetting,
-    load::{Loaded, load, load_text, read_text},
+    load::{GivenAddresses, Loaded, load, load_text, read_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     reference::reference,

@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     config::{
-        self, Environment, Loaded, ProcessEnvironment, ServerConfig,
+        self, Environment, GivenAddresses, Loaded, ProcessEnvironment, ServerConfig,
         observe::LogFormat,
         server::{AuthMode, listen_address},
     },
@@ -62,14 +62,13 @@ struct Stop {
 /// Serves until a signal ends it.
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let usual = Some(Path::new(USUAL_FILE)).filter(|file| file.exists());
-    let mut loaded = match config::load(arguments.config.as_deref().or(usual), &ProcessEnvironment) {
+    let loaded = match config::load(arguments.config.as_deref().or(usual), &ProcessEnvironment) {
         Ok(loaded) => loaded,
         Err(faults) => return Ok(print_faults(&faults)),
     };
-    let server = &mut loaded.config.server;
-    server.listen = arguments.listen.unwrap_or(server.listen);
-    server.admin_listen = arguments.admin_listen.unwrap_or(server.admin_listen);
-    still_guarded(server)?;
+    let given = GivenAddresses { listen: arguments.listen, admin_listen: arguments.admin_listen };
+    let loaded = loaded.listening_at(given);
+    still_guarded(&loaded.config.server)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(serve(loaded));
     // A thread that still blocks somewhere must not keep the process.

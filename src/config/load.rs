@@ -5,6 +5,7 @@
 
 use std::{
     io::Read as _,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -48,6 +49,17 @@ pub struct Loaded {
     pub has_targets: bool,
     /// The file as it was read.
     pub(super) text: Secret,
+    /// What was given beside it.
+    pub(super) given: GivenAddresses,
+}
+
+/// Addresses from the command line, at which the server listens whatever the file contains.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GivenAddresses {
+    /// In place of `server.listen`.
+    pub listen: Option<SocketAddr>,
+    /// In place of `server.admin_listen`.
+    pub admin_listen: Option<SocketAddr>,
 }
 
 /// A file that a setting names.
@@ -64,6 +76,15 @@ pub struct NamedFile {
 // === impl Loaded ===
 
 impl Loaded {
+    /// The same with these addresses in place of its own.
+    #[must_use]
+    pub fn listening_at(mut self, given: GivenAddresses) -> Self {
+        let server = &mut self.config.server;
+        server.listen = given.listen.unwrap_or(server.listen);
+        server.admin_listen = given.admin_listen.unwrap_or(server.admin_listen);
+        Self { given, ..self }
+    }
+
     /// Warns of each setting that was left out, and of each that is of an earlier version.
     pub fn warn(&self) {
         for fault in &self.retired {
@@ -158,8 +179,8 @@ fn load_collecting(
     check::check(&config, &written, more, faults);
     let fingerprint = format!("{:x}", fingerprint.finalize());
     let (file, text) = (path.map(Path::to_path_buf), Secret::new(text));
-    let has_targets = !order.is_empty();
-    Some(Loaded { config, file, named_files, found, left_out: Vec::new(), retired, fingerprint, has_targets, text })
+    let (has_targets, left_out, given) = (!order.is_empty(), Vec::new(), GivenAddresses::default());
+    Some(Loaded { config, file, named_files, found, left_out, retired, fingerprint, has_targets, text, given })
 }
 
 /// The resolved value, with what was taken out of it put back unresolved.

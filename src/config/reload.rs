@@ -46,7 +46,7 @@ pub trait Reloadable: Send + 'static {
 pub enum Reload {
     /// The new configuration is in force.
     Applied {
-        /// Settings that were changed too but are read at the start only.
+        /// Settings that are read at the start only and differ from what was in force then.
         needs_restart: Vec<String>,
         /// The paths of all settings that changed, or whose file did; a secret that was exchanged within the
         /// configuration's own file is not among them.
@@ -65,8 +65,10 @@ pub struct ConfigWatcher {
 
 /// The state of the watching task.
 struct FileFollower<S> {
-    /// What is in force.
+    /// What is in force, except for settings that are read at the start only.
     loaded: Loaded,
+    /// What was in force at the start.
+    at_start: Config,
     /// Where callers reach the server.
     bound: Vec<SocketAddr>,
     /// The faults of the file when it was last read; reported once.
@@ -100,7 +102,8 @@ impl ConfigWatcher {
         // One place is enough: what matters is that something happened, not how often.
         let (something_happened, happenings) = mpsc::channel(1);
         let directories = Directories::new(something_happened);
-        let mut follower = FileFollower { loaded, bound, rejected: None, environment, server, directories };
+        let at_start = loaded.config.clone();
+        let mut follower = FileFollower { loaded, at_start, bound, rejected: None, environment, server, directories };
         follower.watch_directories(None);
         // From here on SIGHUP no longer ends the process.
         let hangup = Hangup::new();
@@ -132,7 +135,10 @@ impl<S: Reloadable> FileFollower<S> {
 
     async fn reload(&mut self, because: ReadBecause) {
         let (file, environment) = (self.loaded.file.clone(), Arc::clone(&self.environment));
-        let loading = tokio::task::spawn_blocking(move || load(file.as_deref(), environment.as_ref()));
+        let given = self.loaded.given;
+        let loading = tokio::task::spawn_blocking(move || {
+            load(file.as_deref(), environment.as_ref()).map(|loaded| loaded.listening_at(given))
+        });
         let mut refused = None;
         match loading.await {
             Ok(Ok(next)) if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {
@@ -170,7 +176,7 @@ impl<S: Reloadable> FileFollower<S> {
         changed.extend(changed_files(&self.loaded.named_files, &next.named_files));
         changed.sort_unstable();
         changed.dedup();
-        let needs_restart = needs_restart(&self.loaded.config, &next.config, &changed);
+        let needs_restart = needs_restart(&self.at_start, &next.config);
         self.loaded = next;
         self.loaded.warn();
         self.rejected = None;

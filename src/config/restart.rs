@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Config, secret::Secret};
+use super::{Config, changes::changed_paths, secret::Secret};
 
 /// Settings that are read at the start only, each with everything below it. All others are in force as soon as a changed
 /// file is accepted.
@@ -38,10 +38,12 @@ pub const READ_AT_START: &[&str] = &[
 /// Whether there is TLS at all is decided at the start; its files are followed.
 const TLS: &str = "server.tls";
 
-/// The settings among `changed` that are read at the start only, and secrets of theirs that were exchanged.
-pub(super) fn needs_restart(old: &Config, new: &Config, changed: &[String]) -> Vec<String> {
-    let mut paths: Vec<String> = changed.iter().filter(|path| is_read_at_start(path)).cloned().collect();
-    let exchanged = secrets(old).into_iter().zip(secrets(new)).filter(|(old, new)| old != new);
+/// The settings that are read at the start only and differ from what was in force then, secrets included: what runs is
+/// that, whatever the files between said.
+pub(super) fn needs_restart(at_start: &Config, new: &Config) -> Vec<String> {
+    let mut paths = changed_paths(at_start, new);
+    paths.retain(|path| is_read_at_start(path));
+    let exchanged = secrets(at_start).into_iter().zip(secrets(new)).filter(|(old, new)| old != new);
     paths.extend(exchanged.map(|((path, _), _)| path.to_owned()));
     paths.sort_unstable();
     paths.dedup();

@@ -53,3 +53,22 @@ async fn every_sighup_has_its_result_in_the_log_also_where_the_file_is_as_it_was
     let rejected = messages(&process.log(), "configuration_rejected");
     assert_eq!(rejected.len(), 2, "each is an event once: {rejected:?}");
 }
+
+#[tokio::test]
+async fn the_log_says_that_a_restart_is_needed_as_long_as_it_is_and_never_for_an_address_that_was_given() {
+    let text = |limit: u32, retention: &str| {
+        format!("admission: {{ max_in_flight: {limit} }}\njournal: {{ store: memory, retention: {retention} }}\n")
+    };
+    // Its addresses are given on the command line.
+    let process = Process::start(&text(1, "1h")).await;
+    let mut seen = process.log().len();
+    let waiting = "a restart is needed for journal.retention";
+    for (changed, expected) in [
+        (text(1, "2h"), format!("A new configuration is in force, number 2: journal.retention; {waiting}")),
+        (text(2, "2h"), format!("A new configuration is in force, number 3: admission.max_in_flight; {waiting}")),
+        (text(2, "1h"), "A new configuration is in force, number 4: journal.retention".to_owned()),
+    ] {
+        replace(&process, &changed);
+        assert_eq!(next(&process, &mut seen, "configuration_reloaded", "").await, expected);
+    }
+}

@@ -71,6 +71,14 @@ impl Running {
         tokio::time::timeout(PATIENCE, self.reports.recv()).await.expect("a report in time").unwrap()
     }
 
+    /// What became of a change that is accepted: what waits for a restart, and what changed.
+    async fn applied(&mut self) -> (Vec<String>, Vec<String>) {
+        match self.report().await {
+            Reload::Applied { needs_restart, changed } => (needs_restart, changed),
+            Reload::Rejected(faults) => panic!("{faults}"),
+        }
+    }
+
     async fn rejection(&mut self) -> ConfigFaults {
         match self.report().await {
             Reload::Rejected(faults) => faults,
@@ -129,6 +137,36 @@ async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_b
         Reload::Rejected(faults) => panic!("{faults}"),
     }
     assert_eq!(running.limit(), 2);
+}
+
+#[tokio::test]
+async fn a_restart_is_needed_as_long_as_a_setting_differs_from_what_was_in_force_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relight.yaml");
+    let text = |limit: u32, retention: &str, header: &str| {
+        format!(
+            "admission: {{ max_in_flight: {limit} }}\njournal: {{ retention: {retention} }}\n\
+             telemetry: {{ otlp_headers: {{ authorization: {header} }} }}\n"
+        )
+    };
+    fs::write(&file, text(1, "1h", "one")).unwrap();
+    let mut running = start(&file);
+    let (retention, headers) = ("journal.retention", "telemetry.otlp_headers");
+    for (changed_file, waiting, changed) in [
+        (text(1, "2h", "one"), vec![retention], vec![retention]),
+        (text(2, "2h", "one"), vec![retention], vec!["admission.max_in_flight"]),
+        (text(2, "2h", "two"), vec![retention, headers], vec![]),
+        (text(2, "1h", "two"), vec![headers], vec![retention]),
+        (text(2, "1h", "one"), vec![], vec![]),
+    ] {
+        fs::write(&file, &changed_file).unwrap();
+        let applied = running.applied().await;
+        assert_eq!((&applied.0, &applied.1), (&names(&waiting), &names(&changed)), "{changed_file}");
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// An environment of one variable that counts how often it is read, and thereby how often a file is loaded that refers to it.
