@@ -127,8 +127,14 @@ impl ExecutionShared {
         let begun = if is_promised { Ok(begun.await) } else { timeout(RECORD_WITHIN, begun).await };
         let (epoch, is_recorded) = match begun {
             Ok(Ok(BeginResult::New { epoch })) => (epoch, true),
-            Ok(Ok(other)) => return self.begun_before(other).await,
-            Ok(Err(error)) if is_promised => return Err(StartError::Journal(error)),
+            Ok(Ok(other)) => {
+                ends.0.cannot_begin(begun_already(&other));
+                return self.begun_before(other).await;
+            }
+            Ok(Err(error)) if is_promised => {
+                ends.0.cannot_begin(unrecorded(&error));
+                return Err(StartError::Journal(error));
+            }
             Ok(Err(_)) | Err(_) => {
                 tracing::debug!(invocation = %invocation.id, "an invocation runs without a record");
                 self.unrecorded.fetch_add(1, Ordering::Relaxed);
@@ -293,6 +299,32 @@ fn unloaded(error: &JournalError) -> Failure {
     "The conversation could not be loaded. Please try again.".clone_into(&mut failure.user_message);
     "Look at the journal's store; no target was called and nothing was changed.".clone_into(&mut failure.recovery_hint);
     failure
+}
+
+/// Why a call that must be recorded does not begin.
+fn unrecorded(error: &JournalError) -> Failure {
+    let mut failure = Failure::local(FailureClass::State, format!("the call could not be recorded: {error}"));
+    "The call could not be recorded. Please try again.".clone_into(&mut failure.user_message);
+    "Look at the journal's store; no target was called and nothing was changed.".clone_into(&mut failure.recovery_hint);
+    failure
+}
+
+/// Why a call does not begin whose request id came to be used while it was prepared.
+fn begun_already(begun: &BeginResult) -> Failure {
+    match begun {
+        BeginResult::Attached(record) => of_same_request(&record.id),
+        BeginResult::Replay(outcome) => of_same_request(&outcome.invocation),
+        BeginResult::ResultNotRetained { invocation } => of_same_request(invocation),
+        BeginResult::Conflict { invocation } => {
+            let words = format!("its request id was used for another request, by invocation {invocation}");
+            Failure::local(FailureClass::InvalidRequest, words)
+        }
+        BeginResult::New { .. } => Failure::local(FailureClass::State, "it began and was not run"),
+    }
+}
+
+fn of_same_request(earlier: &InvocationId) -> Failure {
+    Failure::local(FailureClass::Cancelled, format!("the same request is invocation {earlier}"))
 }
 
 fn wall_deadline(deadline: Instant) -> Timestamp {

@@ -1,17 +1,28 @@
 //! A request to end an invocation early, and its reason.
 //!
 //! The owner of the invocation keeps one end; the layer that ends invocations waits at the other. A request cannot be
-//! withdrawn, and only the first one's reason counts.
+//! withdrawn, and only the first one's reason counts. An owner that cannot even let the invocation begin says so here.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::failure::Failure;
+
 /// A cancellation that can be requested once; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     token: CancellationToken,
-    reason: Arc<OnceLock<String>>,
+    reason: Arc<OnceLock<EarlyEnd>>,
+}
+
+/// Why an invocation ends early.
+#[derive(Debug)]
+enum EarlyEnd {
+    /// Somebody wants it ended, for this reason.
+    Wanted(String),
+    /// Its owner could not let it begin.
+    NotBegun(Box<Failure>),
 }
 
 // === impl Cancel ===
@@ -20,8 +31,21 @@ impl Cancel {
     /// Requests the cancellation; `reason` is in plain words (`client gone`).
     pub fn cancel(&self, reason: impl Into<String>) {
         // A second reason would not change what was done for the first.
-        let _ = self.reason.set(reason.into());
+        let _ = self.reason.set(EarlyEnd::Wanted(reason.into()));
         self.token.cancel();
+    }
+
+    /// Notes that the invocation cannot begin; its steps are dropped unread, and this is the failure that it ends with.
+    pub fn cannot_begin(&self, failure: Failure) {
+        let _ = self.reason.set(EarlyEnd::NotBegun(Box::new(failure)));
+    }
+
+    /// Why the invocation could not begin; `None` where it could.
+    pub fn not_begun(&self) -> Option<&Failure> {
+        match self.reason.get()? {
+            EarlyEnd::NotBegun(failure) => Some(failure),
+            EarlyEnd::Wanted(_) => None,
+        }
     }
 
     /// Whether it was uttered.
@@ -31,19 +55,23 @@ impl Cancel {
 
     /// Why it was uttered; `None` where it was not.
     pub fn reason(&self) -> Option<&str> {
-        self.reason.get().map(String::as_str)
+        match self.reason.get()? {
+            EarlyEnd::Wanted(reason) => Some(reason),
+            EarlyEnd::NotBegun(_) => None,
+        }
     }
 
     /// Waits for the request and returns its reason. Cancel safe.
     pub async fn cancelled(&self) -> String {
         self.token.cancelled().await;
-        self.reason.get().cloned().unwrap_or_default()
+        self.reason().map(str::to_owned).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::failure::FailureClass;
 
     #[tokio::test]
     async fn the_first_reason_counts() {
@@ -54,5 +82,12 @@ mod tests {
         cancel.cancel("again");
         assert_eq!(cancel.cancelled().await, "client gone");
         assert!(other.is_cancelled());
+    }
+
+    #[test]
+    fn an_invocation_that_could_not_begin_is_not_wanted_ended() {
+        let (cancel, failure) = (Cancel::default(), Failure::local(FailureClass::State, "no record"));
+        cancel.cannot_begin(failure.clone());
+        assert_eq!((cancel.not_begun(), cancel.reason(), cancel.is_cancelled()), (Some(&failure), None, false));
     }
 }

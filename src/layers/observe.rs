@@ -26,6 +26,9 @@ use crate::{
     events::EventBus,
 };
 
+/// What is said of an invocation that ends before it began.
+const REFUSED: &str = "Refused before any attempt.";
+
 /// The layer that observes invocations.
 #[derive(Debug, Clone)]
 pub struct ObserveLayer {
@@ -115,7 +118,7 @@ fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream 
     })
 }
 
-/// Ensures that an invocation has exactly one end, even when its caller disconnects.
+/// Ensures that an invocation has exactly one end, even when its caller disconnects or its record cannot be written.
 struct InvocationSpanGuard {
     scope: Arc<InvocationScope>,
     span: Option<InvocationSpan>,
@@ -161,18 +164,25 @@ impl InvocationSpanGuard {
     }
 
     fn end_refused(mut self, refused: &Failure) {
-        let outcome = self.scope.outcome(Err(refused.clone()), "Refused before any attempt.", None);
+        let outcome = self.scope.outcome(Err(refused.clone()), REFUSED, None);
         self.end(&outcome);
     }
 }
 
 impl Drop for InvocationSpanGuard {
     fn drop(&mut self) {
-        if self.span.is_some() {
-            let gone = Failure::local(FailureClass::Cancelled, "the caller went away");
-            let outcome = self.scope.outcome(Err(gone), "The caller went away.", None);
-            self.end(&outcome);
+        if self.span.is_none() {
+            return;
         }
+        let (failure, reasoning) = match self.scope.cancel().not_begun().cloned() {
+            Some(mut failure) => {
+                self.scope.word(&mut failure);
+                (failure, REFUSED)
+            }
+            None => (Failure::local(FailureClass::Cancelled, "the caller went away"), "The caller went away."),
+        };
+        let outcome = self.scope.outcome(Err(failure), reasoning, None);
+        self.end(&outcome);
     }
 }
 

@@ -97,4 +97,5 @@ mod tool_sdks;
 mod tool_supervisor;
 mod torn_events;
 mod traces;
+mod unrecorded_calls;
 mod upstream_connections;

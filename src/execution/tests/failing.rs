@@ -15,10 +15,12 @@ use super::harness::{Ask, Client, engine, tenant};
 use crate::{
     config::observe::JournalMode,
     domain::{
-        failure::FailureCode,
+        event::EventBody,
+        failure::{FailureClass, FailureCode},
         ids::{InvocationId, RequestId, TenantId},
         upstream::UpstreamHandle,
     },
+    events::{BusItem, EventReader},
     execution::{Executions, InvocationName, Settings, StartError},
     journal::{
         AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
@@ -60,7 +62,11 @@ impl Journal for Failing {
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult> {
         match Self::fails(&self.begins) {
             Some(error) => Box::pin(async { Err(error) }),
-            None => self.inner.begin(new, now),
+            // Others may begin meanwhile, as with a store that is elsewhere.
+            None => Box::pin(async move {
+                tokio::task::yield_now().await;
+                self.inner.begin(new, now).await
+            }),
         }
     }
 
@@ -210,6 +216,57 @@ async fn a_call_that_needs_no_journal_is_served_without_one() {
     assert!(matches!(ask.start(&executions).await, Err(StartError::Journal(_))), "a promise is not made in vain");
     journal.begins.store(1, Ordering::SeqCst);
     assert!(matches!(Ask::new("Hello").resumable().start(&executions).await, Err(StartError::Journal(_))));
+}
+
+/// The class and message with which each invocation failed that this reader sees.
+fn failed(events: &mut EventReader) -> Vec<(FailureClass, String)> {
+    let mut seen = Vec::new();
+    while let Some(item) = events.try_next() {
+        if let BusItem::Event(event) = item
+            && let EventBody::InvocationFailed { class, message, .. } = &event.body
+        {
+            seen.push((*class, message.clone()));
+        }
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_recorded_fails_by_that_and_not_because_its_caller_went_away() {
+    let (journal, executions) = world();
+    let mut events = executions.shared.engine.events().live();
+    journal.begins.store(1, Ordering::SeqCst);
+    assert!(Ask::new("Hello").resumable().start(&executions).await.is_err());
+    let words = "the call could not be recorded: the journal is unavailable: as the test said";
+    assert_eq!(failed(&mut events), [(FailureClass::State, words.to_owned())]);
+    // Whose caller does go away is cancelled still.
+    let started = Ask::new("Hello").start(&executions).await.unwrap();
+    drop(started);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(failed(&mut events), [(FailureClass::Cancelled, "client gone".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_request_id_is_used_while_it_is_prepared_ends_with_the_other_s_name() {
+    let (_, executions) = world();
+    let mut events = executions.shared.engine.events().live();
+    let ask = |text: &str| Ask { request_id: Some("r".into()), ..Ask::new(text) };
+    let (first, second, third) = tokio::join!(
+        ask("Hello").start(&executions),
+        ask("Hello").start(&executions),
+        ask("Something else").start(&executions),
+    );
+    let earlier = first.unwrap().id;
+    assert_eq!(second.unwrap().id, earlier);
+    assert!(matches!(third, Err(StartError::Conflict(id)) if id == earlier));
+    let words = [
+        format!("its request id was used for another request, by invocation {earlier}"),
+        format!("the same request is invocation {earlier}"),
+    ];
+    let expected: Vec<_> = [FailureClass::InvalidRequest, FailureClass::Cancelled].into_iter().zip(words).collect();
+    let mut ended = failed(&mut events);
+    ended.sort_by(|one, other| one.1.cmp(&other.1));
+    assert_eq!(ended, expected);
 }
 
 #[tokio::test(start_paused = true)]
