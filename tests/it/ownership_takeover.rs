@@ -58,6 +58,26 @@ async fn a_restart_on_its_own_file_continues_at_once_with_the_same_model_however
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_a_crash_is_logged_as_going_on_and_not_as_a_retry_of_number_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, first, _second) = configured(folder.path()).await;
+    first.otherwise(Reply::text("One process dies.").in_pieces_of(17).paced(Duration::from_millis(60)));
+    let mut process = Process::start(&config).await;
+    let mut folding = Folding::default();
+    let mut stream = start(process.recovery(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+    folding.follow(&mut stream, 5).await;
+    process.kill().await;
+    let process = Process::start(&config).await;
+    timeout(Duration::from_secs(30), folding.insist(&process.recovery())).await.expect("it is taken over");
+    let recovery = |log: &[serde_json::Value]| log.iter().find(|line| line["event"] == "recovery_attempted").cloned();
+    let line = recovery(&process.log_until(|log| recovery(log).is_some()).await).unwrap();
+    let message = line["message"].as_str().unwrap();
+    assert!(message.starts_with("Going on with executor: "), "{line}");
+    assert!(message.ends_with("; the request is sent again"), "{line}");
+    assert_eq!((line["detail"]["retry"].as_u64(), line["remaining"].as_u64()), (Some(0), Some(2)), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_whose_process_dies_nine_times_fails_with_that_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (config, first, second) = configured(folder.path()).await;

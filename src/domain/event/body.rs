@@ -143,7 +143,8 @@ pub enum EventBody {
         error: String,
         /// The class of the failure.
         class: FailureClass,
-        /// The number of this recovery, from 1.
+        /// The number of this recovery, from 1. Where an attempt was lost with its replica, the number that it had: 0 for
+        /// the first.
         retry: u32,
         /// How many are allowed.
         max_retries: u32,
@@ -154,6 +155,9 @@ pub enum EventBody {
         /// What was changed in the request, in words; `None` where nothing was.
         #[serde(default)]
         adaptation: Option<String>,
+        /// What is done in place of a retry after a crash of Relight, in words; `None` for a retry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        going_on: Option<String>,
     },
     /// A note about the failure was added for the model.
     ContextInjected {

@@ -57,6 +57,9 @@ impl Event {
             EventBody::AttemptFailed { class, message, .. } => {
                 format!("Attempt {} on {target} failed: {class}: {message}", self.attempt)
             }
+            EventBody::RecoveryAttempted { error, going_on: Some(words), .. } => {
+                format!("Going on with {operation}: {error}; {words}")
+            }
             EventBody::RecoveryAttempted { error, retry, max_retries, adaptation, .. } => {
                 let changed = adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
                 format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}{changed}")

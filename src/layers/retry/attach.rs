@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{RetryLoop, decide::AfterFailure};
 use crate::domain::{
     failure::{Failure, FailureClass, Wait, WaitSource},
+    fold::StreamStep,
     invocation::RecoveryStrategy,
     upstream::UpstreamHandle,
 };
@@ -31,16 +32,19 @@ impl<S> RetryLoop<S> {
 
     /// Makes the attempt again that was lost with its replica: at once and at the same target, which did nothing wrong.
     fn begin_anew(&mut self, lost: &Failure) -> AfterFailure {
-        let class = lost.class;
-        let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
-        let display =
-            format!("Going on with {}: {}; the request is sent again", self.scope.invocation.operation, class.phrase());
-        let mut steps = vec![self.emit_recovery(lost, RecoveryStrategy::Retry, wait, None, display)];
+        let mut steps = vec![self.emit_going_on(lost, RecoveryStrategy::Retry, "the request is sent again")];
         steps.extend(self.abandon(lost));
         self.last.clone_from(&lost.target);
         self.hint.clone_from(&lost.target);
-        self.after = Some(class);
+        self.after = Some(lost.class);
         AfterFailure::Again(steps)
+    }
+
+    /// Says that the invocation goes on after a crash, which is no retry: at once, and without using up the allowance.
+    fn emit_going_on(&self, lost: &Failure, strategy: RecoveryStrategy, words: &str) -> StreamStep {
+        let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
+        let display = format!("Going on with {}: {}; {words}", self.scope.invocation.operation, lost.class.phrase());
+        self.emit_recovery(lost, strategy, wait, None, display, Some(words))
     }
 
     /// Whether the response's target is still one of the route's, and supports background responses.
@@ -58,13 +62,8 @@ impl<S> RetryLoop<S> {
         });
         failure.target.get_or_insert_with(|| handle.target.clone());
         let (number, class) = (self.scope.next_number() - 1, failure.class);
-        let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
-        let display = format!(
-            "Going on with {}: {}; the answer that was being made is read on",
-            self.scope.invocation.operation,
-            class.phrase()
-        );
-        let step = self.emit_recovery(&failure, RecoveryStrategy::Continue, wait, None, display);
+        let words = "the answer that was being made is read on";
+        let step = self.emit_going_on(&failure, RecoveryStrategy::Continue, words);
         let mut steps = Vec::from_iter((number > 0).then_some(step));
         // It is the same response, so it begins with what is held of it.
         steps.extend(self.assembler.abandon(number, class, true));

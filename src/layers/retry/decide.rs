@@ -261,12 +261,13 @@ impl<S> RetryLoop<S> {
             failure.class.phrase(),
             adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
         );
-        let mut steps = vec![self.emit_recovery(failure, strategy, wait, adaptation, display)];
+        let mut steps = vec![self.emit_recovery(failure, strategy, wait, adaptation, display, None)];
         steps.extend(self.abandon(failure));
         steps
     }
 
-    /// Emits the event that says what follows a failure, and returns the step that says it to followers.
+    /// Emits the event that says what follows a failure, and returns the step that says it to followers. `going_on` is what
+    /// is done in place of a retry after a crash of Relight.
     pub(super) fn emit_recovery(
         &self,
         failure: &Failure,
@@ -274,6 +275,7 @@ impl<S> RetryLoop<S> {
         wait: Wait,
         adaptation: Option<String>,
         display: String,
+        going_on: Option<&str>,
     ) -> StreamStep {
         let (attempt, class, (retry, max_retries)) = (self.scope.next_number() - 1, failure.class, self.count());
         let body = EventBody::RecoveryAttempted {
@@ -284,6 +286,7 @@ impl<S> RetryLoop<S> {
             strategy,
             wait,
             adaptation: adaptation.clone(),
+            going_on: going_on.map(str::to_owned),
         };
         self.scope.publish(attempt, failure.target.as_ref(), body);
         let target = failure.target.as_ref().or(self.last.as_ref());

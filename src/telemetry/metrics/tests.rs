@@ -95,6 +95,7 @@ fn recover(bus: &EventBus) {
             strategy: RecoveryStrategy::Fallback,
             wait: Wait { duration: Duration::from_millis(300), source: WaitSource::Backoff },
             adaptation: None,
+            going_on: None,
         },
     );
     publish(2, spare(), EventBody::FallbackChosen { from: "main".into(), class });

@@ -123,7 +123,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             sent: *sent,
             usage: Some(usage(spent)),
         }),
-        EventBody::RecoveryAttempted { error, class, retry, max_retries, strategy, wait, adaptation } => {
+        EventBody::RecoveryAttempted { error, class, retry, max_retries, strategy, wait, adaptation, .. } => {
             let to_other = *strategy == RecoveryStrategy::Fallback;
             let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
             let scope = event.scope.as_deref();

@@ -105,6 +105,18 @@ fn a_recovery_carries_the_line_to_show() {
 }
 
 #[test]
+fn a_recovery_after_a_crash_is_going_on_and_no_retry() {
+    let mut body = recovery();
+    if let EventBody::RecoveryAttempted { retry, going_on, .. } = &mut body {
+        (*retry, *going_on) = (0, Some("the request is sent again".to_owned()));
+    }
+    let line = "Going on with executor: Request timeout; the request is sent again";
+    assert_eq!(event(body.clone()).display(), line);
+    let Some(Body::RecoveryAttempted(sent)) = sent(body).body else { panic!("a recovery") };
+    assert_eq!((sent.display_text.as_str(), sent.attempt), (line, 0));
+}
+
+#[test]
 fn numbers_go_out_in_the_contract_s_units() {
     let recovering = EventBody::CircuitRecovering { generation: 3, admitted_percent: 25, evidence: evidence() };
     let Some(Body::CircuitRecovering(body)) = sent(recovering).body else { panic!("a circuit") };

@@ -80,7 +80,8 @@ impl<S> RetryLoop<S> {
                     self.take_note_of(&failure);
                     let wait = self.wait_before_chunks(&failure, pace);
                     let display = format!("Splitting {}: {reason}", self.scope.invocation.operation);
-                    let announced = self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display);
+                    let announced =
+                        self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display, None);
                     self.wait = Some(wait);
                     return AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), vec![announced]);
                 }

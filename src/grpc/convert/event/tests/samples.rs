@@ -45,6 +45,7 @@ pub(super) fn recovery() -> EventBody {
         strategy: RecoveryStrategy::Retry,
         wait: Wait { duration: Duration::from_millis(250), source: WaitSource::Backoff },
         adaptation: None,
+        going_on: None,
     }
 }
 
@@ -133,6 +134,7 @@ pub(super) fn every_body() -> Vec<EventBody> {
             strategy: RecoveryStrategy::Adapt,
             wait,
             adaptation: Some(text()),
+            going_on: None,
         },
         EventBody::ContextInjected { vehicle: "text_part".to_owned(), class, note_bytes: 80 },
         EventBody::ContextInjectionSkipped { reason: "never".to_owned(), class },
