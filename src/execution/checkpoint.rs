@@ -101,7 +101,10 @@ impl ExecutionShared {
         let messages = match &mut Arc::make_mut(invocation).call {
             Call::Model(call) => {
                 let call = Arc::make_mut(call);
-                let turn = std::mem::replace(&mut call.messages, thread.messages);
+                let mut turn = std::mem::replace(&mut call.messages, thread.messages);
+                if call.own_instructions && !turn.is_empty() {
+                    call.messages.insert(0, turn.remove(0));
+                }
                 call.messages.extend(turn.iter().cloned());
                 turn
             }

@@ -1,9 +1,10 @@
 //! `POST /v1/responses` and `GET /v1/responses/{id}`: `OpenAI`'s Responses API.
 //!
 //! A response that is stored is one turn of a thread, which the first response of a conversation begins and
-//! `previous_response_id` goes on with: of a conversation, only its newest response can be gone on with. What is stored by
-//! default is stored where the journal can; a request that says `store: false` needs no journal. Reasoning goes to the
-//! client in `encrypted_content` and comes back in it, whatever family the model is of (`carried.rs`).
+//! `previous_response_id` goes on with: of a conversation, only its newest response can be gone on with. Its
+//! `instructions` hold for one response and are not kept. What is stored by default is stored where the journal can; a
+//! request that says `store: false` needs no journal. Reasoning goes to the client in `encrypted_content` and comes back
+//! in it, whatever family the model is of (`carried.rs`).
 
 mod document;
 mod events;
@@ -27,13 +28,7 @@ use super::{
     error::{Protocol, Refused},
     stream,
 };
-use crate::{
-    domain::{
-        clock,
-        message::{Message, Role},
-    },
-    layers::spans::EntryPoint,
-};
+use crate::{domain::clock, layers::spans::EntryPoint};
 
 /// How the call is named in its span.
 const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/responses" };
@@ -75,16 +70,14 @@ async fn answer(
     let mut request = ResponsesRequest::read(&admitted.body)?;
     drop(admitted.body);
     stored::put_in_place(&front, &admitted.caller, &mut request.input).await?;
-    let mut messages = request.messages()?;
+    let messages = request.messages()?;
     let thread = match (&request.previous, &admitted.headers.thread) {
         (Some(_), Some(_)) => {
             let message = "`previous_response_id` names a conversation, and so does the header x-relight-thread";
             return Err(Refused::invalid("previous_response_id", message));
         }
         (Some(previous), None) => {
-            let (thread, kept) = stored::conversation(&front, &admitted.caller, previous).await?;
-            leave_out_known_instructions(&mut messages, &kept);
-            RequestedThread::Kept(thread)
+            RequestedThread::Kept(stored::conversation(&front, &admitted.caller, previous).await?)
         }
         (None, None) if request.store.unwrap_or_else(|| stored::can(&front)) => RequestedThread::New,
         (None, _) => RequestedThread::NotKept,
@@ -104,14 +97,4 @@ async fn answer(
         let output = items::of_parts(&outcome.invocation, parts);
         document.ended(completion, &output).to_string()
     })
-}
-
-/// Instructions that the kept conversation has already are not repeated in it.
-fn leave_out_known_instructions(messages: &mut Vec<Message>, kept: &[Message]) {
-    let newest = kept.iter().rev().find(|message| message.role == Role::System);
-    if let (Some(first), Some(newest)) = (messages.first(), newest)
-        && first == newest
-    {
-        messages.remove(0);
-    }
 }

@@ -25,6 +25,7 @@ mod fail_over;
 mod failure_rules;
 mod front_browsers;
 mod front_chat;
+mod front_conversations;
 mod front_crash;
 mod front_embeddings;
 mod front_executions;

@@ -90,6 +90,7 @@ impl ResponsesRequest {
         let (reasoning_effort, reasoning) = reasoning(&mut fields)?;
         let (response_format, text) = text(&mut fields)?;
         let mut call = ModelCall {
+            own_instructions: instructions.is_some(),
             tools: tools(&mut fields)?,
             tool_choice: tool_choice(&mut fields)?,
             parallel_tool_calls: fields.boolean("parallel_tool_calls")?,

@@ -12,7 +12,7 @@ use crate::{
     domain::{
         fold::Block,
         ids::{InvocationId, ThreadId},
-        message::{Message, Part},
+        message::Part,
     },
     execution::InvocationName,
     journal::{JournalError, Listing, Record, ThreadKey},
@@ -48,12 +48,8 @@ pub(super) async fn document(front: &Front, caller: &Principal, response: &str) 
     })
 }
 
-/// The thread that a response is a turn of, and its messages; only the newest response is gone on with.
-pub(super) async fn conversation(
-    front: &Front,
-    caller: &Principal,
-    previous: &str,
-) -> Result<(ThreadId, Vec<Message>), Refused> {
+/// The thread that a response is a turn of; only the newest response is gone on with.
+pub(super) async fn conversation(front: &Front, caller: &Principal, previous: &str) -> Result<ThreadId, Refused> {
     let record = record(front, caller, previous).await?;
     let turn = record.and_then(|record| Some((record.id, record.thread?)));
     let (id, thread) = turn.ok_or_else(|| Refused::no_previous_response(previous))?;
@@ -70,8 +66,7 @@ pub(super) async fn conversation(
     }
     let key = ThreadKey::new(caller.tenant.clone(), thread.clone());
     let kept = front.executions.thread(&key).await.map_err(unavailable)?;
-    let kept = kept.ok_or_else(|| Refused::no_previous_response(previous))?;
-    Ok((thread, kept.messages))
+    kept.map(|_| thread).ok_or_else(|| Refused::no_previous_response(previous))
 }
 
 /// Puts items in the place of references to them; a reference that leads nowhere stays.

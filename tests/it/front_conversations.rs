@@ -1,0 +1,67 @@
+//! A conversation that goes on with `previous_response_id` is what the client of the Responses API takes it for.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    front::{Answer, Front, over},
+    upstream::{Reply, Upstream},
+};
+
+const TEXT: &str = "One two three four five six.";
+
+/// Sends a turn; `previous` is the id of the response that it goes on with.
+async fn send(front: &Front, headers: &[(&str, &str)], previous: &Value, body: &Value) -> Answer {
+    let mut body = body.clone();
+    body["model"] = json!("chat");
+    body["previous_response_id"] = previous.clone();
+    front.send(Method::POST, "/v1/responses", headers, body.to_string()).await
+}
+
+/// The id of the response, which is whole.
+fn id(answer: &Answer) -> Value {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    if answer.header("content-type") == Some("application/json") {
+        return answer.json()["id"].clone();
+    }
+    let last = answer.events().pop().unwrap();
+    assert_eq!(last["type"], "response.completed", "{answer:?}");
+    last["response"]["id"].clone()
+}
+
+/// Who speaks in a request to a provider of the chat dialect, and what.
+fn said(request: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let messages = request["messages"].as_array().unwrap();
+    messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+}
+
+#[tokio::test]
+async fn each_turn_sends_its_own_instructions_and_none_of_an_earlier_one() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(TEXT));
+    let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
+    let (mut previous, mut conversation) = (Value::Null, Vec::new());
+    for instructions in [Some("In English."), Some("In French."), Some("In English."), None, Some("In French.")] {
+        let body = json!({"input": "Why?", "instructions": instructions});
+        previous = id(&send(&front, &[], &previous, &body).await);
+        conversation.push(("user".to_owned(), "Why?".to_owned()));
+        let own = instructions.map(|text| ("system".to_owned(), text.to_owned()));
+        let expected: Vec<_> = own.into_iter().chain(conversation.iter().cloned()).collect();
+        assert_eq!(said(&upstream.requests().last().unwrap().body), expected, "{instructions:?}");
+        conversation.push(("assistant".to_owned(), TEXT.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn instructions_within_the_input_are_a_part_of_the_conversation() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text(TEXT));
+    let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
+    let input = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]);
+    let first = id(&send(&front, &[], &Value::Null, &json!({"input": input})).await);
+    let body = json!({"input": "And then?", "instructions": "In French."});
+    id(&send(&front, &[], &first, &body).await);
+    let roles: Vec<String> = said(&upstream.requests()[1].body).into_iter().map(|(role, _)| role).collect();
+    assert_eq!(roles, ["system", "system", "user", "assistant", "user"]);
+}
