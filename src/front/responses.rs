@@ -77,7 +77,8 @@ async fn answer(
             return Err(Refused::invalid("previous_response_id", message));
         }
         (Some(previous), None) => {
-            RequestedThread::Kept(stored::conversation(&front, &admitted.caller, previous).await?)
+            let key = admitted.headers.request_id.as_ref();
+            RequestedThread::Kept(stored::conversation(&front, &admitted.caller, previous, key).await?)
         }
         (None, None) if request.store.unwrap_or_else(|| stored::can(&front)) => RequestedThread::New,
         (None, _) => RequestedThread::NotKept,

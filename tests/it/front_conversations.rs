@@ -1,5 +1,7 @@
 //! A conversation that goes on with `previous_response_id` is what the client of the Responses API takes it for.
 
+use std::time::Duration;
+
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -64,4 +66,53 @@ async fn instructions_within_the_input_are_a_part_of_the_conversation() {
     id(&send(&front, &[], &first, &body).await);
     let roles: Vec<String> = said(&upstream.requests()[1].body).into_iter().map(|(role, _)| role).collect();
     assert_eq!(roles, ["system", "system", "user", "assistant", "user"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_sent_once_more_with_its_key_gets_its_response_once_more() {
+    for stream in [false, true] {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(Reply::text(TEXT));
+        let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
+        let body = json!({"input": "Why?", "instructions": "Be brief.", "stream": stream});
+        let first = id(&send(&front, &[], &Value::Null, &body).await);
+        let key = [("idempotency-key", "k-2")];
+        let second = send(&front, &key, &first, &body).await;
+        let again = send(&front, &key, &first, &body).await;
+        assert_eq!(id(&again), id(&second));
+        let third = id(&send(&front, &[], &id(&second), &body).await);
+        let later = send(&front, &key, &first, &body).await;
+        assert_eq!(id(&later), id(&second), "also where the conversation went on");
+        assert_eq!(upstream.requests().len(), 3, "stream: {stream}");
+
+        let other = json!({"input": "How?", "instructions": "Be brief.", "stream": stream});
+        let refused = send(&front, &key, &first, &other).await;
+        assert_eq!((refused.status, &refused.error()["code"]), (409, &json!("idempotency_key_reused")), "{refused:?}");
+        let (no_key, another_key) = ([], [("idempotency-key", "k-9")]);
+        for headers in [&no_key[..], &another_key[..]] {
+            let refused = send(&front, headers, &first, &body).await;
+            assert_eq!((refused.status, &refused.error()["param"]), (400, &json!("previous_response_id")));
+        }
+        assert_eq!(upstream.requests().len(), 3, "stream: {stream}");
+        id(&send(&front, &[], &third, &body).await);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_sent_once_more_while_it_runs_joins_itself() {
+    for stream in [false, true] {
+        let upstream = Upstream::start().await;
+        let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
+        let body = json!({"input": "Why?", "instructions": "Be brief.", "stream": stream});
+        let first = id(&send(&front, &[], &Value::Null, &body).await);
+        upstream.push(Reply::text(TEXT).paced(Duration::from_millis(50)));
+        let key = [("idempotency-key", "k-2")];
+        let once_more = async {
+            upstream.await_request(2).await;
+            send(&front, &key, &first, &body).await
+        };
+        let (one, other) = tokio::join!(send(&front, &key, &first, &body), once_more);
+        assert_eq!(id(&one), id(&other));
+        assert_eq!(upstream.requests().len(), 2, "stream: {stream}");
+    }
 }

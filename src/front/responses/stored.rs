@@ -10,8 +10,10 @@ use super::{
 use crate::{
     config::observe::Payloads,
     domain::{
+        failure::FailureClass,
         fold::Block,
-        ids::{InvocationId, ThreadId},
+        ids::{InvocationId, RequestId, ThreadId},
+        invocation::Outcome,
         message::Part,
     },
     execution::InvocationName,
@@ -48,8 +50,14 @@ pub(super) async fn document(front: &Front, caller: &Principal, response: &str) 
     })
 }
 
-/// The thread that a response is a turn of; only the newest response is gone on with.
-pub(super) async fn conversation(front: &Front, caller: &Principal, previous: &str) -> Result<ThreadId, Refused> {
+/// The thread that a response is a turn of; only the newest response is gone on with. A request that comes once more with
+/// its idempotency key goes on from where it did the first time, whatever came after that.
+pub(super) async fn conversation(
+    front: &Front,
+    caller: &Principal,
+    previous: &str,
+    idempotency_key: Option<&RequestId>,
+) -> Result<ThreadId, Refused> {
     let record = record(front, caller, previous).await?;
     let turn = record.and_then(|record| Some((record.id, record.thread?)));
     let (id, thread) = turn.ok_or_else(|| Refused::no_previous_response(previous))?;
@@ -62,11 +70,27 @@ pub(super) async fn conversation(front: &Front, caller: &Principal, previous: &s
     let turns = front.executions.list(&turns, NEWEST).await.map_err(unavailable)?;
     let newest = turns.iter().find(|turn| turn.outcome.as_ref().is_some_and(|outcome| outcome.result.is_ok()));
     if newest.is_none_or(|newest| newest.id != id) {
-        return Err(Refused::not_newest_response(previous));
+        return match idempotency_key {
+            Some(key) if was_turn(front, caller, key, &thread).await? => Ok(thread),
+            _ => Err(Refused::not_newest_response(previous)),
+        };
     }
     let key = ThreadKey::new(caller.tenant.clone(), thread.clone());
     let kept = front.executions.thread(&key).await.map_err(unavailable)?;
     kept.map(|_| thread).ok_or_else(|| Refused::no_previous_response(previous))
+}
+
+/// Whether the key is that of a turn of this thread. One that was cancelled is none: the key may be free again, and the
+/// request would run anew.
+async fn was_turn(front: &Front, caller: &Principal, key: &RequestId, thread: &ThreadId) -> Result<bool, Refused> {
+    let name = InvocationName::Request(key.clone());
+    let found = front.executions.find(&caller.tenant, &name).await.map_err(unavailable)?;
+    let is_cancelled = |outcome: &Outcome| {
+        outcome.result.as_ref().is_err_and(|failure| failure.class == FailureClass::Cancelled)
+    };
+    Ok(found.is_some_and(|record| {
+        record.thread.as_ref() == Some(thread) && !record.outcome.as_deref().is_some_and(is_cancelled)
+    }))
 }
 
 /// Puts items in the place of references to them; a reference that leads nowhere stays.
