@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::Method;
 use relight::internals::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
@@ -13,7 +14,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::support::{
-    front::Front,
+    front::{Front, question},
     relight::Relight,
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -140,4 +141,23 @@ async fn what_one_request_names_in_vain_keeps_no_other_caller_out() {
     }
     assert!(is_answered(&relight).await);
     assert_eq!(state(&relight).await.0, ServiceState::Healthy);
+}
+
+#[tokio::test]
+async fn an_http_client_that_a_rate_limit_refuses_may_retry_as_the_one_that_met_it() {
+    for stream in [false, true] {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(Reply::body(429, &[("retry-after", "20")], b"{\"error\":{\"message\":\"slow down\"}}"));
+        let front = Front::start(&one_target(&upstream)).await;
+        for number in 0..2 {
+            let headers = [("x-relight-deadline-ms", "3000")];
+            let body = question("default", stream).to_string();
+            let answer = timeout(AT_ONCE, front.send(Method::POST, "/v1/chat/completions", &headers, body));
+            let answer = answer.await.expect("nobody waits longer than its deadline");
+            assert_eq!((answer.status, answer.header("x-should-retry")), (429, Some("true")), "{number}: {answer:?}");
+            let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+            assert!(wait > 3, "{number}: {answer:?}");
+        }
+        assert_eq!(upstream.requests().len(), 1, "the second call was not sent");
+    }
 }

@@ -67,7 +67,8 @@ impl TargetState {
         let reopens_in = self.gate_closed_for(GateKind::Rate, now)?;
         let class = self.gate(GateKind::Rate).class().unwrap_or(FailureClass::RateLimited);
         let refused = Failure::local(class, "an earlier call reached the rate limit of the target");
-        Some(Failure { target: Some(self.target.id.clone()), ..refused.with_retry_after(reopens_in, WaitSource::Gate) })
+        let refused = refused.with_retry_after(reopens_in, WaitSource::Gate);
+        Some(Failure { target: Some(self.target.id.clone()), retryable: true, ..refused })
     }
 
     /// The credential or configuration gate that is closed, why, and since when.
