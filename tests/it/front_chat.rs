@@ -239,3 +239,17 @@ async fn with_keys_only_their_owners_are_let_in_and_only_to_their_routes() {
     let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect();
     assert_eq!(ids, ["chat", "t0"], "the other route is not shown");
 }
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_by_the_header_that_declares_it() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over(&[&upstream])).await;
+    for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+        let compressed = b"\x1f\x8b\x08\0".as_slice();
+        let answer = front.send(Method::POST, path, &[("content-encoding", "gzip")], compressed).await;
+        assert_eq!((answer.status, &answer.error()["param"]), (415, &json!("content-encoding")), "{answer:?}");
+        assert!(answer.error()["message"].as_str().unwrap().contains("content-encoding"), "{answer:?}");
+    }
+    let (identity, body) = ([("content-encoding", "identity")], question("chat", false).to_string());
+    assert_eq!(front.send(Method::POST, "/v1/chat/completions", &identity, body).await.status, 200);
+}

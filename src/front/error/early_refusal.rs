@@ -46,6 +46,19 @@ impl EarlyRefusal {
         ))
     }
 
+    /// A body that is compressed.
+    #[must_use]
+    pub fn content_encoding() -> Self {
+        let message = "the body must be sent as it is: `content-encoding` may be `identity` alone";
+        let refused = Refused::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "invalid_request_error",
+            "unsupported_content_encoding",
+            message,
+        );
+        Self(Refused { param: Some("content-encoding".to_owned()), ..refused })
+    }
+
     /// A request beyond a limit that is one request's own.
     #[must_use]
     pub fn too_large(limit: &str) -> Self {

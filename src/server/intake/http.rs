@@ -76,6 +76,9 @@ impl Intake {
         if parts.method == Method::POST && !is_json(&parts.headers) {
             return Err(EarlyRefusal::content_type());
         }
+        if parts.method == Method::POST && is_encoded(&parts.headers) {
+            return Err(EarlyRefusal::content_encoding());
+        }
         if let Some(activity) = activity {
             activity.identified();
         }
@@ -118,6 +121,13 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && types.next().is_none()
 }
 
+/// Whether the body is declared as anything but itself, such as compressed.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut codings = lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    codings.any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+}
+
 impl Connected<IncomingStream<'_, LimitedListener>> for FrontConnection {
     fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Self {
         of_connection(stream.io(), None)
@@ -156,5 +166,21 @@ mod tests {
             assert_eq!(is_json(&headers), taken, "{kind}");
         }
         assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_body_is_itself_unless_a_coding_is_declared() {
+        for (coding, encoded) in [
+            ("identity", false),
+            ("Identity, identity", false),
+            ("", false),
+            ("gzip", true),
+            ("identity, gzip", true),
+            ("zstd,br", true),
+        ] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, coding.parse().unwrap())]);
+            assert_eq!(is_encoded(&headers), encoded, "{coding}");
+        }
+        assert!(!is_encoded(&HeaderMap::new()));
     }
 }

@@ -119,8 +119,11 @@ async fn compressed_requests_are_refused_and_never_inflated() {
         let body = framed(1, &bomb, bomb.len());
         let came = post(&attacked.server.address, super::INVOKE, &headers, true, body).await.unwrap();
         assert!(!matches!(came.1.as_deref(), Some("0")), "{encoding}: {came:?}");
-        let came = chat(&attacked.server, bomb.clone(), &[("content-encoding", encoding)]).await.unwrap();
-        assert!((400..500).contains(&came.0), "{encoding}: {came:?}");
+        match chat(&attacked.server, bomb.clone(), &[("content-encoding", encoding)]).await {
+            Ok(came) => assert!((400..500).contains(&came.0), "{encoding}: {came:?}"),
+            // Refused by its header, while its body was still being sent.
+            Err(error) => assert_ne!(encoding, "identity", "{error}"),
+        }
     }
     attacked.assert_bounded("compressed requests");
 }
