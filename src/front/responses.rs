@@ -16,7 +16,7 @@ mod stored;
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
+    extract::{Path, RawQuery, State, rejection::BytesRejection},
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
@@ -48,16 +48,29 @@ pub(super) async fn one(
     State(front): State<Front>,
     shown: PeerCertificate,
     Path(response): Path<String>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let found = async {
         let caller = front.identify(&headers, &shown)?;
+        refuse_stream(query.as_deref().unwrap_or_default())?;
         stored::document(&front, &caller, &response).await
     };
     match found.await {
         Ok(document) => Json(document).into_response(),
         Err(refused) => refused.respond(Protocol::Openai),
     }
+}
+
+/// Refuses to stream a response that was made before.
+fn refuse_stream(query: &str) -> Result<(), Refused> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    if pairs.any(|(name, value)| name == "stream" && !value.eq_ignore_ascii_case("false")) {
+        let message = "`stream` is not available here: a stored response is returned as a document; the same request with \
+                       its `Idempotency-Key` streams it once more";
+        return Err(Refused::unsupported("stream", message));
+    }
+    Ok(())
 }
 
 async fn answer(

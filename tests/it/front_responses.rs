@@ -66,12 +66,15 @@ async fn a_response_is_a_document_or_a_stream_of_the_same() {
         let mut body = question(stream);
         body["instructions"] = json!("Be brief.");
         body["metadata"] = json!({"job": "7"});
+        body["truncation"] = json!("auto");
         let answer = ask(&front, &body).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let response = if stream { folded(&answer) } else { answer.json() };
         assert_eq!((&response["object"], &response["status"]), (&json!("response"), &json!("completed")));
         assert_eq!(response["output"][0]["content"][0]["text"], TEXT);
-        assert_eq!((&response["instructions"], &response["metadata"]), (&body["instructions"], &body["metadata"]));
+        for repeated in ["instructions", "metadata", "truncation"] {
+            assert_eq!(response[repeated], body[repeated], "{response}");
+        }
         assert_eq!(response["usage"]["output_tokens"], 6);
         let invocation = answer.header("x-relight-invocation").unwrap();
         assert_eq!(response["id"], format!("resp_{invocation}"));
@@ -215,4 +218,20 @@ async fn a_fault_of_the_request_names_its_field_and_costs_nothing() {
         assert_eq!((answer.status, answer.error()["param"].as_str()), (400, Some(param)), "{answer:?}");
     }
     assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_stored_response_is_a_document_and_a_stream_of_it_is_refused() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
+    let made = ask(&front, &question(false)).await.json();
+    assert_eq!(made["truncation"], "disabled", "{made}");
+    let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
+    for (query, status) in [("", 200), ("?stream=false&include=x", 200), ("?stream=true", 400), ("?a=b&stream=1", 400)] {
+        let answer = front.send(Method::GET, &format!("{path}{query}"), &[], "").await;
+        assert_eq!(answer.status, status, "{query}: {answer:?}");
+        if status == 400 {
+            assert_eq!(answer.error()["param"], "stream", "{answer:?}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What of a request its response repeats.
-const REPEATED: [&str; 13] = [
+const REPEATED: [&str; 14] = [
     "instructions",
     "max_output_tokens",
     "metadata",
@@ -36,6 +36,7 @@ const REPEATED: [&str; 13] = [
     "tool_choice",
     "tools",
     "top_p",
+    "truncation",
 ];
 
 /// A request as it was asked.
