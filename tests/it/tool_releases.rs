@@ -147,6 +147,18 @@ async fn a_new_version_that_breaks_is_rolled_back_after_two_failures_and_no_call
 }
 
 #[tokio::test]
+async fn a_caller_reads_that_the_stable_release_took_over_from_its_candidate() {
+    let trial = Trial::start(search("max_results"), "").await;
+    completed(&trial.call().await);
+    trial.candidate.replace(vec![broken()]);
+    let response = trial.call().await;
+    completed(&response);
+    let words = "`routes/search_routes` is called in place of `routes-v2/search_routes`, because it is the stable release \
+                 and the other one is its candidate";
+    assert!(response.reasoning.contains(words), "{}", response.reasoning);
+}
+
+#[tokio::test]
 async fn a_new_version_that_breaks_its_contract_is_rolled_back_before_its_first_call() {
     let needs_account = json!({
         "type": "object",

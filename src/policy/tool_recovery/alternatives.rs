@@ -1,8 +1,8 @@
 //! Which other tool may do what one could not, and whether that is sure enough to be done automatically.
 //!
 //! Hard conditions sort out what must not or cannot be called; what is left is ranked. Names and descriptions only
-//! rank: a tool is called in place of another one only where the operator declared both as equivalent, or where that it
-//! was the right one has been learnt.
+//! rank: a tool is called in place of another one only where it is the stable release of it, where the operator declared
+//! both as equivalent, or where that it was the right one has been learnt.
 
 use std::cmp::Reverse;
 
@@ -34,8 +34,8 @@ pub struct AlternativeTool<'a> {
     pub spec: &'a ToolSpec,
     /// The arguments that were written for it; `None` where those of the failed call are taken.
     pub arguments: Option<&'a Arguments>,
-    /// Its place in the equivalence group that the operator declared for both, from 0; `None` outside of it.
-    pub group_order: Option<usize>,
+    /// Why it is as good as the tool that failed; `None` where nothing says so.
+    pub equivalence: Option<Equivalence>,
     /// Whether the operator gave both the same capability.
     pub same_capability: bool,
     /// Its side effects.
@@ -44,6 +44,15 @@ pub struct AlternativeTool<'a> {
     pub healthy: bool,
     /// Whether it was called in this invocation.
     pub tried: bool,
+}
+
+/// Why a tool is as good as the one that failed; what is preferred comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Equivalence {
+    /// It is the stable release, and the one that failed is a candidate for its place.
+    StableRelease,
+    /// The operator declared both in one group; its place in that, from 0.
+    Group(usize),
 }
 
 /// The tool that failed, and what it was called with.
@@ -66,6 +75,8 @@ pub struct FailedTool<'a> {
 /// Why a tool may be called automatically.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Grounds {
+    /// It is the stable release of the one that failed.
+    Release,
     /// The operator declared both as equivalent.
     Group,
     /// It was learnt that it is the right one, for this reason.
@@ -107,13 +118,14 @@ pub fn rank(
         .filter_map(|it| {
             let name = &it.spec.name;
             let learnt = preferred.as_ref().filter(|preferred| preferred.tool == it.target.as_str());
-            let is_related = it.group_order.is_some()
+            let is_related = it.equivalence.is_some()
                 || it.same_capability
                 || learnt.is_some()
                 || similarity::same_subject(failed.name, name);
             let (adapted, needs) = is_related.then(|| satisfied(&failed, it))?;
-            let grounds = match (it.group_order, learnt) {
-                (Some(_), _) => Some(Grounds::Group),
+            let grounds = match (it.equivalence, learnt) {
+                (Some(Equivalence::StableRelease), _) => Some(Grounds::Release),
+                (Some(Equivalence::Group(_)), _) => Some(Grounds::Group),
                 (None, Some(learnt)) => Some(Grounds::Learnt(learnt.reason.clone())),
                 (None, None) => None,
             };
@@ -122,7 +134,7 @@ pub fn rank(
             let order = (
                 !needs.is_empty(),
                 learnt.is_none(),
-                it.group_order.unwrap_or(usize::MAX),
+                (it.equivalence.is_none(), it.equivalence),
                 Reverse(success(&it.target)),
                 adapted.as_ref().map_or(0, |adapted| adapted.changes.len()),
                 Reverse(per_mille(alike)),

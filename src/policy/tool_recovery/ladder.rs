@@ -195,13 +195,14 @@ fn alternative(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> 
     let ranked = ranked(situation);
     // That it is the right one is learnt from calls of the wrong one, and not from those that merely failed.
     let is_wrong_tool = matches!(cause, Cause::Missing | Cause::Arguments);
-    let counts = |grounds: &&Grounds| is_wrong_tool || **grounds == Grounds::Group;
+    let counts = |grounds: &&Grounds| is_wrong_tool || matches!(grounds, Grounds::Release | Grounds::Group);
     let automatic = ranked.iter().find_map(|tool| Some((tool, tool.grounds.as_ref().filter(counts)?)));
     if let Some((tool, grounds)) = automatic
         && tried.alternatives < policy.max_alternatives
         && effects.allow_again(failure)
     {
         let why = match grounds {
+            Grounds::Release => "it is the stable release and the other one is its candidate",
             Grounds::Group => "its operator declared it as equivalent",
             Grounds::Learnt(reason) => reason,
         };

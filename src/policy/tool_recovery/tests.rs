@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::*;
+use super::{alternatives::Equivalence, *};
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F, WaitSource};
 use world::{World, failed, tool};
 
@@ -83,6 +83,22 @@ fn decided(rows: Vec<Row>) {
         let step = world.decide(&failure);
         assert_eq!(rung(&step), expected, "{line}: {step:?}");
         assert!(!step.reason().is_empty() && !step.reason().contains('\n'), "{line}: {}", step.reason());
+    }
+}
+
+#[test]
+fn the_caller_reads_why_another_tool_is_called() {
+    for (equivalence, words) in [
+        (Equivalence::StableRelease, "it is the stable release and the other one is its candidate"),
+        (Equivalence::Group(0), "its operator declared it as equivalent"),
+    ] {
+        let mut world = World::reading();
+        world.others.push((tool("mirror", json!({"after": {}, "before": {}}), json!([])), Some(equivalence)));
+        let reason = world.decide(&failed(C::NotFound)).reason().to_owned();
+        assert!(
+            reason.ends_with(&format!("`mirror` is called in place of `get_activities`, because {words}")),
+            "{reason}"
+        );
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, RecoveryOptions, StopReason},
         tool_recovery::{
             ListFacts, ToolSituation, ToolStep,
-            alternatives::{AlternativeTool, RankedTool},
+            alternatives::{AlternativeTool, Equivalence, RankedTool},
             arguments::Arguments,
             decide, is_left,
             learning::is_refusal,
@@ -166,11 +166,19 @@ impl<S> RetryLoop<S> {
             .targets
             .state(target)
             .is_none_or(|state| state.is_healthy() && matches!(state.availability(now, false), Availability::Now));
+        // Releases on trial come before the tool that was named.
+        let mut before = declared.iter().take_while(|it| it.target.id != *target);
+        let is_stable_release =
+            course.plan.named.as_ref() == Some(target) && before.any(|it| it.target.id == course.offer.target.id);
         AlternativeTool {
             target: target.clone(),
             spec: &offer.spec,
             arguments: (course.plan.named.as_ref() == Some(target)).then_some(written),
-            group_order: declared.iter().position(|it| it.target.id == *target),
+            equivalence: if is_stable_release {
+                Some(Equivalence::StableRelease)
+            } else {
+                declared.iter().position(|it| it.target.id == *target).map(Equivalence::Group)
+            },
             same_capability: false,
             effects: offer.effects.clone(),
             healthy,

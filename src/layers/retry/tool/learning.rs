@@ -16,7 +16,7 @@ use crate::{
     },
     policy::tool_recovery::{
         adapt::{self, ArgumentFit, Comparison},
-        alternatives::{self, AlternativeTool, FailedTool},
+        alternatives::{self, AlternativeTool, Equivalence, FailedTool},
         arguments::quoted,
         learning::is_refusal,
         similarity,
@@ -50,7 +50,7 @@ impl ToolCourse {
         if let Some((tool, ranked)) = preferred.and_then(|tool| Some((plan.offer(&tool.target).cloned()?, tool))) {
             let why = match &ranked.grounds {
                 Some(alternatives::Grounds::Learnt(reason)) => reason.clone(),
-                Some(alternatives::Grounds::Group) | None => String::new(),
+                Some(alternatives::Grounds::Release | alternatives::Grounds::Group) | None => String::new(),
             };
             let (called, named) = (quoted(&tool.spec.name), quoted(&self.offer.spec.name));
             self.reasons.push(format!("{called} was called in place of {named}: {why}"));
@@ -149,7 +149,7 @@ fn candidate<'a>((order, offer): (usize, &'a ToolOffer), plan: &ToolPlan) -> Alt
         target: offer.target.id.clone(),
         spec: &offer.spec,
         arguments: None,
-        group_order: (order < plan.declared).then_some(order),
+        equivalence: (order < plan.declared).then_some(Equivalence::Group(order)),
         same_capability: false,
         effects: offer.effects.clone(),
         healthy: true,

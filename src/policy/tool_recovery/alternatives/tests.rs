@@ -33,7 +33,7 @@ fn candidate(spec: &ToolSpec) -> AlternativeTool<'_> {
         target: spec.name.as_str().into(),
         spec,
         arguments: None,
-        group_order: None,
+        equivalence: None,
         same_capability: false,
         effects: reading(),
         healthy: true,
@@ -114,16 +114,23 @@ fn what_was_learnt_is_called_at_once_where_its_arguments_allow_it() {
 }
 
 #[test]
-fn a_declared_group_is_called_automatically_in_its_order() {
+fn the_stable_release_is_called_automatically_and_then_a_declared_group_in_its_order() {
     let story = Story::new();
     let same = |name| spec(name, json!({"id": {"type": "string"}}), json!(["id"]));
     let (first, second, third) = (same("mirror_a"), same("mirror_b"), same("get_my_activities_again"));
-    let in_group = |spec, order| AlternativeTool { group_order: Some(order), ..candidate(spec) };
-    let ranked = story.rank(&[candidate(&third), in_group(&second, 1), in_group(&first, 0)]);
+    let in_group = |spec, order| AlternativeTool { equivalence: Some(Equivalence::Group(order)), ..candidate(spec) };
+    let stable = same("stable");
+    let release = AlternativeTool { equivalence: Some(Equivalence::StableRelease), ..candidate(&stable) };
+    let ranked = story.rank(&[candidate(&third), in_group(&second, 1), in_group(&first, 0), release]);
     let names: Vec<_> = ranked.iter().map(|tool| (tool.name.as_str(), tool.grounds.clone())).collect();
     assert_eq!(
         names,
-        [("mirror_a", Some(Grounds::Group)), ("mirror_b", Some(Grounds::Group)), ("get_my_activities_again", None)]
+        [
+            ("stable", Some(Grounds::Release)),
+            ("mirror_a", Some(Grounds::Group)),
+            ("mirror_b", Some(Grounds::Group)),
+            ("get_my_activities_again", None)
+        ]
     );
 }
 
@@ -153,7 +160,7 @@ fn a_tool_that_needs_more_than_was_given_is_offered_last_with_what_it_needs() {
         json!({"activity_id": {"type": "integer"}, "athlete": {"type": "string"}}),
         json!(["activity_id", "athlete"]),
     );
-    let grouped = AlternativeTool { group_order: Some(0), ..candidate(&more) };
+    let grouped = AlternativeTool { equivalence: Some(Equivalence::Group(0)), ..candidate(&more) };
     let ranked = story.rank(&[grouped, candidate(&story.single)]);
     assert_eq!(ranked[0].name, story.single.name);
     assert_eq!((ranked[1].name.as_str(), &ranked[1].grounds), ("get_activity_of", &None));

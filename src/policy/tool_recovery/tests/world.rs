@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{
+    alternatives::Equivalence,
     chunk::{ChunkBy, ChunkRule},
     *,
 };
@@ -19,7 +20,7 @@ pub(super) struct World {
     pub(super) rules: Vec<ChunkRule>,
     pub(super) attempts_left: u32,
     pub(super) time_left: Option<Duration>,
-    pub(super) others: Vec<(ToolSpec, Option<usize>)>,
+    pub(super) others: Vec<(ToolSpec, Option<Equivalence>)>,
     pub(super) learning: ToolLearning,
     pub(super) goal: &'static str,
 }
@@ -103,18 +104,18 @@ impl World {
     /// Another tool that takes the same arguments.
     pub(super) fn alternative(&mut self, name: &str, group_order: Option<usize>) {
         let taken = json!({"after": {}, "before": {}, "limit": {}, "activity_id": {}});
-        self.others.push((tool(name, taken, json!([])), group_order));
+        self.others.push((tool(name, taken, json!([])), group_order.map(Equivalence::Group)));
     }
 
     pub(super) fn decide(&self, failure: &Failure) -> ToolStep {
         let candidates: Vec<AlternativeTool<'_>> = self
             .others
             .iter()
-            .map(|(spec, group_order)| AlternativeTool {
+            .map(|(spec, equivalence)| AlternativeTool {
                 target: spec.name.as_str().into(),
                 spec,
                 arguments: None,
-                group_order: *group_order,
+                equivalence: *equivalence,
                 same_capability: false,
                 effects: self.effects.clone(),
                 healthy: true,
