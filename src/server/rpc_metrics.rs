@@ -102,9 +102,10 @@ impl RecordedCall for RpcCall {
     }
 }
 
-/// Whether a status means that the request cannot be served as it is, whatever the state of the models.
+/// Whether a status means that the request cannot be served as it is, whatever the state of the models. What does not
+/// exist may be looked up.
 const fn is_the_callers_fault(code: Code) -> bool {
-    matches!(code, Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied | Code::NotFound)
+    matches!(code, Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied)
 }
 
 /// The code's name in the specification of gRPC.

@@ -1,8 +1,11 @@
 //! What an operator's Prometheus scrapes: series from the start, refused callers, forced circuits, the process, the front.
 
 use relight::internals::grpc::v1::{
-    CircuitForce, ForceCircuitRequest, UsageExactness, invoke_with_recovery_response::Outcome,
+    CircuitForce, ForceCircuitRequest, GetInvocationRequest, UsageExactness, get_invocation_request,
+    invoke_with_recovery_response::Outcome,
 };
+
+use serde_json::Value;
 
 use crate::support::{
     front::question,
@@ -99,6 +102,26 @@ async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
     };
     assert_eq!([logged("UNAUTHENTICATED"), logged("401"), logged("404")], [1, 1, 1], "{log:?}");
     assert_eq!(logged("400"), 0, "the provider refused it: {log:?}");
+}
+
+#[tokio::test]
+async fn a_lookup_of_what_does_not_exist_is_counted_and_not_logged_as_a_refused_caller() {
+    let server = serve().start().await;
+    let invocation = Some(get_invocation_request::Invocation::InvocationId("unknown".to_owned()));
+    let looked_up = server.recovery().get_invocation(with_key(KEY, GetInvocationRequest { invocation })).await;
+    assert_eq!(looked_up.unwrap_err().code(), tonic::Code::NotFound);
+    // A later refusal is in the log once that one would be.
+    let refused = server.recovery().get_invocation(with_key("nobody", GetInvocationRequest::default())).await;
+    assert_eq!(refused.unwrap_err().code(), tonic::Code::Unauthenticated);
+    let refusals = |log: &[Value]| -> Vec<Value> {
+        let refused = log.iter().filter(|line| line["message"] == "callers were refused");
+        refused.map(|line| line["fields"]["status"].clone()).collect()
+    };
+    let log = server.log_until(|log| !refusals(log).is_empty()).await;
+    assert_eq!(refusals(&log), ["UNAUTHENTICATED"]);
+    let text = metrics(&server.admin_address).await;
+    let rpc = "rpc_server_call_duration_seconds_count";
+    assert_eq!(value(&text, rpc, &["GetInvocation\"", "\"NOT_FOUND\""]), Some(1.0), "{text}");
 }
 
 #[tokio::test]
