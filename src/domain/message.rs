@@ -17,7 +17,7 @@ const JSON_NAMES_BYTES: usize = 64;
 pub struct ModelCall {
     /// The conversation, oldest first.
     pub messages: Vec<Message>,
-    /// Whether the first message holds for this call alone: it goes before a kept conversation, and is not kept with it.
+    /// Whether the first message holds for this call alone: it precedes a kept conversation, and is not kept with it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_instructions: bool,
     /// Tools that the model may call.

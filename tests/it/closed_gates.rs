@@ -153,7 +153,7 @@ async fn an_http_client_that_a_rate_limit_refuses_may_retry_as_the_one_that_met_
             let headers = [("x-relight-deadline-ms", "3000")];
             let body = question("default", stream).to_string();
             let answer = timeout(AT_ONCE, front.send(Method::POST, "/v1/chat/completions", &headers, body));
-            let answer = answer.await.expect("nobody waits longer than its deadline");
+            let answer = answer.await.expect("the wait ends with the deadline");
             assert_eq!((answer.status, answer.header("x-should-retry")), (429, Some("true")), "{number}: {answer:?}");
             let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
             assert!(wait > 3, "{number}: {answer:?}");
