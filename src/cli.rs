@@ -128,7 +128,7 @@ pub fn main() -> ExitCode {
         Command::Scenarios(arguments) => scenarios::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Version(arguments) => about::version(&arguments),
-        Command::Completions(arguments) => Ok(about::completions(&arguments)),
+        Command::Completions(arguments) => about::completions(&arguments),
         Command::Man(arguments) => about::man(&arguments),
     };
     ended.unwrap_or_else(|error| {

@@ -1,6 +1,6 @@
 //! Information about the program itself: its version, completions for shells, its manual.
 
-use std::{fs, io, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{Args, Command, CommandFactory as _};
@@ -49,15 +49,20 @@ pub(super) fn version(arguments: &VersionArguments) -> anyhow::Result<ExitCode> 
 }
 
 /// Prints the completions of a shell.
-pub(super) fn completions(arguments: &CompletionsArguments) -> ExitCode {
-    clap_complete::generate(arguments.shell, &mut CommandLine::command(), "relight", &mut io::stdout());
-    ExitCode::SUCCESS
+pub(super) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
+    // Into memory, as the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut CommandLine::command(), "relight", &mut script);
+    print_line(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the manual, or writes all of it.
 pub(super) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     let Some(folder) = &arguments.into else {
-        clap_mangen::Man::new(CommandLine::command()).render(&mut io::stdout())?;
+        let mut page = Vec::new();
+        clap_mangen::Man::new(CommandLine::command()).render(&mut page)?;
+        print_line(String::from_utf8_lossy(&page).trim_end())?;
         return Ok(ExitCode::SUCCESS);
     };
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;

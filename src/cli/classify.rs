@@ -1,18 +1,20 @@
 //! `relight classify`: the class of a failure, whether a retry helps, and why. Needs no server.
 //!
 //! A failure is pasted (a text, a body, a whole HTTP response) or piped as lines of JSON, which come back as lines of
-//! JSON.
+//! JSON. It is judged by the rules of this version, and before them by those of a configuration where one is given.
 
+mod lines;
 mod report;
 mod source;
 
 use std::{
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use crate::{
+    config::{self, ProcessEnvironment},
     domain::{
         clock::wall_now,
         failure::{ProviderError, Surface},
@@ -22,9 +24,11 @@ use crate::{
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 
-use self::source::Pasted;
+use self::{lines::InputLines, source::Pasted};
 use super::{
-    Output, key_value,
+    Output,
+    config::{print_faults, print_warnings},
+    key_value,
     terminal::{Paint, print_line, print_note},
 };
 
@@ -32,7 +36,8 @@ const EXAMPLES: &str = "\
 Examples:
   relight classify --status 429 --header retry-after=2 \"Rate limit reached\"
   curl -si https://api.example.com/v1/… | relight classify        status, headers and body as they came
-  relight classify --jsonl < failures.jsonl > verdicts.jsonl
+  relight classify --config relight.yaml \"house limit\"            with the rules of a configuration, too
+  relight classify --jsonl < failures.jsonl > verdicts.jsonl      each line as it comes
   relight classify --score labelled.jsonl                         how often the classifier agrees with labels
 
 A line of JSON holds: id, provider, surface (http, transport, stream, grpc, tool), status, headers, body, message.";
@@ -61,7 +66,10 @@ pub(super) struct ClassifyArguments {
     /// The body of the response; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// Read lines of JSON from standard input and write lines of JSON.
+    /// The configuration whose `classifier.rules` are tried first; it is checked as a server checks it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read lines of JSON from standard input and write lines of JSON, each as soon as it has come.
     #[arg(long, conflicts_with_all = ["text", "status", "headers", "body", "score"])]
     jsonl: bool,
     /// Compare with the labels of these lines of JSON (`class`, `retryable_same_target`, …).
@@ -93,17 +101,29 @@ enum FailureSource {
 
 /// Judges.
 pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
-    let classifier = Classifier::new();
+    let classifier = match &arguments.config {
+        None => Classifier::new(),
+        Some(file) => match config::load(Some(file), &ProcessEnvironment) {
+            Ok(loaded) => {
+                print_warnings(&loaded);
+                // What is wrong with a rule is a fault of the file already.
+                Classifier::with_rules(&loaded.config.classifier.rules)
+                    .map_err(|faults| anyhow!("{}: classifier.rules: {faults:?}", file.display()))?
+            }
+            Err(faults) => return Ok(print_faults(&faults)),
+        },
+    };
     if let Some(file) = &arguments.score {
         return score(&classifier, file, arguments);
     }
     let given = !arguments.text.is_empty() || arguments.body.is_some();
     if arguments.jsonl || (!given && !io::stdin().is_terminal()) {
-        let text = read_stdin()?;
+        let mut input = InputLines::new(stdin());
         let bare = arguments.status.is_none() && arguments.headers.is_empty();
-        if arguments.jsonl || (bare && source::is_jsonl(&text)) {
-            return judge_lines(&classifier, &text);
+        if arguments.jsonl || (bare && source::is_jsonl(input.first()?)) {
+            return lines::judge_each(&classifier, input);
         }
+        let text = input.rest()?;
         if !text.trim().is_empty() || arguments.status.is_some() {
             return judge(&classifier, &arguments.error(Some(text)), arguments.output);
         }
@@ -112,7 +132,7 @@ pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
         bail!("there is nothing to classify; write it as an argument, pipe it in, or give --status or --body");
     }
     let body = match arguments.body.as_deref() {
-        Some(path) if path == Path::new("-") => Some(read_stdin()?),
+        Some(path) if path == Path::new("-") => Some(InputLines::new(stdin()).rest()?),
         Some(path) => Some(read_file(path)?),
         None => None,
     };
@@ -128,14 +148,6 @@ fn judge(classifier: &Classifier, error: &ProviderError, output: Output) -> anyh
                 print_line(&line)?;
             }
         }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn judge_lines(classifier: &Classifier, text: &str) -> anyhow::Result<ExitCode> {
-    let items = corpus::read(text).map_err(|reason| anyhow!("standard input: {reason}"))?;
-    for prediction in corpus::predict(classifier, &items) {
-        print_line(&serde_json::to_string(&prediction)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -161,14 +173,12 @@ fn score(classifier: &Classifier, file: &Path, arguments: &ClassifyArguments) ->
     Ok(ExitCode::SUCCESS)
 }
 
-fn read_stdin() -> anyhow::Result<String> {
+/// Standard input, announced where people write it.
+fn stdin() -> io::StdinLock<'static> {
     if io::stdin().is_terminal() {
         print_note("Reading the failure from standard input; end it with ctrl-d.");
     }
-    let mut bytes = Vec::new();
-    io::stdin().take(MAX_INPUT_BYTES).read_to_end(&mut bytes)?;
-    // Bodies of failures are not always the text that they claim to be.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    io::stdin().lock()
 }
 
 fn read_file(path: &Path) -> anyhow::Result<String> {

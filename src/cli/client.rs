@@ -1,6 +1,9 @@
 //! How commands reach a server: its address, the caller's key, and one clear error where no server responds.
 
-use std::{error::Error, path::PathBuf, time::Duration};
+mod bounded;
+mod unreachable;
+
+use std::{path::PathBuf, time::Duration};
 
 use crate::grpc::v1::{admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient};
 use anyhow::{Context as _, anyhow, bail};
@@ -9,11 +12,21 @@ use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
-    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
+    transport::{Certificate, ClientTlsConfig, Endpoint},
 };
+
+pub(super) use self::{
+    bounded::{BoundedChannel, RESPONSE_LIMIT, ResponseLimit},
+    unreachable::Unreachable,
+};
+
+use self::unreachable::innermost;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a TLS handshake may take where a lost connection is made anew; the first one is to respond earlier.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Largest response that is read, in bytes; the same as the server's default limit for a request.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
@@ -37,8 +50,8 @@ pub(super) struct ServerArguments {
 #[derive(Debug, Clone)]
 pub(super) struct WithKey(Option<MetadataValue<Ascii>>);
 
-pub(super) type RecoveryClient = RecoveryServiceClient<InterceptedService<Channel, WithKey>>;
-pub(super) type AdminClient = AdminServiceClient<InterceptedService<Channel, WithKey>>;
+pub(super) type RecoveryClient = RecoveryServiceClient<InterceptedService<BoundedChannel, WithKey>>;
+pub(super) type AdminClient = AdminServiceClient<InterceptedService<BoundedChannel, WithKey>>;
 
 // === impl ServerArguments ===
 
@@ -64,8 +77,8 @@ impl ServerArguments {
         Ok(WithKey(Some(value)))
     }
 
-    /// A connection to the server.
-    pub(super) async fn channel(&self) -> anyhow::Result<Channel> {
+    /// A connection to the server, whose calls get their first responses in time.
+    pub(super) async fn channel(&self) -> anyhow::Result<BoundedChannel> {
         let address = url(&self.address);
         let mut endpoint = Endpoint::from_shared(address.clone())
             .map_err(|_| anyhow!("--address: `{address}` is no URL; write it like http://127.0.0.1:50051"))?
@@ -76,15 +89,15 @@ impl ServerArguments {
                 bail!("{address}: name the authority that signed the server's certificate with --ca-file");
             };
             let authority = std::fs::read(file).with_context(|| format!("--ca-file {}", file.display()))?;
-            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+            let tls =
+                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)).timeout(HANDSHAKE_TIMEOUT);
             endpoint = endpoint.tls_config(tls).map_err(|error| anyhow!("--ca-file: {}", innermost(&error)))?;
         }
-        endpoint.connect().await.map_err(|error| {
-            anyhow!(
-                "no server at {address}: {}; start one with `relight serve`, or name another with --address",
-                innermost(&error)
-            )
-        })
+        match tokio::time::timeout(RESPONSE_LIMIT, endpoint.connect()).await {
+            Ok(Ok(channel)) => Ok(BoundedChannel::new(channel, &address)),
+            Ok(Err(error)) => Err(Unreachable::unconnected(&address, &error).into()),
+            Err(_) => Err(Unreachable::silent(&address, RESPONSE_LIMIT).into()),
+        }
     }
 }
 
@@ -102,15 +115,6 @@ impl Interceptor for WithKey {
 /// The address with its scheme; `host:port` is plain HTTP/2.
 fn url(address: &str) -> String {
     if address.contains("://") { address.to_owned() } else { format!("http://{address}") }
-}
-
-/// The innermost error, which is the cause; the errors around it only name the place.
-fn innermost(error: &dyn Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 #[cfg(test)]

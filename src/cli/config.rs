@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use crate::config::{self, Config, ConfigFaults, Fault, ProcessEnvironment};
+use crate::config::{self, Config, ConfigFaults, Fault, Loaded, ProcessEnvironment};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -58,12 +58,7 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
                 let Config { providers, targets, routes, .. } = &loaded.config;
                 let counts = [(providers.len(), "provider"), (targets.len(), "target"), (routes.len(), "route")];
                 let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
-                for fault in &loaded.left_out {
-                    print_note(&format!("warning: left out, its default is in force: {fault}"));
-                }
-                for fault in &loaded.retired {
-                    print_note(&format!("warning: setting of an earlier version: {fault}"));
-                }
+                print_warnings(&loaded);
                 print_line(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
             }
             (Ok(loaded), Output::Json) => {
@@ -93,6 +88,16 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
         ConfigCommand::Reference => print_line(config::reference(&config::schema()).trim_end())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a warning of each setting that was left out, and of each that is of an earlier version.
+pub(super) fn print_warnings(loaded: &Loaded) {
+    for fault in &loaded.left_out {
+        print_note(&format!("warning: left out, its default is in force: {fault}"));
+    }
+    for fault in &loaded.retired {
+        print_note(&format!("warning: setting of an earlier version: {fault}"));
+    }
 }
 
 /// Prints all faults, and returns the exit code for them.

@@ -21,19 +21,19 @@ use crate::{
 };
 use anyhow::bail;
 use clap::Args;
-use tonic::Streaming;
+use tonic::{Request, Status, Streaming};
 use uuid::Uuid;
 
 pub(super) use self::report::{answer as answer_text, attempts as attempts_table};
 use self::{live::Live, memory::Memory};
 use super::{
     Output,
-    client::{RecoveryClient, ServerArguments},
+    client::{RESPONSE_LIMIT, RecoveryClient, ResponseLimit, ServerArguments, Unreachable},
     event_line,
     json::json,
     key_value,
     refusal::ServerRefusal,
-    terminal::{Paint, print_line, print_note, printable},
+    terminal::{Paint, end_line, print_line, print_note, printable, span},
 };
 
 const EXAMPLES: &str = "\
@@ -49,6 +49,9 @@ const OWN_LABEL: &str = "relight.cli";
 
 /// How long events that were sent before the answer may still arrive.
 const LAST_EVENTS: Duration = Duration::from_millis(300);
+
+/// How long after its deadline an invocation may still be reported by the server.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// The question, and how to recover.
 #[derive(Debug, Args)]
@@ -135,11 +138,34 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
     let mut client = arguments.server.recovery().await?;
     // Started before the call, so that no event is missed. A server that accepts calls of this caller may not allow it
     // to watch; the answer is what matters.
-    let mut events = watch(&mut client, &own).await.ok();
+    let events = match watch(&mut client, &own, arguments.longest()).await {
+        Err(status) if Unreachable::is_silence(&status) => return Err(ServerRefusal::from(status).into()),
+        events => events.ok(),
+    };
+    let calling = call(arguments, &mut client, events, text, own);
+    let Some(longest) = arguments.longest() else { return calling.await };
+    if let Ok(ended) = tokio::time::timeout(longest, calling).await {
+        return ended;
+    }
+    end_line();
+    bail!("the server did not end the call within its deadline, nor {} later", span(millis(MARGIN)));
+}
+
+/// Calls, shows what happens meanwhile, and reports the end.
+async fn call(
+    arguments: &InvokeArguments,
+    client: &mut RecoveryClient,
+    mut events: Option<Streaming<v1::WatchRecoveryResponse>>,
+    text: String,
+    own: String,
+) -> anyhow::Result<ExitCode> {
     let paint = Paint::on(&io::stderr());
     let response = match arguments.output {
         Output::Json => {
-            let request = v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) };
+            let mut request =
+                Request::new(v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) });
+            // Its response is its end.
+            request.extensions_mut().insert(ResponseLimit(None));
             let response = client.invoke_with_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
             return conclude(arguments.output, &response, false);
         }
@@ -148,7 +174,7 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
             let mut live = Live::new(events.is_none());
             let start = Start::Invocation(arguments.streamed(text, own, live.mode()));
             let response = {
-                let following = live.follow(&mut client, start, &memory);
+                let following = live.follow(client, start, &memory);
                 tokio::pin!(following);
                 loop {
                     tokio::select! {
@@ -194,16 +220,24 @@ fn question(words: &[String]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-async fn watch(client: &mut RecoveryClient, own: &str) -> Result<Streaming<v1::WatchRecoveryResponse>, tonic::Status> {
+/// Watches the events of this call; the watch is to be established within `longest`, and soon in any case.
+async fn watch(
+    client: &mut RecoveryClient,
+    own: &str,
+    longest: Option<Duration>,
+) -> Result<Streaming<v1::WatchRecoveryResponse>, Status> {
     let filter = v1::RecoveryEventFilter {
         labels: [(OWN_LABEL.to_owned(), own.to_owned())].into(),
         ..v1::RecoveryEventFilter::default()
     };
     let start = Some(v1::watch_recovery_request::Start::Live(true));
-    let mut events =
-        client.watch_recovery(v1::WatchRecoveryRequest { filter: Some(filter), start }).await?.into_inner();
+    let limit = longest.map_or(RESPONSE_LIMIT, |longest| longest.min(RESPONSE_LIMIT));
+    let mut request = Request::new(v1::WatchRecoveryRequest { filter: Some(filter), start });
+    request.extensions_mut().insert(ResponseLimit(Some(limit)));
+    let mut events = client.watch_recovery(request).await?.into_inner();
     // The first message of a watch confirms that it is established.
-    events.message().await?;
+    let established = tokio::time::timeout(limit, events.message()).await;
+    established.map_err(|_| Status::deadline_exceeded("the watch sent nothing"))??;
     Ok(events)
 }
 
@@ -220,6 +254,10 @@ async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::
             Ok(None) | Err(_) => *events = None,
         }
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn is_end(event: &v1::RecoveryEvent) -> bool {
@@ -256,6 +294,11 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
 // === impl InvokeArguments ===
 
 impl InvokeArguments {
+    /// How long the command waits for the end, where the call has a deadline.
+    fn longest(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_add(MARGIN))
+    }
+
     fn invocation(&self, text: String, own: String) -> v1::Invocation {
         let system = self.system.iter().map(|system| v1::Message {
             role: v1::Role::System.into(),
@@ -275,9 +318,8 @@ impl InvokeArguments {
         };
         let mut labels: std::collections::HashMap<String, String> = self.labels.iter().cloned().collect();
         labels.insert(OWN_LABEL.to_owned(), own);
-        let deadline = self.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
-        let overrides =
-            v1::Overrides { max_retries: self.max_retries, deadline_ms: deadline, ..v1::Overrides::default() };
+        let deadline_ms = self.deadline.map(millis);
+        let overrides = v1::Overrides { max_retries: self.max_retries, deadline_ms, ..v1::Overrides::default() };
         v1::Invocation {
             route: self.route.clone(),
             operation: self.operation.clone(),

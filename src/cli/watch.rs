@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use super::{
     Output,
-    client::{RecoveryClient, ServerArguments},
+    client::{RecoveryClient, ServerArguments, Unreachable},
     event_line,
     json::json,
     key_value,
@@ -94,10 +94,12 @@ async fn follow(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
     let mut client = arguments.server.recovery().await?;
     let mut cursor = arguments.after.clone();
     let mut wait = FIRST_WAIT;
+    let mut was_reached = false;
     loop {
         let mut seen = false;
         let ended = stream(arguments, &mut client, &mut cursor, &mut seen).await?;
-        if !may_pass(&ended) {
+        was_reached |= !Unreachable::is_cause_of(&ended);
+        if !was_reached || !may_pass(&ended) {
             return Err(ServerRefusal::from(ended).into());
         }
         if seen {

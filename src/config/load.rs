@@ -106,7 +106,11 @@ pub fn load(path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded
         Some(path) => match read(path) {
             Ok(text) if !text.trim().is_empty() => text,
             failed => {
-                let reason = failed.err().unwrap_or_else(|| "is empty; write {} for the defaults".to_owned());
+                let reason = match failed {
+                    Err(_) if matches!(path.try_exists(), Ok(false)) => "no such file".to_owned(),
+                    Err(reason) => reason,
+                    Ok(_) => "is empty; write {} for the defaults".to_owned(),
+                };
                 return Err(ConfigFaults { file: Some(path.to_path_buf()), faults: vec![Fault::new("", reason)] });
             }
         },

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tonic::Status;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
         outcome::{
             ResponseContext, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage,
         },
-        time::wire_time,
+        time::{millis, wire_time},
     },
     recovery::{Recovery, journal_failed},
     status,
@@ -25,6 +26,7 @@ use super::{
 use crate::{
     config::Config,
     domain::{
+        clock,
         failure::FailureClass,
         fold::StreamStep,
         ids::ThreadId,
@@ -173,7 +175,7 @@ fn explained(record: &Record, steps: &[Entry], config: &Config) -> v1::Invocatio
         created_at: Some(wire_time(record.created_at)),
         finished_at,
         deadline: Some(wire_time(record.deadline_at)),
-        attempts: outcome.map_or_else(|| attempts_so_far(steps), attempts),
+        attempts: outcome.map_or_else(|| attempts_so_far(steps, clock::wall_now()), attempts),
         decisions: decisions(steps).into_iter().chain(outcome.and_then(|outcome| end(outcome, finished_at))).collect(),
         outcome: outcome.map(|outcome| match &outcome.result {
             Ok(completion) => End::Completion(completion_of(completion)),
@@ -284,9 +286,12 @@ fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Deci
     })
 }
 
-/// The attempts of an invocation that has not ended, as far as its steps show them.
-fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
+/// The attempts of an invocation that has not ended, as far as its steps show them, and how long they took until `now`.
+fn attempts_so_far(steps: &[Entry], now: Timestamp) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
+    let mut starts = Vec::new();
+    // A clock that was set back in between gives no negative time.
+    let took = |from: Timestamp, to: Timestamp| millis(Duration::try_from(to.duration_since(from)).unwrap_or_default());
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
         if let StreamStep::AttemptStarted { attempt, target, cause, model } = &entry.step {
             attempts.push(v1::Attempt {
@@ -296,15 +301,18 @@ fn attempts_so_far(steps: &[Entry]) -> Vec<v1::Attempt> {
                 cause: v1::AttemptCause::from(*cause).into(),
                 state: v1::AttemptState::Running.into(),
                 started_at: Some(wire_time(entry.at)),
+                duration_ms: took(entry.at, now),
                 sent: true,
                 ..v1::Attempt::default()
             });
+            starts.push(entry.at);
         }
         if let StreamStep::Recovery { attempt, class, .. } = &entry.step
-            && let Some(failed) = attempts.iter_mut().find(|known| known.number == *attempt)
+            && let Some((failed, start)) = attempts.iter_mut().zip(&starts).find(|(known, _)| known.number == *attempt)
         {
             failed.state = v1::AttemptState::Failed.into();
             failed.failure_class = class_field(Some(*class));
+            failed.duration_ms = took(*start, entry.at);
         }
     }
     attempts

@@ -141,14 +141,18 @@ pub fn read(lines: &str) -> Result<Vec<Item>, String> {
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1)))
+        .map(|(index, line)| read_line(index + 1, line))
         .collect()
 }
 
-/// Judges every item.
-#[must_use]
-pub fn predict(classifier: &Classifier, items: &[Item]) -> Vec<Prediction> {
-    items.iter().map(|item| Prediction::of(item, &item.judge(classifier))).collect()
+/// Reads the line of this number.
+///
+/// # Errors
+/// The number, and why the line is no item.
+pub fn read_line(number: usize, line: &str) -> Result<Item, String> {
+    // The parser sees one line, so that its own number of it means nothing.
+    serde_json::from_str(line)
+        .map_err(|error| format!("line {number}: {error}").replace(" at line 1 column ", " at column "))
 }
 
 /// Judges every item that has labels, and counts.
@@ -157,7 +161,7 @@ pub fn score(classifier: &Classifier, items: &[Item]) -> Score {
     let mut score = Score::default();
     for item in items {
         if let Some(labels) = &item.labels {
-            score.add(labels, &Prediction::of(item, &item.judge(classifier)));
+            score.add(labels, &Prediction::by(classifier, item));
         }
     }
     score
@@ -195,6 +199,12 @@ impl Item {
 // === impl Prediction ===
 
 impl Prediction {
+    /// What the classifier makes of an item.
+    #[must_use]
+    pub fn by(classifier: &Classifier, item: &Item) -> Self {
+        Self::of(item, &item.judge(classifier))
+    }
+
     /// A verdict in the corpus's own terms.
     #[must_use]
     pub fn of(item: &Item, verdict: &Verdict) -> Self {

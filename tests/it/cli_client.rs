@@ -209,6 +209,36 @@ async fn explain_shows_the_attempts_of_a_call_and_why_they_were_made() {
 }
 
 #[tokio::test]
+async fn explain_shows_an_attempt_in_flight_as_running_with_its_time_so_far() {
+    let config =
+        CONFIG.replace("first_token: 100ms, first_token_alone: 100ms", "first_token: 1m, first_token_alone: 1m");
+    let server = Relight::start(&config).await;
+    let address = format!("http://{}", server.running.address);
+    let call = ["invoke", "--address", &address, "--request-id", "slow-1", "Are you awake?"];
+    let _calling = relight(&call).spawn().unwrap();
+    let explaining = async {
+        loop {
+            let ran = run(&["explain", "--address", &address, "--request-id", "slow-1"]).await;
+            if let Some(row) = ran.out.lines().find(|line| line.starts_with("1  dreamer")) {
+                return row.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let row = tokio::time::timeout(PATIENCE, explaining).await.unwrap();
+    assert!(row.ends_with("running") && !row.contains("answer"), "{row}");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let ran = run(&["explain", "--address", &address, "--request-id", "slow-1", "--output", "json"]).await;
+    let record: Value = serde_json::from_str(&ran.out).unwrap();
+    let attempt = &record["attempts"][0];
+    assert_eq!(attempt["state"], "ATTEMPT_STATE_RUNNING", "{record}");
+    assert!(attempt["duration_ms"].as_u64().is_some_and(|ms| (1100..60_000).contains(&ms)), "{record}");
+    let ran = run(&["explain", "--address", &address, "--request-id", "slow-1"]).await;
+    let row = ran.out.lines().find(|line| line.starts_with("1  dreamer")).unwrap();
+    assert!(row.contains(" s ") && row.ends_with("running"), "{row}");
+}
+
+#[tokio::test]
 async fn health_is_an_exit_code() {
     let (_server, address) = served().await;
     for service in ["", "relight.v1.RecoveryService", "liveness"] {

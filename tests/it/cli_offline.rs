@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its world fails")]
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::support::{
-    binary::{run, run_with},
+    binary::{relight, run, run_with},
     http::free_address,
 };
 
@@ -43,6 +45,19 @@ async fn an_invalid_configuration_is_reported_with_all_faults_and_their_places_a
     assert_eq!((ran.code, &told["valid"]), (Some(2), &Value::Bool(false)));
     assert_eq!(told["faults"][2]["nearest"], "gpt");
     assert_eq!(told["faults"][2]["line"], 5);
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_no_file_is_reported_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("nope").display().to_string();
+    for (file, reason) in [(missing, "no such file"), (folder.path().display().to_string(), "is no regular file")] {
+        let expected = format!("{file}: {reason}\nrelight: the configuration has 1 fault\n");
+        for arguments in [&["config", "check", &file][..], &["serve", "--config", &file]] {
+            let ran = run(arguments).await;
+            assert_eq!((ran.code, ran.err.as_str()), (Some(2), expected.as_str()), "{arguments:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -117,9 +132,6 @@ async fn lines_of_failures_come_back_as_lines_of_verdicts_in_the_same_order() {
         let expected = ["id", "class", "detail", "retryable_same_target", "fallback_helps", "retry_after_ms", "rule"];
         assert_eq!(fields, expected);
     }
-    let ran = run_with(&["classify", "--jsonl"], "{\"id\": \"a\"}\nnot json\n").await;
-    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(ran.err.starts_with("relight: standard input: line 2: "), "{}", ran.err);
 }
 
 #[tokio::test]
@@ -176,4 +188,22 @@ async fn completions_and_manual_pages_are_made_by_the_program_itself() {
     let pages = std::fs::read_dir(folder.path()).unwrap().count();
     assert!(pages > 8, "{pages} pages");
     assert_eq!(ran.out, format!("{pages} pages in {}\n", folder.path().display()));
+}
+
+#[tokio::test]
+async fn completions_and_the_manual_end_in_order_on_an_output_that_is_closed_or_full() {
+    for arguments in [&["completions", "bash"][..], &["man"]] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        // One who stops reading is no failure; what cannot be written is one.
+        for (output, code, said) in
+            [(Stdio::from(closed), 0, ""), (Stdio::from(full), 1, "relight: No space left on device")]
+        {
+            let ended = relight(arguments).stdout(output).spawn().unwrap().wait_with_output().await.unwrap();
+            let err = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {err}");
+            assert!(err.starts_with(said) && !err.contains("panicked") && err.lines().count() <= 1, "{err}");
+        }
+    }
 }

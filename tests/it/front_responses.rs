@@ -227,7 +227,8 @@ async fn a_stored_response_is_a_document_and_a_stream_of_it_is_refused() {
     let made = ask(&front, &question(false)).await.json();
     assert_eq!(made["truncation"], "disabled", "{made}");
     let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
-    for (query, status) in [("", 200), ("?stream=false&include=x", 200), ("?stream=true", 400), ("?a=b&stream=1", 400)] {
+    for (query, status) in [("", 200), ("?stream=false&include=x", 200), ("?stream=true", 400), ("?a=b&stream=1", 400)]
+    {
         let answer = front.send(Method::GET, &format!("{path}{query}"), &[], "").await;
         assert_eq!(answer.status, status, "{query}: {answer:?}");
         if status == 400 {

@@ -46,10 +46,10 @@ async fn every_sighup_has_its_result_in_the_log_also_where_the_file_is_as_it_was
         assert!(line.contains("did you mean `admission`"), "{line}");
     }
     std::fs::remove_file(&process.file).unwrap();
-    next(&process, &mut seen, "configuration_rejected", "cannot be read").await;
+    next(&process, &mut seen, "configuration_rejected", "no such file").await;
     process.signal(Signal::HUP);
     let line = next(&process, &mut seen, "process", "is still refused").await;
-    assert!(line.contains("cannot be read"), "{line}");
+    assert!(line.contains("no such file"), "{line}");
     let rejected = messages(&process.log(), "configuration_rejected");
     assert_eq!(rejected.len(), 2, "each is an event once: {rejected:?}");
 }

@@ -18,11 +18,11 @@ use crate::{
 };
 use anyhow::bail;
 use tokio::time::{Instant, sleep};
-use tonic::{Code, Streaming};
+use tonic::{Code, Request, Streaming};
 
 use super::{
     super::{
-        client::RecoveryClient,
+        client::{RecoveryClient, ResponseLimit},
         refusal::ServerRefusal,
         terminal::{Paint, end_line, one_line, print_note, printable, show},
     },
@@ -31,6 +31,9 @@ use super::{
 
 /// How long a lost connection is tried again.
 const INSIST: Duration = Duration::from_secs(15);
+
+/// How long a server may take to record an invocation before its stream begins.
+const RECORD_LIMIT: Duration = Duration::from_secs(30);
 
 /// The wait between two tries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(300);
@@ -72,7 +75,10 @@ impl Live {
     ) -> anyhow::Result<v1::InvokeWithRecoveryResponse> {
         let mut lost_at: Option<Instant> = None;
         loop {
-            let request = v1::StreamWithRecoveryRequest { start: Some(start.clone()) };
+            let mut request = Request::new(v1::StreamWithRecoveryRequest { start: Some(start.clone()) });
+            if matches!(start, Start::Invocation(_)) {
+                request.extensions_mut().insert(ResponseLimit(Some(RECORD_LIMIT)));
+            }
             let ended = match client.stream_with_recovery(request).await {
                 Ok(stream) => self.read(client, stream.into_inner(), memory, &mut lost_at).await?,
                 Err(status) => Err(status),

@@ -83,23 +83,66 @@ pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryRe
 pub(crate) fn attempts(attempts: &[v1::Attempt]) -> Table {
     let mut table = Table::new(&["#", "TARGET", "WHY", "WAITED", "TOOK", "CAME TO", "MESSAGE"]);
     for attempt in attempts {
-        let failed = attempt.failure_class != 0;
         table.row(vec![
             attempt.number.to_string(),
             attempt.target.clone(),
             words::cause(attempt.cause).to_owned(),
             if attempt.wait_before_ms == 0 { "-".to_owned() } else { span(attempt.wait_before_ms) },
-            span(attempt.duration_ms),
-            if failed { words::class(attempt.failure_class).to_owned() } else { "answer".to_owned() },
+            // How long it has taken so far is not known to servers of earlier versions.
+            if is_running(attempt) && attempt.duration_ms == 0 { "-".to_owned() } else { span(attempt.duration_ms) },
+            came_to(attempt).to_owned(),
             attempt.message.clone(),
         ]);
     }
     table
 }
 
+fn is_running(attempt: &v1::Attempt) -> bool {
+    attempt.state() == v1::AttemptState::Running
+}
+
+/// How an attempt ended, as far as it did.
+fn came_to(attempt: &v1::Attempt) -> &'static str {
+    match attempt.state() {
+        _ if attempt.failure_class != 0 => words::class(attempt.failure_class),
+        v1::AttemptState::Running => "running",
+        v1::AttemptState::Cancelled => "cancelled",
+        v1::AttemptState::Failed => "failure",
+        v1::AttemptState::Succeeded | v1::AttemptState::Unspecified => "answer",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_that_has_not_ended_is_shown_as_running_with_its_time_so_far() {
+        let attempt = |number, state: v1::AttemptState, duration_ms| v1::Attempt {
+            number,
+            target: "gpt".to_owned(),
+            cause: v1::AttemptCause::First.into(),
+            state: state.into(),
+            duration_ms,
+            ..v1::Attempt::default()
+        };
+        let shown = attempts(&[
+            attempt(1, v1::AttemptState::Succeeded, 41),
+            attempt(2, v1::AttemptState::Running, 1200),
+            attempt(3, v1::AttemptState::Running, 0),
+            attempt(4, v1::AttemptState::Cancelled, 7),
+        ]);
+        assert_eq!(
+            shown.lines(),
+            [
+                "#  TARGET  WHY    WAITED  TOOK   CAME TO    MESSAGE",
+                "1  gpt     first  -       41 ms  answer",
+                "2  gpt     first  -       1.2 s  running",
+                "3  gpt     first  -       -      running",
+                "4  gpt     first  -       7 ms   cancelled",
+            ]
+        );
+    }
 
     #[test]
     fn a_failure_has_hints_for_user_and_operator_and_lists_every_attempt() {

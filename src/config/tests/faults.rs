@@ -185,7 +185,10 @@ fn what_is_no_map_of_settings_is_one_fault() {
 #[test]
 fn a_file_that_cannot_be_read_is_reported_by_its_name() {
     let faults = load(Some(Path::new("/nowhere/relight.yaml")), &given(&[])).unwrap_err();
-    assert_eq!(faults.to_string(), "/nowhere/relight.yaml: cannot be read: No such file or directory (os error 2)");
+    assert_eq!(faults.to_string(), "/nowhere/relight.yaml: no such file");
+    let folder = tempfile::tempdir().unwrap();
+    let faults = load(Some(folder.path()), &given(&[])).unwrap_err();
+    assert_eq!(faults.to_string(), format!("{}: is no regular file", folder.path().display()));
 }
 
 #[test]

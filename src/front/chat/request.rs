@@ -1,7 +1,7 @@
 //! A chat completion request as this wire has it, read into the neutral call.
 //!
 //! Fields that this page does not name are passed to the provider as they are (`extra`); those that only hint, such as
-//! `store`, to OpenAI's APIs alone, so that a call can fail over. What was asked for and cannot be given, such as several choices or log probabilities, is refused and never silently left out.
+//! `store`, to `OpenAI`'s APIs alone, so that a call can fail over. What was asked for and cannot be given, such as several choices or log probabilities, is refused and never silently left out.
 
 use std::collections::BTreeMap;
 

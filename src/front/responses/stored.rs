@@ -85,9 +85,8 @@ pub(super) async fn conversation(
 async fn was_turn(front: &Front, caller: &Principal, key: &RequestId, thread: &ThreadId) -> Result<bool, Refused> {
     let name = InvocationName::Request(key.clone());
     let found = front.executions.find(&caller.tenant, &name).await.map_err(unavailable)?;
-    let is_cancelled = |outcome: &Outcome| {
-        outcome.result.as_ref().is_err_and(|failure| failure.class == FailureClass::Cancelled)
-    };
+    let is_cancelled =
+        |outcome: &Outcome| outcome.result.as_ref().is_err_and(|failure| failure.class == FailureClass::Cancelled);
     Ok(found.is_some_and(|record| {
         record.thread.as_ref() == Some(thread) && !record.outcome.as_deref().is_some_and(is_cancelled)
     }))

@@ -94,7 +94,7 @@ fn the_caller_reads_why_another_tool_is_called() {
     ] {
         let mut world = World::reading();
         world.others.push((tool("mirror", json!({"after": {}, "before": {}}), json!([])), Some(equivalence)));
-        let reason = world.decide(&failed(C::NotFound)).reason().to_owned();
+        let reason = world.decide(&failed(C::NotFound)).reason().clone();
         assert!(
             reason.ends_with(&format!("`mirror` is called in place of `get_activities`, because {words}")),
             "{reason}"
