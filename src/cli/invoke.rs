@@ -15,8 +15,9 @@ use std::{
 
 use crate::{
     domain::units,
-    grpc::v1::{
-        self, invoke_with_recovery_response::Outcome, recovery_event::Body, stream_with_recovery_request::Start,
+    grpc::{
+        convert::time::millis,
+        v1::{self, invoke_with_recovery_response::Outcome, recovery_event::Body, stream_with_recovery_request::Start},
     },
 };
 use anyhow::bail;
@@ -33,7 +34,7 @@ use super::{
     json::json,
     key_value,
     refusal::ServerRefusal,
-    terminal::{Paint, end_line, print_line, print_note, printable, span},
+    terminal::{Paint, end_line, print_line, print_note, printable},
 };
 
 const EXAMPLES: &str = "\
@@ -148,7 +149,7 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
         return ended;
     }
     end_line();
-    bail!("the server did not end the call within its deadline, nor {} later", span(millis(MARGIN)));
+    bail!("the server did not end the call within its deadline, nor {} later", units::duration_text(MARGIN));
 }
 
 /// Calls, shows what happens meanwhile, and reports the end.
@@ -254,10 +255,6 @@ async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::
             Ok(None) | Err(_) => *events = None,
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn is_end(event: &v1::RecoveryEvent) -> bool {

@@ -320,6 +320,35 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
+    /// An attempt at this target's model that begins at this time: nothing was sent, and its end is not known.
+    #[must_use]
+    pub fn begun(number: u32, cause: AttemptCause, target: TargetId, model: String, started_at: Timestamp) -> Self {
+        Self {
+            number,
+            cause,
+            target: Some(target),
+            model,
+            started_at,
+            wait: None,
+            duration: Duration::ZERO,
+            first_token: None,
+            sent: false,
+            failure: None,
+            note: None,
+            injection_skipped: None,
+            note_refused: false,
+            lost_with_replica: false,
+            adaptation: None,
+            unchecked: None,
+            usage: Usage::default(),
+            trace_id: String::new(),
+            span_id: String::new(),
+            upstream_request_id: String::new(),
+            winner: false,
+            tool: None,
+        }
+    }
+
     /// Whether Relight itself refused it: such an attempt costs nothing and is not counted.
     #[must_use]
     pub fn refused_locally(&self) -> bool {

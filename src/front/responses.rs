@@ -1,7 +1,7 @@
 //! `POST /v1/responses` and `GET /v1/responses/{id}`: `OpenAI`'s Responses API.
 //!
 //! A response that is stored is one turn of a thread, which the first response of a conversation begins and
-//! `previous_response_id` goes on with: of a conversation, only its newest response can be gone on with. Its
+//! `previous_response_id` continues: of a conversation, only its newest response can be continued. Its
 //! `instructions` hold for one response and are not kept. What is stored by default is stored where the journal can; a
 //! request that says `store: false` needs no journal. Reasoning goes to the client in `encrypted_content` and comes back
 //! in it, whatever family the model is of (`carried.rs`).

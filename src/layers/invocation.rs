@@ -3,10 +3,7 @@
 //! The scope is the invocation's only memory. Layers below write what they learn of an attempt into its record;
 //! the planner above reads the records, so there is one account of what was tried.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::{sync::mpsc, time::Instant};
 
@@ -269,28 +266,9 @@ impl InvocationScope {
         let mut attempts = self.lock();
         let number = u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
         Arc::make_mut(&mut attempts).push(AttemptRecord {
-            number,
-            cause,
-            target: Some(target.id.clone()),
-            model: target.model.to_string(),
-            started_at: clock::wall_now(),
             wait,
-            duration: Duration::ZERO,
-            first_token: None,
-            sent: false,
-            failure: None,
-            note: None,
-            injection_skipped: None,
-            note_refused: false,
-            lost_with_replica: false,
-            adaptation: None,
-            unchecked: None,
-            usage: Usage::default(),
             trace_id: self.told_of.trace_id.clone(),
-            span_id: String::new(),
-            upstream_request_id: String::new(),
-            winner: false,
-            tool: None,
+            ..AttemptRecord::begun(number, cause, target.id.clone(), target.model.to_string(), clock::wall_now())
         });
         drop(attempts);
         let model = target.model.to_string();

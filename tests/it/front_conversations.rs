@@ -1,4 +1,4 @@
-//! A conversation that goes on with `previous_response_id` is what the client of the Responses API takes it for.
+//! A conversation that `previous_response_id` continues is what the client of the Responses API takes it for.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
 
 const TEXT: &str = "One two three four five six.";
 
-/// Sends a turn; `previous` is the id of the response that it goes on with.
+/// Sends a turn; `previous` is the id of the response that it continues.
 async fn send(front: &Front, headers: &[(&str, &str)], previous: &Value, body: &Value) -> Answer {
     let mut body = body.clone();
     body["model"] = json!("chat");

@@ -9,7 +9,7 @@ use tonic::{
 };
 
 use super::CONNECT_TIMEOUT;
-use crate::cli::terminal::{one_line, span};
+use crate::{cli::terminal::one_line, domain::units::duration_text};
 
 /// How long it may take to find out whether a server serves TLS.
 const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,8 +30,7 @@ pub(in crate::cli) struct Unreachable {
 impl Unreachable {
     /// The server accepts connections, and then sends nothing.
     pub(super) fn silent(address: &str, limit: Duration) -> Self {
-        let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        let limit = span(ms);
+        let limit = duration_text(limit);
         let message = format!("the server at {address} accepts connections but does not respond within {limit}");
         Self { message, is_silent: true }
     }
@@ -162,8 +161,7 @@ fn is_refused(error: &transport::Error) -> bool {
 /// The innermost error in plain words, which is the cause; the errors around it only name the place.
 pub(super) fn innermost(error: &transport::Error) -> String {
     if find_io(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-        let ms = u64::try_from(CONNECT_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-        return format!("it accepted no connection within {}", span(ms));
+        return format!("it accepted no connection within {}", duration_text(CONNECT_TIMEOUT));
     }
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {

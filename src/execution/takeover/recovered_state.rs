@@ -1,4 +1,4 @@
-//! What was recorded of an invocation, and what of it its new owner goes on with.
+//! What was recorded of an invocation, and what of it its new owner continues.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,28 +45,8 @@ impl RecoveredState {
             StreamStep::AttemptStarted { attempt, target, cause, model } => {
                 self.epochs.insert(*attempt, entry.epoch);
                 self.attempts.push(AttemptRecord {
-                    number: *attempt,
-                    cause: *cause,
-                    target: Some(target.clone()),
-                    model: model.clone(),
-                    started_at: entry.at,
-                    wait: None,
-                    duration: Duration::ZERO,
-                    first_token: None,
                     sent: true,
-                    failure: None,
-                    note: None,
-                    injection_skipped: None,
-                    note_refused: false,
-                    lost_with_replica: false,
-                    adaptation: None,
-                    unchecked: None,
-                    usage: Usage::default(),
-                    trace_id: String::new(),
-                    span_id: String::new(),
-                    upstream_request_id: String::new(),
-                    winner: false,
-                    tool: None,
+                    ..AttemptRecord::begun(*attempt, *cause, target.clone(), model.clone(), entry.at)
                 });
             }
             StreamStep::Recovery { attempt, class, adaptation, .. } => {

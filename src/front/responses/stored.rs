@@ -50,7 +50,7 @@ pub(super) async fn document(front: &Front, caller: &Principal, response: &str) 
     })
 }
 
-/// The thread that a response is a turn of; only the newest response is gone on with. A request that comes once more with
+/// The thread that a response is a turn of; only the newest response can be continued. A request that comes once more with
 /// its idempotency key continues where it did the first time, whatever came after that.
 pub(super) async fn conversation(
     front: &Front,

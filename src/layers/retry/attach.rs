@@ -40,7 +40,7 @@ impl<S> RetryLoop<S> {
         AfterFailure::Again(steps)
     }
 
-    /// Says that the invocation goes on after a crash, which is no retry: at once, and without using up the allowance.
+    /// Emits that the invocation continues after a crash, which is no retry: at once, and without using up the allowance.
     fn emit_going_on(&self, lost: &Failure, strategy: RecoveryStrategy, words: &str) -> StreamStep {
         let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
         let display = format!("Going on with {}: {}; {words}", self.scope.invocation.operation, lost.class.phrase());

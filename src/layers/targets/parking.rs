@@ -33,7 +33,7 @@ struct ParkingPlace {
 
 impl Targets {
     /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
-    /// the time is too short to stand in line. The place is held by the future.
+    /// the time is too short to wait in line. The place is held by the future.
     pub fn park(&self, scope: &Arc<InvocationScope>, target: &TargetId, now: Instant) -> Option<Parked> {
         let place = ParkingPlace::take(&self.shared, scope.plan.retry.park.max_parked)?;
         let state = self.state(target)?;

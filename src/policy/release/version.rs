@@ -1,4 +1,4 @@
-//! The version of a target or tool server, by which its releases are told apart.
+//! The version of a target or tool server, by which its releases are distinguished.
 
 use serde::{Deserialize, Serialize};
 

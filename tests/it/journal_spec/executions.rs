@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use relight::internals::{
     domain::{
-        completion::Usage,
         failure::{Failure, FailureClass},
         invocation::{AttemptCause, AttemptRecord, Outcome},
         tool::ExecutedTool,
@@ -22,32 +21,16 @@ on_every_engine!(
 
 fn record(number: u32, target: &str, class: Option<FailureClass>, goal: &str) -> AttemptRecord {
     AttemptRecord {
-        number,
-        cause: AttemptCause::Initial,
-        target: Some(target.into()),
-        model: String::new(),
-        started_at: at(u64::from(number)),
-        wait: None,
         duration: Duration::from_millis(7),
-        first_token: None,
         sent: true,
         failure: class.map(|class| Failure { at: at(1), ..Failure::local(class, "it failed") }),
-        note: None,
-        injection_skipped: None,
-        note_refused: false,
-        lost_with_replica: false,
-        adaptation: None,
-        unchecked: None,
-        usage: Usage::default(),
-        trace_id: String::new(),
-        span_id: String::new(),
-        upstream_request_id: String::new(),
         winner: class.is_none(),
         tool: Some(Box::new(ExecutedTool {
             arguments: r#"{"id":7}"#.to_owned(),
             goal: goal.to_owned(),
             release: "r1".to_owned(),
         })),
+        ..AttemptRecord::begun(number, AttemptCause::Initial, target.into(), String::new(), at(u64::from(number)))
     }
 }
 

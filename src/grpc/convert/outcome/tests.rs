@@ -25,28 +25,12 @@ fn failure(class: FailureClass) -> Failure {
 
 fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
     AttemptRecord {
-        number,
-        cause: AttemptCause::Initial,
-        target: Some("a".into()),
-        model: "model-a".to_owned(),
-        started_at: at(10),
-        wait: None,
         duration: Duration::from_millis(30),
-        first_token: None,
         sent: true,
         winner: failure.is_none(),
-        tool: None,
         failure,
-        note: None,
-        injection_skipped: None,
-        note_refused: false,
-        lost_with_replica: false,
-        adaptation: None,
-        unchecked: None,
-        usage: Usage::default(),
         trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
-        span_id: String::new(),
-        upstream_request_id: String::new(),
+        ..AttemptRecord::begun(number, AttemptCause::Initial, "a".into(), "model-a".to_owned(), at(10))
     }
 }
 

@@ -93,28 +93,9 @@ pub(super) fn target() -> Target {
 
 pub(super) fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> AttemptRecord {
     AttemptRecord {
-        number,
-        cause,
-        target: Some("main".into()),
-        model: "claude-x".to_owned(),
-        started_at: crate::domain::clock::wall_now(),
         wait,
-        duration: Duration::ZERO,
-        first_token: None,
         sent: true,
-        failure: None,
-        note: None,
-        injection_skipped: None,
-        note_refused: false,
-        lost_with_replica: false,
-        adaptation: None,
-        unchecked: None,
-        usage: Usage::default(),
-        trace_id: String::new(),
-        span_id: String::new(),
-        upstream_request_id: String::new(),
-        winner: false,
-        tool: None,
+        ..AttemptRecord::begun(number, cause, "main".into(), "claude-x".to_owned(), crate::domain::clock::wall_now())
     }
 }
 
