@@ -194,7 +194,7 @@ impl Engine {
         self.releases.store(Arc::new(routing));
     }
 
-    /// Finds the plan for what a caller asks, a tool call included: its tool is looked up first.
+    /// Finds the plan for a request, a tool call included: its tool is looked up first.
     ///
     /// # Errors
     /// When there is no such route or tool, or an override is not allowed.

@@ -2,7 +2,7 @@
 //!
 //! An invocation is started once, numbered step by step, recorded in the journal, and followed by any number of
 //! clients at their own pace: the first one, one that repeats its request id, one that comes back after its connection
-//! broke, also to another replica. When the last client goes, the invocation is cancelled, unless it was asked to go
+//! broke, also to another replica. When the last client goes, the invocation is cancelled, unless it was to continue
 //! on. When its replica dies, another one takes it over. Unary calls and streams are the same here.
 //!
 //! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
@@ -129,7 +129,7 @@ struct ExecutionShared {
     queue: Arc<JournalQueue>,
     /// Invocations that ran without a record.
     unrecorded: AtomicU64,
-    lines: Arc<ThreadQueues>,
+    queues: Arc<ThreadQueues>,
     /// What the journal kept after its newest compaction, and what all of them removed.
     kept: Mutex<(Stats, Compacted)>,
     journal_standing: Mutex<JournalHealth>,
@@ -139,7 +139,7 @@ struct ExecutionShared {
     closing: AtomicBool,
 }
 
-/// An invocation as somebody names it.
+/// How a caller names an invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvocationName {
     /// By its id.
@@ -205,7 +205,7 @@ impl Executions {
         let shared = ExecutionShared {
             queue,
             unrecorded: AtomicU64::new(0),
-            lines: Arc::default(),
+            queues: Arc::default(),
             kept: Mutex::default(),
             journal_standing: Mutex::default(),
             releases: Releases::new(engine.clone(), Arc::clone(&journal)),
@@ -269,7 +269,7 @@ impl Executions {
         started
     }
 
-    /// Asks for an invocation's end, wherever it runs. `reason` is in plain words.
+    /// Requests an invocation's end, wherever it runs. `reason` is in plain words.
     ///
     /// # Errors
     /// When the journal fails.

@@ -1,7 +1,7 @@
 //! The layers: thin tower services that carry out what a policy decides.
 //!
 //! Each file is one layer. `stack.rs` lists them in order, each with its reason. Those of the invocation plane are tower
-//! services, which refuse in `call` and never in `poll_ready`; those of the attempt plane stand on [`guarded`]. What must
+//! services, which refuse in `call` and never in `poll_ready`; those of the attempt plane are built on [`guarded`]. What must
 //! happen on cancellation sits in a guard's `Drop`. State that outlives a call (circuits,
 //! gates, budgets) lives in [`targets`] and is looked up, never owned by a layer.
 

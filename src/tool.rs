@@ -37,7 +37,7 @@ pub type ToolFuture = BoxFuture<'static, Result<ToolReply, ProviderError>>;
 
 /// All configured tool servers; cheap to clone, shared by all attempts.
 ///
-/// Whoever holds a clone keeps its servers alive: a server that a reload removed ends with the last call that uses it.
+/// A clone keeps its servers alive: a server that a reload removed ends with the last call that uses it.
 #[derive(Clone, Default)]
 pub struct ToolServers {
     servers: Arc<BTreeMap<Arc<str>, Arc<ToolServer>>>,
@@ -115,7 +115,7 @@ impl ToolServers {
 
     /// The tools of a server: from memory, unless they are to be fresh, were never fetched, are older than the server's
     /// `refresh`, or the server reported since then that they changed. Those who wait at the same time share one fetch,
-    /// which goes on when they stop waiting. Cancel safe.
+    /// which continues when they stop waiting. Cancel safe.
     ///
     /// # Errors
     /// When the server cannot be reached or started, or does not return a list within the bounds.

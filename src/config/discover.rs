@@ -124,7 +124,7 @@ pub(super) fn complete(config: &mut Config, environment: &dyn Environment, order
 }
 
 /// The share of traces that the standard variables of OpenTelemetry have recorded, where they name a sampler that is known.
-/// Whether a caller decided by itself is asked first in any case, as with the samplers named `parentbased_…`.
+/// Whether a caller decided by itself is checked first in any case, as with the samplers named `parentbased_…`.
 fn sampled_share(environment: &dyn Environment) -> Option<f64> {
     let sampler = environment.var("OTEL_TRACES_SAMPLER")?;
     match sampler.trim_start_matches("parentbased_") {

@@ -29,7 +29,7 @@ pub struct ToolsConfig {
     /// What is known of single tools, by `server/tool`, or by the tool's name for every server that has one.
     pub tools: BTreeMap<String, ToolPolicyConfig>,
     /// Tools (`server/tool`) that do the same, by a name of the operator's, in the order of preference. Only the tools of
-    /// a group stand in for each other without being asked for; all others are offered in the explanation of a failure.
+    /// a group replace each other without a request for it; all others are offered in the explanation of a failure.
     pub groups: BTreeMap<String, Vec<String>>,
     /// How far recovery goes after a tool failed.
     pub recovery: ToolRecoveryPolicy,

@@ -38,7 +38,7 @@ pub struct ModelCall {
     pub stop: Vec<String>,
     /// Merged into the provider's request as is.
     pub extra: Map<String, Value>,
-    /// The dialect in whose words `extra` is, by its name: it goes to targets of that dialect alone. Unset: to all.
+    /// The dialect of `extra`, by its name: it is sent to targets of that dialect alone. Unset: to all.
     pub extra_of: Option<String>,
     /// What is requested of the target.
     pub endpoint: Endpoint,

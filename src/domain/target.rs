@@ -78,7 +78,7 @@ pub struct Capabilities {
     pub context_window_tokens: Option<u64>,
 }
 
-/// How a request asks the model to continue an assistant message instead of beginning a new one.
+/// How a request makes the model continue an assistant message instead of beginning a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefillMark {

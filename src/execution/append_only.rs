@@ -1,9 +1,9 @@
 //! Delivery to clients that cannot take back: what was sent only ever grows, whatever restarts below.
 //!
-//! Steps of the engine come in, and steps without a rewind go out. A restarted attempt is compared with what was sent:
-//! nothing goes out while it only repeats that, and the rest goes out once it has. Where every attempt says something
-//! else, the text that was sent is continued by a target that can, and the invocation fails where none can. It pulls the
-//! engine's steps one by one, and what it lets out is what the journal records and every follower sees.
+//! Steps of the engine come in, and steps without a rewind are emitted. A restarted attempt is compared with what was
+//! sent: nothing is emitted while it only repeats that, and the rest is emitted once it has. Where every attempt has
+//! another text, the text that was sent is continued by a target that can, and the invocation fails where none can. It
+//! pulls the engine's steps one by one, and what it emits is what the journal records and every follower sees.
 
 mod rest;
 mod seam;
@@ -29,7 +29,7 @@ use crate::{
     policy::continuation::{ContinuationStitcher, Stitched, Way},
 };
 
-/// Runs an invocation of which `sent` was sent before, and lets its steps out without ever taking anything back.
+/// Runs an invocation of which `sent` was sent before, and emits its steps without ever taking anything back.
 ///
 /// # Errors
 /// When it is refused before any attempt: too much work.
@@ -71,7 +71,7 @@ pub(super) async fn run(engine: &Engine, incoming: InvocationContext, sent: &[Bl
     }))
 }
 
-/// One answer on its way out.
+/// One answer whose steps are emitted.
 struct AppendOnlyFilter {
     engine: Engine,
     incoming: InvocationContext,
@@ -82,7 +82,7 @@ struct AppendOnlyFilter {
     hold_back: HoldBack,
     /// Where the steps are those of the rest of an answer: its beginning.
     begun: Option<ContinuedAnswer>,
-    /// Whether an attempt said something else than what was sent.
+    /// Whether an attempt had another text than the one that was sent.
     has_diverged: bool,
     /// Whether the running attempt did.
     is_given_up: bool,

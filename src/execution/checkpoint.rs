@@ -1,8 +1,8 @@
 //! Threads: the conversation is loaded before an invocation, and its turn is saved with the end, or not at all.
 //!
 //! Only a whole answer changes the messages. A failure is added to the thread's errors; a cancelled or broken one
-//! leaves nothing but an unlocked thread. Two invocations never run on one thread: the second one is refused, or waits
-//! in line, as `journal.thread_queue` says.
+//! leaves nothing but an unlocked thread. Two invocations never run on one thread: the second one is refused, or
+//! queued, as `journal.thread_queue` says.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 /// The wait before a conversation that could not be loaded is loaded once more.
 pub(super) const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// How long one who waits for a thread waits for a word of the journal before it looks by itself.
+/// How long an invocation that waits for a thread waits for a change of the journal before it reads it anyway.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A turn on a thread.
@@ -113,7 +113,7 @@ impl ExecutionShared {
         Ok(ThreadCheckpoint { version, messages })
     }
 
-    /// Waits until no other invocation runs on the thread, where that is allowed; the place in line is to be held until
+    /// Waits until no other invocation runs on the thread, where that is allowed; the place in the queue is to be held until
     /// the thread is locked.
     pub(super) async fn wait_in_line(
         &self,
@@ -121,14 +121,14 @@ impl ExecutionShared {
         deadline: Instant,
     ) -> Result<Option<ThreadTurn>, StartError> {
         let running = self.runs_on(key).await;
-        if running.is_none() && !self.lines.is_waited_for(key) {
+        if running.is_none() && !self.queues.is_waited_for(key) {
             return Ok(None);
         }
-        let Some(spot) = self.lines.join(key, self.settings.thread_queue) else {
+        let Some(ticket) = self.queues.join(key, self.settings.thread_queue) else {
             // Where no invocation runs, the lock decides.
             return running.map_or(Ok(None), |running| Err(StartError::ThreadBusy(running)));
         };
-        let Ok(head) = timeout_at(deadline, spot.head()).await else {
+        let Ok(head) = timeout_at(deadline, ticket.head()).await else {
             return self
                 .runs_on(key)
                 .await

@@ -1,8 +1,8 @@
-//! What of an invocation's progress goes out, and when: at once, after a while, or only when it is final.
+//! Which steps of an invocation are emitted, and when: at once, after a while, or only when they are final.
 //!
 //! The mode belongs to the invocation, so that all its followers see the same steps with the same numbers. The filter
-//! keeps what was made and how much of it went out, and every step that it lets out follows from the difference of the
-//! two. It never lets out a tool call's end before the answer is accepted, because what may be acted upon is not taken
+//! keeps the answer so far and how much of it was emitted, and every step that it emits follows from the difference of
+//! the two. It never emits a tool call's end before the answer is accepted, because what may be acted upon is not taken
 //! back.
 
 use std::borrow::Cow;
@@ -18,16 +18,16 @@ use crate::domain::{
 /// Most bytes of one delta, so that no message comes near the bounds of a transport.
 const MAX_DELTA_BYTES: usize = 16 * 1024;
 
-/// Lets progress out by a rewind mode.
+/// Emits the steps of an answer as a rewind mode allows.
 #[derive(Debug)]
 pub(super) struct DeliveryFilter {
     mode: RewindMode,
     made: AnswerState,
-    /// What went out, in the order in which the blocks began to.
+    /// What was emitted, in the order in which the blocks began.
     sent: Vec<SentPrefix>,
 }
 
-/// How much of a block went out; it is always a prefix of the block as it was made.
+/// How much of a block was emitted; it is always a prefix of the block so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SentPrefix {
     block: u32,
@@ -38,7 +38,7 @@ struct SentPrefix {
 // === impl DeliveryFilter ===
 
 impl DeliveryFilter {
-    /// A filter that let `blocks` out before.
+    /// A filter that emitted `blocks` before.
     pub(super) fn new(mode: RewindMode, blocks: Vec<Block>) -> Self {
         let sent = blocks.iter().map(SentPrefix::whole).collect();
         let mut made = AnswerState::default();
@@ -46,12 +46,12 @@ impl DeliveryFilter {
         Self { mode, made, sent }
     }
 
-    /// From here on only what is final goes out.
+    /// From here on only what is final is emitted.
     pub(super) const fn tighten(&mut self) {
         self.mode = RewindMode::Atomic;
     }
 
-    /// What went out.
+    /// What was emitted.
     pub(super) fn blocks(&self) -> Cow<'_, [Block]> {
         if self.made.blocks().iter().map(SentPrefix::whole).eq(self.sent.iter().copied()) {
             return Cow::Borrowed(self.made.blocks());
@@ -59,11 +59,11 @@ impl DeliveryFilter {
         Cow::Owned(self.sent.iter().filter_map(|sent| Some(sent.of(self.made(sent.block)?))).collect())
     }
 
-    /// What goes out because of this step. An end lets everything out that its answer holds, and comes last itself.
+    /// What is emitted because of this step. A good end emits everything that its answer holds, and comes last itself.
     pub(super) fn pass(&mut self, step: StreamStep) -> Vec<StreamStep> {
         let mut out = Vec::new();
         if let Err(error) = self.made.apply(&step) {
-            // What layers below say folds by construction; followers check every step once more.
+            // The steps of the layers fold by construction; followers check every step once more.
             tracing::error!(%error, "a step does not fold");
             return out;
         }
@@ -97,7 +97,7 @@ impl DeliveryFilter {
         out
     }
 
-    /// A block as it was made.
+    /// A block as it is so far.
     fn made(&self, block: u32) -> Option<&Block> {
         self.made.blocks().iter().find(|made| made.id == block)
     }
@@ -107,7 +107,7 @@ impl DeliveryFilter {
         self.made(block).is_some_and(|made| matches!(made.kind, BlockKind::ToolCall { .. }))
     }
 
-    /// Lets out of a block what may go by the mode, or all of it.
+    /// Emits what the mode allows of a block, or all of it.
     fn release(&mut self, id: u32, all: bool, out: &mut Vec<StreamStep>) {
         let Some(made) = self.made.blocks().iter().find(|block| block.id == id) else { return };
         let known = self.sent.iter().position(|sent| sent.block == id);
@@ -143,7 +143,7 @@ impl DeliveryFilter {
         }
     }
 
-    /// How much of an open block may have gone out by now, of which `from` bytes have.
+    /// How much of an open block may be emitted by now, of which `from` bytes were.
     fn limit(&self, made: &Block, from: usize) -> usize {
         match self.mode {
             RewindMode::Rewind | RewindMode::AppendOnly => made.text.len(),
@@ -156,7 +156,7 @@ impl DeliveryFilter {
         }
     }
 
-    /// Takes back what went out and is no longer made.
+    /// Takes back what was emitted and is no longer part of the answer.
     fn take_back(&mut self, cause: FailureClass, attempt: u32) -> Option<StreamStep> {
         let kept = |sent: &SentPrefix| {
             let bytes = self.made(sent.block)?.text.len().min(sent.bytes);
@@ -180,7 +180,7 @@ impl SentPrefix {
         Self { block: block.id, bytes: block.text.len(), stopped: block.stopped }
     }
 
-    /// This much of the block as it was made.
+    /// This much of the block.
     fn of(self, made: &Block) -> Block {
         let mut block = made.clone();
         if !self.stopped {
@@ -191,7 +191,7 @@ impl SentPrefix {
     }
 }
 
-/// The last end of a grapheme that is at most at `max`, looked for after `from`, which is one.
+/// The last end of a grapheme at or before `max`, searched from `from`, which is one.
 fn whole_graphemes(text: &str, from: usize, max: usize) -> usize {
     let ends = text[from..].grapheme_indices(true).map(|(start, piece)| from + start + piece.len());
     ends.take_while(|end| *end <= max).last().unwrap_or(from)

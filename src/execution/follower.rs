@@ -1,9 +1,9 @@
 //! Follows one invocation from a given step, wherever it runs, until its end.
 //!
-//! It reads the tail of an invocation that runs here, and the journal for everything else: what the tail let go, what
-//! another replica executes, what is finished. It survives a change of the owner, and takes an orphaned invocation
-//! over itself. Steps come in order and without gaps; where that is not possible, all blocks come at once instead. It
-//! never slows anything down but itself.
+//! It reads the replay buffer of an invocation that runs here, and the journal for everything else: what the buffer has
+//! dropped, what another replica executes, what is finished. It survives a change of the owner, and takes an orphaned invocation
+//! over itself. Steps come in order and without gaps; where that is not possible, all blocks come at once instead. A
+//! slow follower delays only itself.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
 /// How many steps are fetched at once.
 const PAGE: usize = 256;
 
-/// How long a follower waits for a word of the journal before it looks whether the owner still lives.
+/// How long a follower waits for a change of the journal before it checks whether the owner still lives.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a follower receives.
@@ -74,7 +74,7 @@ pub struct Follower {
     /// The last step that was fetched.
     at: u64,
     at_epoch: u64,
-    seat: Option<SubscriberGuard>,
+    subscription: Option<SubscriberGuard>,
     changes: Option<Changes>,
     ready: VecDeque<StreamItem>,
     over: bool,
@@ -86,7 +86,7 @@ pub struct Follower {
 
 impl Follower {
     pub(super) fn new(shared: Arc<ExecutionShared>, id: InvocationId, has: Option<(u64, u64)>) -> Self {
-        let seat = shared.execution(&id).map(|execution| execution.subscribe());
+        let subscription = shared.execution(&id).map(|execution| execution.subscribe());
         let has = has.filter(|(_, seq)| *seq > 0);
         Self {
             shared,
@@ -94,7 +94,7 @@ impl Follower {
             has,
             at: 0,
             at_epoch: 0,
-            seat,
+            subscription,
             changes: None,
             ready: VecDeque::new(),
             over: false,
@@ -105,18 +105,18 @@ impl Follower {
     /// The first follower of an execution that is about to begin.
     pub(super) fn of(shared: Arc<ExecutionShared>, execution: &Arc<Execution>) -> Self {
         let mut follower = Self::new(shared, execution.id.clone(), None);
-        follower.seat = Some(execution.subscribe());
+        follower.subscription = Some(execution.subscribe());
         follower
     }
 
-    /// Has it drive what it follows.
+    /// Makes it drive the run that it follows.
     pub(super) fn drives(&mut self, driver: Driver) {
         self.driver = Some(driver);
     }
 
     /// Time since the last data of the target that is called here; `None` where that is not known.
     pub fn upstream_silence(&self) -> Option<Duration> {
-        let active_at = self.seat.as_ref()?.execution().replay.last_activity()?;
+        let active_at = self.subscription.as_ref()?.execution().replay.last_activity()?;
         Some(Instant::now().saturating_duration_since(active_at))
     }
 
@@ -125,7 +125,7 @@ impl Follower {
     /// # Errors
     /// [`Lost`]: no more steps can be read here.
     pub async fn next(&mut self) -> Result<Option<StreamItem>, Lost> {
-        // Who takes it step by step may be slow, and others may follow.
+        // A caller that reads step by step may be slow, and others may follow.
         drop(self.driver.take());
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -165,10 +165,10 @@ impl Follower {
     }
 
     async fn fetch(&mut self) -> Result<(), Lost> {
-        if self.seat.is_none() {
-            self.seat = self.shared.execution(&self.id).map(|execution| execution.subscribe());
+        if self.subscription.is_none() {
+            self.subscription = self.shared.execution(&self.id).map(|execution| execution.subscribe());
         }
-        match self.seat.as_ref().map(|seat| Arc::clone(seat.execution())) {
+        match self.subscription.as_ref().map(|subscription| Arc::clone(subscription.execution())) {
             Some(execution) => self.fetch_here(&execution).await,
             None => self.fetch_recorded().await,
         }
@@ -178,13 +178,13 @@ impl Follower {
     async fn fetch_here(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
         let changed = execution.replay.changed();
         tokio::pin!(changed);
-        // Before the look, so that what is published between is noticed.
+        // Before the read, so that what is published meanwhile is noticed.
         changed.as_mut().enable();
         let fenced = execution.is_fenced();
         if self.at_epoch > execution.epoch {
             // The journal knows a newer owner than this replica does.
             self.shared.fence(execution);
-            self.seat = None;
+            self.subscription = None;
             return Ok(());
         }
         if self.at > execution.base && self.at_epoch != execution.epoch {
@@ -197,7 +197,7 @@ impl Follower {
                 Ok(())
             }
             ReadResult::Steps(_) if fenced => {
-                self.seat = None;
+                self.subscription = None;
                 if self.shared.is_closing() { Err(Lost::Closing) } else { Ok(()) }
             }
             ReadResult::Steps(_) => {
@@ -292,7 +292,7 @@ impl Follower {
             return Ok(());
         }
         if let Some(changes) = &mut self.changes {
-            // A time-out is a reason to look, too: an owner that died says nothing.
+            // A timeout is a reason to check, too: an owner that died changes nothing.
             let _ = timeout(LOOK_AGAIN, changes.wait()).await;
         }
         Ok(())
@@ -331,7 +331,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells an end whose steps are no longer kept, or never were.
+    /// Emits an end whose steps are no longer kept, or never were.
     fn take_end(&mut self, record: Record) -> Result<(), Lost> {
         let Some(outcome) = record.outcome else { return Err(Lost::Gone) };
         let at = match record.state {
@@ -348,7 +348,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes steps in that follow those that were fetched.
+    /// Queues steps that follow those that were fetched.
     fn accept(&mut self, steps: Vec<Arc<Entry>>, here: Option<&Arc<Execution>>) {
         for entry in steps {
             (self.at, self.at_epoch) = (entry.seq, entry.epoch);
@@ -385,7 +385,7 @@ impl Follower {
         if let Some(whole) = here.and_then(|execution| execution.replay.whole()) {
             self.take_whole(whole);
         } else {
-            // An epoch that never was: the next look finds another one, and takes all at once.
+            // An epoch that never was: the next read finds another one, and takes all blocks at once.
             self.at_epoch = 0;
         }
     }

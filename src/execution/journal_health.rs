@@ -57,17 +57,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loss_is_told_once_and_so_is_its_end_with_how_long_it_lasted() {
         let lost = JournalError::Unavailable("connection refused".to_owned());
-        let mut standing = JournalHealth::default();
-        assert_eq!(standing.take(None), None);
-        assert_eq!(standing, JournalHealth::default());
-        assert!(matches!(standing.take(Some(&lost)), Some(EventBody::StoreLost { .. })));
+        let mut health = JournalHealth::default();
+        assert_eq!(health.take(None), None);
+        assert_eq!(health, JournalHealth::default());
+        assert!(matches!(health.take(Some(&lost)), Some(EventBody::StoreLost { .. })));
         tokio::time::advance(Duration::from_secs(7)).await;
-        assert_eq!(standing.take(Some(&lost)), None);
-        assert!(
-            standing.away.as_ref().is_some_and(|why| why.contains("connection refused")) && standing.since.is_some()
-        );
+        assert_eq!(health.take(Some(&lost)), None);
+        assert!(health.away.as_ref().is_some_and(|why| why.contains("connection refused")) && health.since.is_some());
         let found = EventBody::StoreFound { store: "journal".to_owned(), lost_ms: 7000 };
-        assert_eq!(standing.take(None), Some(found));
-        assert_eq!(standing.away, None);
+        assert_eq!(health.take(None), Some(found));
+        assert_eq!(health.away, None);
     }
 }

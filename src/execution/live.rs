@@ -36,7 +36,7 @@ pub(super) struct Execution {
     subscribers: watch::Sender<usize>,
 }
 
-/// A follower's place; as long as one is taken, somebody is there.
+/// A follower's subscription; as long as one exists, the invocation has a client.
 #[derive(Debug)]
 pub(super) struct SubscriberGuard {
     execution: Arc<Execution>,

@@ -36,7 +36,7 @@ pub(super) struct StepRecorder {
     attempt: u32,
     waiting: Vec<Entry>,
     share: QueueReservation,
-    flight: Option<PendingWrite>,
+    pending: Option<PendingWrite>,
     /// When what waits is written.
     due: Option<Pin<Box<Sleep>>>,
     writing: WriteMode,
@@ -53,14 +53,14 @@ enum WriteMode {
     Never,
 }
 
-/// What came of a batch.
+/// The result of writing a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteResult {
     /// Written, or to be tried again.
     GoOn,
     /// The invocation's own cap is reached: the rest comes with its end.
     Full,
-    /// Somebody else owns the execution.
+    /// Another replica owns the execution.
     Lost,
 }
 
@@ -71,7 +71,7 @@ impl StepRecorder {
         let next_seq = execution.base + 1;
         let writing = if execution.is_recorded { WriteMode::Batches } else { WriteMode::Never };
         let share = QueueReservation::of(Arc::clone(&shared.queue));
-        Self { shared, execution, next_seq, attempt, waiting: Vec::new(), share, flight: None, due: None, writing }
+        Self { shared, execution, next_seq, attempt, waiting: Vec::new(), share, pending: None, due: None, writing }
     }
 
     /// Queues a step, and publishes it where that may happen before it is written.
@@ -104,10 +104,10 @@ impl StepRecorder {
     /// cancel safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         loop {
-            if let Some(flight) = &mut self.flight {
-                let (batch, result) = flight.await;
-                self.flight = None;
-                return self.landed(batch, result);
+            if let Some(pending) = &mut self.pending {
+                let (batch, result) = pending.await;
+                self.pending = None;
+                return self.written(batch, result);
             }
             match self.due.as_mut().filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty()) {
                 Some(due) if self.waiting.len() < BATCH_STEPS => due.await,
@@ -120,10 +120,10 @@ impl StepRecorder {
 
     /// Everything that is not written yet, for the end.
     pub(super) async fn rest(&mut self) -> Result<Vec<Entry>, WriteResult> {
-        while let Some(flight) = &mut self.flight {
-            let (batch, result) = flight.await;
-            self.flight = None;
-            if self.landed(batch, result) == WriteResult::Lost {
+        while let Some(pending) = &mut self.pending {
+            let (batch, result) = pending.await;
+            self.pending = None;
+            if self.written(batch, result) == WriteResult::Lost {
                 return Err(WriteResult::Lost);
             }
         }
@@ -167,7 +167,7 @@ impl StepRecorder {
         self.writing == WriteMode::Never
     }
 
-    /// Has what waits written at this time, if not before.
+    /// Sets the time at which what waits is written, if not before.
     fn write_at(&mut self, time: Instant) {
         match &mut self.due {
             Some(due) if due.deadline() <= time => {}
@@ -191,13 +191,13 @@ impl StepRecorder {
         let batch = std::mem::take(&mut self.waiting);
         let journal = Arc::clone(&self.shared.journal);
         let id = self.execution.id.clone();
-        self.flight = Some(Box::pin(async move {
+        self.pending = Some(Box::pin(async move {
             let result = journal.append(&id, &batch).await;
             (batch, result)
         }));
     }
 
-    fn landed(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> WriteResult {
+    fn written(&mut self, batch: Vec<Entry>, result: Result<(), AppendError>) -> WriteResult {
         match result {
             Ok(()) => {
                 self.share.recorded(batch.len());

@@ -160,7 +160,7 @@ impl Releases {
             ticks.tick().await;
             let config = self.engine.config();
             if config.releases.subjects.is_empty() && self.book().is_empty() {
-                // Nobody wants to know what happened.
+                // No caller waits for the result.
                 reader = self.engine.events().live();
                 tokio::time::sleep(SYNC_EVERY).await;
                 continue;

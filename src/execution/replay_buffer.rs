@@ -1,8 +1,8 @@
 //! The newest steps of a running invocation in memory, for followers on this replica.
 //!
-//! Followers read it at their own pace and never hold it up: the oldest steps are let go when it grows, and who still
-//! needs them reads the journal, or takes all blocks at once. Of the steps that it holds no text is copied until a
-//! follower takes all blocks; only those that it lets go are folded. It never decides what is let in.
+//! Followers read it at their own pace and never delay it: the oldest steps are dropped when it grows, and a follower that
+//! still needs them reads the journal, or takes all blocks at once. Of the steps that it holds no text is copied until a
+//! follower takes all blocks; only those that it drops are folded.
 
 use std::{
     collections::VecDeque,
@@ -68,7 +68,7 @@ struct ReplayState {
 // === impl ReplayBuffer ===
 
 impl ReplayBuffer {
-    /// The tail of an invocation of which `last` steps were published before, making `blocks`; it keeps `kept` bytes of
+    /// The buffer of an invocation of which `last` steps were published before, making `blocks`; it keeps `kept` bytes of
     /// steps that the journal has.
     pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
         let mut gone = AnswerState::default();

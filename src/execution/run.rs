@@ -1,4 +1,4 @@
-//! The task that owns one invocation: it drives the engine, releases its progress, has it recorded, and ends it once.
+//! The task that owns one invocation: it drives the engine, emits and records its steps, and ends it once.
 //!
 //! The end is published only when it is recorded, in one piece with the last steps and the thread's change, so that no
 //! follower sees an end that a crash could undo. A failing journal ends no invocation that does not need it.
@@ -62,7 +62,7 @@ struct Listed {
     execution: Arc<Execution>,
 }
 
-/// What came of writing the end.
+/// The result of writing the end.
 enum Written {
     Done,
     Lost,
@@ -113,12 +113,12 @@ impl Run {
                     left = true;
                     execution.cancel.cancel(CLIENT_GONE);
                 }
-                landed = self.recorder.turn() => match landed {
+                written = self.recorder.turn() => match written {
                     WriteResult::GoOn => {}
                     WriteResult::Full => self.filter.tighten(),
                     WriteResult::Lost => return,
                 },
-                landed = handles.turn() => if landed == WriteResult::Lost { return },
+                written = handles.turn() => if written == WriteResult::Lost { return },
                 () = queue.room(), if !has_room => {}
                 step = self.steps.next(), if has_room => {
                     execution.replay.note_activity();

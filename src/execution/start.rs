@@ -66,7 +66,7 @@ pub struct Started {
 // === impl Started ===
 
 impl Started {
-    /// Lets the caller of a unary RPC drive its run; any other run is a task, whether it has followers or not.
+    /// Makes the caller of a unary RPC drive its run; any other run is a task, whether it has followers or not.
     fn drives(&mut self, run: Driver, overrides: &Overrides) {
         if overrides.rewind_mode.is_none() && overrides.resumable_grace.is_none() {
             self.follower.drives(run);

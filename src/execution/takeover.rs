@@ -130,7 +130,7 @@ impl ExecutionShared {
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
         let upstream = match record.upstream.clone().filter(|handle| left.is_under_way(handle)) {
             Some(handle) if left.may_be_read_on(&handle) => {
-                // Whoever may own it after this replica finds the same.
+                // Any later owner finds the same.
                 incoming.background.set_findable(Some(handle.clone()));
                 left.count_once(&handle);
                 Some(handle)
@@ -166,7 +166,7 @@ impl ExecutionShared {
             grace,
             ..Launch::new(&invocation, epoch, ends, steps)
         });
-        // Nobody waits for it here: it is a task from its beginning.
+        // No caller waits for it here: it is a task from its beginning.
         drop(run.begin());
         Ok(())
     }

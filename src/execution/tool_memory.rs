@@ -118,6 +118,6 @@ fn earlier(one: &ToolExecution) -> EarlierAttempt {
     EarlierAttempt {
         target: one.target.clone(),
         refused: one.class.is_some_and(is_refusal),
-        told: PastAttempt { reasoning: format!("Called {}{arguments}", quoted(tool)), error },
+        attempt: PastAttempt { reasoning: format!("Called {}{arguments}", quoted(tool)), error },
     }
 }

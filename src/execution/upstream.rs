@@ -26,7 +26,7 @@ pub(super) struct UpstreamHandleRecorder {
     running: watch::Receiver<Vec<UpstreamHandle>>,
     /// What is recorded, or cannot be.
     settled: Option<UpstreamHandle>,
-    flight: Option<PendingHandleWrite>,
+    pending: Option<PendingHandleWrite>,
 }
 
 // === impl UpstreamHandleRecorder ===
@@ -34,7 +34,7 @@ pub(super) struct UpstreamHandleRecorder {
 impl UpstreamHandleRecorder {
     pub(super) fn new(shared: Arc<ExecutionShared>, execution: Arc<Execution>) -> Self {
         let running = execution.background.running();
-        Self { shared, execution, running, settled: None, flight: None }
+        Self { shared, execution, running, settled: None, pending: None }
     }
 
     /// Records what is new, and returns the result. Returns only where something was written; cancel safe.
@@ -43,10 +43,10 @@ impl UpstreamHandleRecorder {
             return std::future::pending().await;
         }
         loop {
-            if let Some(flight) = &mut self.flight {
-                let (handle, result) = flight.await;
-                self.flight = None;
-                return self.landed(handle, result);
+            if let Some(pending) = &mut self.pending {
+                let (handle, result) = pending.await;
+                self.pending = None;
+                return self.written(handle, result);
             }
             let newest = self.running.borrow_and_update().last().cloned();
             match newest.filter(|handle| self.settled.as_ref() != Some(handle)) {
@@ -62,14 +62,14 @@ impl UpstreamHandleRecorder {
         self.execution.background.set_findable(Some(handle.clone()));
         let journal = Arc::clone(&self.shared.journal);
         let held = Held { id: self.execution.id.clone(), epoch: self.execution.epoch };
-        self.flight = Some(Box::pin(async move {
+        self.pending = Some(Box::pin(async move {
             tokio::time::sleep(after).await;
             let result = journal.remember(&held, &handle).await;
             (handle, result)
         }));
     }
 
-    fn landed(&mut self, handle: UpstreamHandle, result: Result<bool, AppendError>) -> WriteResult {
+    fn written(&mut self, handle: UpstreamHandle, result: Result<bool, AppendError>) -> WriteResult {
         match result {
             Ok(is_findable) => {
                 if !is_findable {

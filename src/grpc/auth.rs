@@ -45,7 +45,7 @@ pub enum Unrecognised {
     /// Nothing was shown.
     #[error("no credential was sent")]
     NoCredential,
-    /// Nobody has this key.
+    /// No principal has this key.
     #[error("the key is not known")]
     UnknownKey,
     /// The key is one no longer.
@@ -60,7 +60,7 @@ pub enum Unrecognised {
     /// None of the keys in force has the name that the token gives, or its algorithm.
     #[error("the token is signed by an unknown key")]
     UnknownSigner,
-    /// The token was changed, or made by somebody else.
+    /// The token was changed, or made by another issuer.
     #[error("the token's signature is wrong")]
     WrongSignature,
     /// The token is one no longer.
@@ -233,7 +233,7 @@ impl Authenticator {
                 entry.ok_or(Unrecognised::UnknownKey)?.in_force()
             }
             AuthMode::ClientCertificate => {
-                // The listener only lets certificates in that the configured authority signed.
+                // The listener only accepts certificates that the configured authority signed.
                 let certificate = certificate.ok_or(Unrecognised::NoCredential)?;
                 let name = certificate_name(certificate).ok_or(Unrecognised::NamelessCertificate)?;
                 let listed = self.names.get(&name).or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));

@@ -37,7 +37,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// When a client may retry after an unavailable journal.
 const STORE_BACK_IN: Duration = Duration::from_secs(1);
 
-/// When a client may ask again whose tool server listed no tools.
+/// When a client may retry whose tool server listed no tools.
 const TOOLS_BACK_IN: Duration = Duration::from_secs(1);
 
 /// Serves `relight.v1.RecoveryService`.

@@ -93,10 +93,10 @@ impl Recovery {
             let expires_at = later(deadline_at.max(clock::wall_now()), events_kept);
             self.tokens.write(&Resumable { tenant, invocation: id.clone(), after, expires_at })
         };
-        let welcome = StreamHeader { resume_token, deadline: deadline_at, retention: events_kept, mode };
+        let header = StreamHeader { resume_token, deadline: deadline_at, retention: events_kept, mode };
         Box::pin(stream! {
             let mut last = EventPosition { epoch, seq: 0, at: clock::wall_now() };
-            yield Ok(message(writer.accepted(last, &welcome)));
+            yield Ok(message(writer.accepted(last, &header)));
             loop {
                 let item = tokio::select! {
                     biased;

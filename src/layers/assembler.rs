@@ -1,8 +1,8 @@
-//! What a follower of the invocation has been given so far, and how it is taken back.
+//! What followers of the invocation have received so far, and how it is taken back.
 //!
 //! Attempts number their blocks from 0; followers see numbers from 1 that are unique within the invocation. When an
 //! attempt is abandoned, one rewind names exactly what stays; a text that the next attempt repeats word for word is
-//! not taken back at all: its follower just sees it go on. No delta ends inside a grapheme, and a tool call is
+//! not taken back at all: followers just see it continue. No delta ends inside a grapheme, and a tool call is
 //! committed only together with the whole answer, so that what may be acted upon is never taken back.
 
 mod graphemes;
@@ -23,11 +23,11 @@ pub struct DeltaAssembler {
     fold: AnswerState,
     last_block: u32,
     numbers: HashMap<u32, u32>,
-    /// What came of a block and is not delivered yet: its last grapheme may go on.
+    /// What of a block is not delivered yet: its last grapheme may still grow.
     tails: HashMap<u32, String>,
     /// Whole tool calls, and what their provider needs back: committed with the answer.
     uncommitted: Vec<(u32, Option<Opaque>)>,
-    /// The end of the newest text, held back while the text may be gone on with.
+    /// The end of the newest text, held back while the text may be continued.
     closing: Option<(u32, Option<Opaque>)>,
     standing: Option<AbandonedText>,
     model: Option<String>,
@@ -107,7 +107,7 @@ impl DeltaAssembler {
         steps
     }
 
-    /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that stands alone is only
+    /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that is the only block is only
     /// taken back once the next attempt turns out not to repeat it.
     pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<StreamStep> {
         self.uncommitted.clear();
@@ -169,7 +169,7 @@ impl DeltaAssembler {
         steps
     }
 
-    /// Delivers what was held back for a grapheme that may go on: nothing more comes.
+    /// Delivers what was held back for a grapheme that may grow: nothing more comes.
     pub fn flush(&mut self) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         let mut tails: Vec<(u32, String)> = self.tails.drain().collect();

@@ -46,7 +46,7 @@ pub struct PendingAttempt {
     pub hint: Option<TargetId>,
     /// The wait before it.
     pub wait: Option<Wait>,
-    /// Whether it is made only to go on with `held`, and with a target that can.
+    /// Whether it is made only to continue `held`, and with a target that can.
     pub extends: bool,
     /// A text of an abandoned attempt that followers hold and that may be gone on with.
     pub held: Option<Arc<str>>,

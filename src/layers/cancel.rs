@@ -19,7 +19,7 @@ pub struct Cancel {
 /// Why an invocation ends early.
 #[derive(Debug)]
 enum EarlyEnd {
-    /// Somebody wants it ended, for this reason.
+    /// It is to end, for this reason.
     Wanted(String),
     /// Its owner could not let it begin.
     NotBegun(Box<Failure>),

@@ -32,7 +32,7 @@ pub struct CircuitLayer {
 // === impl CircuitLayer ===
 
 impl CircuitLayer {
-    /// Asks the circuits of this registry.
+    /// Checks the circuits of this registry.
     pub fn new(targets: Targets) -> Self {
         Self { targets }
     }

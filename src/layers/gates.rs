@@ -1,6 +1,6 @@
 //! Refuses a target whose rate, credential or configuration gate is closed, and closes gates on what failures say.
 //!
-//! Cheap and without a permit: it is asked before a slot is taken. A gate's deadline only ever moves out.
+//! Cheap and without a permit: it is checked before a slot is taken. A gate's deadline only ever moves out.
 
 use std::{sync::Arc, time::Duration};
 

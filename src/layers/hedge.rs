@@ -1,7 +1,7 @@
 //! A second attempt beside a silent first: the one that sends a token first is kept, the other is cancelled.
 //!
 //! Two things start it: the soft first-token timer, when another target is ready, and hedging by measured latency,
-//! where the route asks for it. Both draw on the invocation's one allowance and on the retry budget. An error never
+//! where the route enables it. Both draw on the invocation's one allowance and on the retry budget. An error never
 //! wins while the other attempt lives.
 
 use std::{
@@ -115,8 +115,8 @@ where
     S: NextLayer<Arc<Attempt>, Error = Failure>,
     S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
 {
-    /// The answer of the attempt that speaks first. One that failed beside the first is retried when it may be, while the
-    /// first goes on.
+    /// The answer of the attempt whose first token comes first. One that failed beside the first is retried when it may be,
+    /// while the first continues.
     async fn run(self, delays: Vec<HedgeDelay>) -> Result<Deltas, Failure> {
         let primary = speak(self.inner, Arc::clone(&self.attempt));
         tokio::pin!(primary);
@@ -126,7 +126,7 @@ where
             loop {
                 tokio::select! {
                     biased;
-                    spoken = &mut primary => return spoken.map(FirstToken::deltas),
+                    first_token = &mut primary => return first_token.map(FirstToken::deltas),
                     () = &mut wait => {}
                 }
                 let second = match self.next(hedge.is_measured, retry_at) {
@@ -141,12 +141,12 @@ where
                 tokio::pin!(beside);
                 let failure = tokio::select! {
                     biased;
-                    spoken = &mut primary => return match spoken {
-                        Ok(spoken) => Ok(spoken.deltas()),
+                    first_token = &mut primary => return match first_token {
+                        Ok(first_token) => Ok(first_token.deltas()),
                         Err(_) => second.relay(beside.await),
                     },
-                    spoken = &mut beside => match spoken {
-                        Ok(spoken) => return second.relay(Ok(spoken)),
+                    first_token = &mut beside => match first_token {
+                        Ok(first_token) => return second.relay(Ok(first_token)),
                         Err(failure) => failure,
                     },
                 };
@@ -338,12 +338,12 @@ impl HedgeAttempt {
     }
 
     /// Relays the second attempt's answer, or its failure: then both have failed.
-    fn relay<T>(self, spoken: Result<FirstToken<T>, Failure>) -> Result<Deltas, Failure>
+    fn relay<T>(self, first_token: Result<FirstToken<T>, Failure>) -> Result<Deltas, Failure>
     where
         T: Stream<Item = Result<Delta, Failure>> + Send + Unpin + 'static,
     {
-        let deltas = match spoken {
-            Ok(spoken) => spoken.deltas(),
+        let deltas = match first_token {
+            Ok(first_token) => first_token.deltas(),
             Err(failure) => {
                 self.over(Some(&failure));
                 return Err(failure);

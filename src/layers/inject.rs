@@ -1,7 +1,7 @@
 //! Puts the failure note into this attempt's copy of the conversation, where that is legal and may help.
 //!
 //! The caller's history is never touched. That a target refuses a request with a note is remembered; the planner then
-//! asks it once more without: a note must never be the reason why a request fails.
+//! decides once more without: a note must never be the reason why a request fails.
 
 use std::sync::Arc;
 

@@ -96,7 +96,7 @@ pub struct InvocationContext {
     pub entry: EntryPoint,
     /// What an earlier owner made of it; empty for a new one.
     pub before: PreviousRun,
-    /// Whether somebody wants it ended.
+    /// Whether it is to end.
     pub cancel: Cancel,
     /// What ties it to answers that are made in the background.
     pub background: BackgroundResponses,
@@ -157,7 +157,7 @@ pub struct InvocationScope {
     sent: Mutex<Option<Arc<ModelCall>>>,
     steps: mpsc::UnboundedSender<StreamStep>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<StreamStep>>>,
-    /// The target whose gate this invocation has stood in line for, and may pass.
+    /// The target for whose gate this invocation was queued, and which it may pass.
     turn: Mutex<Option<TargetId>>,
     before: Mutex<PreviousRun>,
     cancel: Cancel,
@@ -217,7 +217,7 @@ impl InvocationScope {
         &self.background
     }
 
-    /// Whether somebody wants it ended.
+    /// Whether it is to end.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
@@ -229,7 +229,7 @@ impl InvocationScope {
 
     /// Emits a step to the followers of this invocation.
     pub fn emit(&self, step: StreamStep) {
-        // Nobody listens once the invocation is over; then nothing needs to be said.
+        // No receiver is left once the invocation is over; then nothing needs to be sent.
         let _ = self.steps.send(step);
     }
 
@@ -238,7 +238,7 @@ impl InvocationScope {
         self.steps_out.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// It stood in line for a target, and its turn came.
+    /// It was queued for a target, and its turn came.
     pub fn let_pass(&self, target: &TargetId) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
     }

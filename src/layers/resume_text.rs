@@ -1,6 +1,6 @@
-//! Lets an attempt continue a text that followers hold: requests the rest, and puts the text before what comes.
+//! Makes an attempt continue a text that followers hold: requests the rest, and puts the text before what comes.
 //!
-//! For everybody above, the attempt then just repeats the text and goes on, which they know how to handle. Below the
+//! For the layers above, the attempt then just repeats the text and continues, which they know how to handle. Below the
 //! note, so that the begun message comes last, and above the race, so that both of its attempts say the same.
 
 use std::sync::Arc;
@@ -47,19 +47,19 @@ pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
 pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Deltas) -> Deltas {
     let Some(Continued { stitcher, may_begin_anew, scope }) = continued else { return deltas };
     Box::pin(stream! {
-        let mut joint = StitchedStream { stitcher, block: None, began_anew: false };
+        let mut stitched = StitchedStream { stitcher, block: None, began_anew: false };
         while let Some(item) = deltas.next().await {
             match item {
                 Ok(delta) => {
-                    let passed = joint.pass(delta);
-                    if joint.began_anew && !may_begin_anew {
+                    let passed = stitched.pass(delta);
+                    if stitched.began_anew && !may_begin_anew {
                         yield Err(scope.reject(began_anew()));
                         return;
                     }
                     for delta in passed { yield Ok(delta); }
                 }
                 Err(failure) => {
-                    for delta in joint.broken() { yield Ok(delta); }
+                    for delta in stitched.broken() { yield Ok(delta); }
                     yield Err(failure);
                     return;
                 }
@@ -149,17 +149,17 @@ mod tests {
     use super::*;
     use crate::{domain::completion::FinishReason, policy::continuation::Way};
 
-    fn joint(held: &str, way: Way) -> StitchedStream {
+    fn stitched(held: &str, way: Way) -> StitchedStream {
         StitchedStream { stitcher: ContinuationStitcher::new(held.into(), way), block: None, began_anew: false }
     }
 
     fn play(way: Way, more: &[&str]) -> String {
-        let mut joint = joint("It was the best of times", way);
+        let mut stitched = stitched("It was the best of times", way);
         let finish = Delta::Finish { reason: FinishReason::Stop, raw: String::new() };
         let start = Delta::BlockStart { block: 0, kind: BlockKind::Text };
         let more = more.iter().map(|text| Delta::BlockDelta { block: 0, text: (*text).to_owned() });
         let all = std::iter::once(start).chain(more).chain([Delta::BlockStop { block: 0, opaque: None }, finish]);
-        let out = all.flat_map(|delta| joint.pass(delta)).map(|delta| match delta {
+        let out = all.flat_map(|delta| stitched.pass(delta)).map(|delta| match delta {
             Delta::BlockDelta { text, .. } => text,
             _ => String::new(),
         });
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn a_text_that_was_whole_stays_as_it_is() {
-        let mut joint = joint("Whole.", Way::Prefill);
-        let out = joint.pass(Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
+        let mut stitched = stitched("Whole.", Way::Prefill);
+        let out = stitched.pass(Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
         assert!(matches!(&out[1], Delta::BlockDelta { text, .. } if text == "Whole."), "{out:?}");
         assert_eq!(out.len(), 3);
     }

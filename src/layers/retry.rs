@@ -187,8 +187,8 @@ where
     }
 
     fn run_call(self) -> StepStream {
-        match tool::ToolCourse::of(&self.scope) {
-            Some(course) => self.run_tool(course),
+        match tool::ToolCallState::of(&self.scope) {
+            Some(tool_call) => self.run_tool(tool_call),
             None => self.run(),
         }
     }

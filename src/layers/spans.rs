@@ -59,7 +59,7 @@ enum SpanOrigin {
     /// There are none, and no ids.
     #[default]
     Nowhere,
-    /// Nobody takes spans: there are only their ids, and the decision of the caller's trace, to be passed on.
+    /// No exporter takes spans: there are only their ids, and the decision of the caller's trace, to be passed on.
     IdsAlone,
     /// A tracer, which decides what is recorded.
     Tracer(SdkTracer),

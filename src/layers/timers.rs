@@ -2,7 +2,7 @@
 //!
 //! Where a floor is set, an answer that drips below it is given up, too.
 //!
-//! There is no total timeout per attempt but the deadline. The clocks run only while somebody asks for the next
+//! There is no total timeout per attempt but the deadline. The clocks run only while the caller waits for the next
 //! delta, so a caller that is slow to read is never mistaken for a provider that is slow to write.
 
 use std::{
@@ -79,7 +79,7 @@ const TOOL_MARGIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 struct Throughput {
     floor: Option<u64>,
-    /// Time of this window in which somebody waited for the answer.
+    /// Time of this window in which the answer was waited for.
     waited: Duration,
     bytes: u64,
 }

@@ -70,8 +70,8 @@ pub struct EarlierAttempt {
     pub target: TargetId,
     /// Whether it did not take the call: the tool that was meant was another one, perhaps.
     pub refused: bool,
-    /// The same in words.
-    pub told: PastAttempt,
+    /// The attempt in words.
+    pub attempt: PastAttempt,
 }
 
 // === impl ToolPlan ===

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_begun_message_comes_last_or_before_the_prompt_to_continue() {
         let call = ModelCall { messages: vec![Message::text(Role::User, "Tell.")], ..ModelCall::default() };
-        let roles = |way| request(&call, "Once", way).messages.iter().map(|said| said.role).collect::<Vec<_>>();
+        let roles = |way| request(&call, "Once", way).messages.iter().map(|message| message.role).collect::<Vec<_>>();
         assert_eq!(roles(Way::Prefill), [Role::User, Role::Assistant]);
         assert_eq!(roles(Way::Prompt), [Role::User, Role::Assistant, Role::User]);
     }

@@ -286,7 +286,7 @@ impl Score {
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "items                {:>4}", self.items)?;
-        for (name, tally) in [
+        for (name, count) in [
             ("class, strictly", self.strict),
             ("class, leniently", self.lenient),
             ("detail", self.detail),
@@ -294,7 +294,7 @@ impl fmt::Display for Score {
             ("fallback helps", self.fallback),
             ("stated waits", self.waits),
         ] {
-            writeln!(f, "{name:<20} {tally}")?;
+            writeln!(f, "{name:<20} {count}")?;
         }
         if !self.confusion.is_empty() {
             writeln!(f, "\nexpected             got                   times")?;

@@ -149,7 +149,8 @@ pub fn retry_wait(
     if !options.same_target || failure.class.is_local_refusal() {
         return None;
     }
-    let backoff = if options.pace == BackoffKind::Throttle { &policy.throttle_backoff } else { &policy.backoff };
+    let backoff =
+        if options.backoff_kind == BackoffKind::Throttle { &policy.throttle_backoff } else { &policy.backoff };
     let own = backoff.wait(made, None, sample);
     let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
     let wait = match stated {

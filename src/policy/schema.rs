@@ -1,4 +1,4 @@
-//! Checks a value against a JSON Schema that somebody else wrote, at a cost that is bounded before it is spent.
+//! Checks a value against a JSON Schema that others wrote, at a cost that is bounded before it is spent.
 //!
 //! Schemas come from callers and from tool servers. One that is endless, huge, refers outside of itself or holds a
 //! catastrophic pattern is reported as such; it never holds up a worker and is never fetched from anywhere.

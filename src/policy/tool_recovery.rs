@@ -125,7 +125,7 @@ pub enum ToolStep {
     /// The same call again.
     Retry {
         /// How it is waited for.
-        pace: BackoffKind,
+        backoff_kind: BackoffKind,
         /// The wait that the failure states, which is a minimum.
         stated: Option<Wait>,
         /// Why, in words.
@@ -155,7 +155,7 @@ pub enum ToolStep {
         /// The parts.
         plan: ChunkPlan,
         /// How the first part is waited for; `None` for not at all.
-        pace: Option<BackoffKind>,
+        backoff_kind: Option<BackoffKind>,
         /// Why, in words.
         reason: String,
     },

@@ -46,7 +46,7 @@ impl GeminiClient {
     ///
     /// The base URL ends before `/models`: `https://generativelanguage.googleapis.com/v1beta`, or, for Vertex,
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`. At a base
-    /// URL that names a project, keys are sent as bearer tokens unless the specification asks for API keys.
+    /// URL that names a project, keys are sent as bearer tokens unless the specification requires API keys.
     ///
     /// # Errors
     /// When the specification cannot work.

@@ -63,7 +63,7 @@ impl ChatClient {
         Ok(Self { http: HttpClient::build(spec)?, options: Arc::new(spec.chat.clone()) })
     }
 
-    /// Asks; fails at once where the call cannot be put into this dialect's words.
+    /// Sends the request; fails at once where the call cannot be written in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         if call.call.endpoint == Endpoint::Embeddings {
             return embeddings(&self.http, call);

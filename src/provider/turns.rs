@@ -86,8 +86,8 @@ impl ProviderTurn {
     }
 }
 
-/// Standing instructions: the texts at the front, and the messages after them.
-pub(super) fn standing(messages: &[Message]) -> (Vec<&str>, &[Message]) {
+/// Splits off the instructions: the texts at the front, and the messages after them.
+pub(super) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let count = messages.iter().take_while(|message| is_instruction(message)).count();
     let (front, rest) = messages.split_at(count);
     (front.iter().flat_map(|message| &message.parts).filter_map(plain_text).collect(), rest)

@@ -94,10 +94,10 @@ impl<'a> AttemptsSeen<'a> {
 
     /// The calls that count, with their arrival.
     fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a ExpectedCall, &'a CallResult)> + '_ {
-        self.run.fates.iter().filter_map(move |fate| {
-            let arrival = self.arrivals.get(fate.call)?;
+        self.run.results.iter().filter_map(move |result| {
+            let arrival = self.arrivals.get(result.call)?;
             let counts = self.is_judged(arrival.at) && caller.is_none_or(|caller| arrival.caller == caller);
-            counts.then_some((arrival, fate))
+            counts.then_some((arrival, result))
         })
     }
 
@@ -111,31 +111,33 @@ impl<'a> AttemptsSeen<'a> {
         if calls == 0 {
             return;
         }
-        let answered = self.judged(index).filter(|(_, fate)| fate.answered).count();
+        let answered = self.judged(index).filter(|(_, result)| result.answered).count();
         measures.set(name("success"), share(answered, calls));
         let of_judged = |call: usize| self.by_call.get(call).map_or(&[][..], Vec::as_slice);
-        let attempts: usize = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).sum();
+        let attempts: usize = self.judged(index).map(|(_, result)| of_judged(result.call).len()).sum();
         measures.set(name("attempts"), share(attempts, calls));
-        let max = self.judged(index).map(|(_, fate)| of_judged(fate.call).len()).max().unwrap_or(0);
+        let max = self.judged(index).map(|(_, result)| of_judged(result.call).len()).max().unwrap_or(0);
         measures.set(name("most_attempts"), share(max, 1));
-        let records = self.judged(index).map(|(_, fate)| fate.records).max().unwrap_or(0);
+        let records = self.judged(index).map(|(_, result)| result.records).max().unwrap_or(0);
         measures.set(name("most_records"), share(records, 1));
-        let unsound = self.judged(index).filter(|(_, fate)| !fate.sound).count();
+        let unsound = self.judged(index).filter(|(_, result)| !result.sound).count();
         measures.set(name("unsound"), share(unsound, 1));
-        let doomed = self.judged(index).filter(|(_, fate)| fate.doomed).count();
+        let doomed = self.judged(index).filter(|(_, result)| result.doomed).count();
         measures.set(name("doomed"), share(doomed, 1));
         let seconds = |duration: Duration| duration.as_secs_f64();
-        let added = self.judged(index).filter(|(_, fate)| fate.answered);
-        let mut added: Vec<f64> =
-            added.map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at) - seconds(arrival.service)).collect();
+        let added = self.judged(index).filter(|(_, result)| result.answered);
+        let mut added: Vec<f64> = added
+            .map(|(arrival, result)| seconds(result.ended) - seconds(arrival.at) - seconds(arrival.service))
+            .collect();
         added.sort_by(f64::total_cmp);
-        let failed = self.judged(index).filter(|(_, fate)| !fate.answered);
-        let mut failed: Vec<f64> = failed.map(|(arrival, fate)| seconds(fate.ended) - seconds(arrival.at)).collect();
+        let failed = self.judged(index).filter(|(_, result)| !result.answered);
+        let mut failed: Vec<f64> =
+            failed.map(|(arrival, result)| seconds(result.ended) - seconds(arrival.at)).collect();
         failed.sort_by(f64::total_cmp);
         if let Some(value) = failed.get((failed.len() * 99 / 100).min(failed.len().saturating_sub(1))) {
             measures.set(name("failed_p99"), *value);
         }
-        let classes: Vec<_> = self.judged(index).filter_map(|(_, fate)| fate.class).collect();
+        let classes: Vec<_> = self.judged(index).filter_map(|(_, result)| result.class).collect();
         let others = classes.iter().filter(|class| classes.first() != Some(class)).count();
         measures.set(name("other_failures"), share(others, 1));
         for (measure, percent) in [("added_p50", 50), ("added_p99", 99)] {
@@ -201,23 +203,23 @@ impl<'a> AttemptsSeen<'a> {
     fn recovery(&self, measures: &mut Measures) {
         let mut answered_from = Duration::ZERO;
         let mut at_once_from = Duration::ZERO;
-        for fate in &self.run.fates {
-            let Some(arrival) = self.arrivals.get(fate.call) else { continue };
+        for result in &self.run.results {
+            let Some(arrival) = self.arrivals.get(result.call) else { continue };
             let Some(after) = arrival.at.checked_sub(self.to()) else { continue };
             let end_of_second = Duration::from_secs(after.as_secs() + 1);
             let patient = self.scenario.callers.get(arrival.caller).is_none_or(|callers| callers.patience.is_none());
-            if !fate.answered && patient {
+            if !result.answered && patient {
                 answered_from = answered_from.max(end_of_second);
             }
-            let first = self.by_call.get(fate.call).and_then(|sent| sent.first());
+            let first = self.by_call.get(result.call).and_then(|sent| sent.first());
             let held_back = first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > HELD_BACK);
-            if (!fate.answered && patient) || held_back {
+            if (!result.answered && patient) || held_back {
                 at_once_from = at_once_from.max(end_of_second);
             }
         }
-        let settled = self.judged(None).filter(|(arrival, fate)| {
-            let first = self.by_call.get(fate.call).and_then(|sent| sent.first());
-            !fate.answered || first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > SETTLED)
+        let settled = self.judged(None).filter(|(arrival, result)| {
+            let first = self.by_call.get(result.call).and_then(|sent| sent.first());
+            !result.answered || first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > SETTLED)
         });
         let settled = settled.map(|(arrival, _)| arrival.at.saturating_sub(self.from())).max().unwrap_or_default();
         measures.set("settled", settled.as_secs_f64());
@@ -228,11 +230,11 @@ impl<'a> AttemptsSeen<'a> {
     /// Success in each sixth of the judged time, and by how much a later one was better than an earlier one.
     fn slices(&self, measures: &mut Measures) {
         let mut slices = [(0_usize, 0_usize); 6];
-        for (arrival, fate) in self.judged(None) {
+        for (arrival, result) in self.judged(None) {
             let way = (arrival.at - self.from()).as_secs_f64() / self.scenario.fault.as_secs_f64();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 5")]
             if let Some((answered, calls)) = slices.get_mut((way * 6.0) as usize) {
-                *answered += usize::from(fate.answered);
+                *answered += usize::from(result.answered);
                 *calls += 1;
             }
         }

@@ -52,10 +52,10 @@ impl Naive {
         let mut waiting = false;
         let answered =
             timeout_at(patience.min(deadline), self.attempts(&arrival.id, &route, deadline, &mut waiting)).await;
-        let mut fate = CallResult::gone(number, began);
-        fate.answered = answered == Ok(true);
-        fate.doomed = answered.is_err() && waiting;
-        fate
+        let mut result = CallResult::gone(number, began);
+        result.answered = answered == Ok(true);
+        result.doomed = answered.is_err() && waiting;
+        result
     }
 
     async fn attempts(&self, id: &InvocationId, route: &[usize], deadline: Instant, waiting: &mut bool) -> bool {

@@ -52,7 +52,7 @@ pub(super) struct StateChange {
 /// Everything recorded in a run.
 #[derive(Debug, Default)]
 pub(super) struct ScenarioRun {
-    pub(super) fates: Vec<CallResult>,
+    pub(super) results: Vec<CallResult>,
     pub(super) sent: Vec<Sent>,
     pub(super) circuits: Vec<StateChange>,
     /// Reports that came too late to count.
@@ -78,18 +78,18 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) ->
         let observed = Arc::new(Mutex::new(Observed::default()));
         listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&observed)));
         listening.spawn(Arc::clone(&crowd).reload(began));
-        let fates = attend(arrivals, began, |arrival, number| {
+        let results = attend(arrivals, began, |arrival, number| {
             let crowd = Arc::clone(&crowd);
             async move { crowd.call(arrival, number, began).await }
         });
-        let fates = fates.await;
+        let results = results.await;
         tokio::time::sleep(LAST_EVENTS).await;
         let stale =
             crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
         listening.shutdown().await;
         let observed = std::mem::take(&mut *observed.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         ScenarioRun {
-            fates,
+            results,
             sent: world.sent(),
             circuits: observed.circuits,
             stale,
@@ -106,11 +106,11 @@ pub(super) fn naive(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) -
         let began = Instant::now();
         let world = World::new(Arc::clone(&scenario), seed);
         let naive = Arc::new(Naive::new(Arc::clone(&scenario), seed, world.clone(), targets(&scenario)));
-        let fates = attend(arrivals, began, |arrival, number| {
+        let results = attend(arrivals, began, |arrival, number| {
             let naive = Arc::clone(&naive);
             async move { naive.call(arrival, number, began).await }
         });
-        ScenarioRun { fates: fates.await, sent: world.sent(), ..ScenarioRun::default() }
+        ScenarioRun { results: results.await, sent: world.sent(), ..ScenarioRun::default() }
     })
 }
 
@@ -130,19 +130,19 @@ where
     F: Future<Output = CallResult> + Send + 'static,
 {
     let mut calls = JoinSet::new();
-    let mut fates = Vec::with_capacity(arrivals.len());
+    let mut results = Vec::with_capacity(arrivals.len());
     for (number, arrival) in arrivals.iter().enumerate() {
         tokio::time::sleep_until(began + arrival.at).await;
         calls.spawn(make(arrival.clone(), number));
-        while let Some(fate) = calls.try_join_next() {
-            fates.extend(fate);
+        while let Some(result) = calls.try_join_next() {
+            results.extend(result);
         }
     }
-    while let Some(fate) = calls.join_next().await {
-        fates.extend(fate);
+    while let Some(result) = calls.join_next().await {
+        results.extend(result);
     }
-    fates.sort_by_key(|fate: &CallResult| fate.call);
-    fates
+    results.sort_by_key(|result: &CallResult| result.call);
+    results
 }
 
 /// What was read from the bus.
@@ -283,13 +283,13 @@ impl LoadGenerator {
             Some(patience) => tokio::time::timeout(patience, observed).await,
             None => Ok(observed.await),
         };
-        let mut fate = CallResult::gone(number, began);
+        let mut result = CallResult::gone(number, began);
         match ended {
-            Ok(Ok((fold, outcome))) => fate.read(fold.as_ref(), &outcome),
-            Ok(Err(refused)) => fate.class = Some(refused.class),
+            Ok(Ok((fold, outcome))) => result.read(fold.as_ref(), &outcome),
+            Ok(Err(refused)) => result.class = Some(refused.class),
             Err(_) => {}
         }
-        fate
+        result
     }
 }
 

@@ -53,7 +53,7 @@ impl Connector {
         Self { spec, http, changes, slot: Mutex::default() }
     }
 
-    /// The open session, or a new one. Cancel safe: opening goes on for the next who needs it.
+    /// The open session, or a new one. Cancel safe: opening continues for the next call that needs it.
     ///
     /// # Errors
     /// When it cannot be opened, or may not be yet.

@@ -182,7 +182,7 @@ impl McpHttpClient {
         if head.status.is_success() && media_type(&head).as_deref() == Some(EVENTS) {
             return Ok(mcp_events::of_stream(body, self.max_reply_bytes, self.health.clone()));
         }
-        // Whatever else it says, there is nothing to be heard.
+        // Whatever else it returns, there is no response to read.
         Err(SendError::ServerDoesNotSupportSse)
     }
 }
@@ -264,7 +264,7 @@ pub(super) fn headers(spec: &ToolServerSpec, place: &HttpPlace) -> Result<Header
     let header = |(name, value): (&str, &str)| {
         let refused = || ToolServersError::Header { server: Arc::clone(&spec.name), header: name.to_owned() };
         let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
-        // Nobody knows which of them carries a key: none is printed, and none is kept in a table of HPACK.
+        // Any of them may carry a key: none is printed, and none is kept in a table of HPACK.
         value.set_sensitive(true);
         Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?, value))
     };

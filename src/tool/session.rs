@@ -53,7 +53,7 @@ pub(super) struct Session {
     health: WireHealth,
 }
 
-/// What a server sends by itself: that its tools changed. Everything else that it asks of a client is declined.
+/// What a server sends by itself: that its tools changed. Everything else that it requests of a client is declined.
 #[derive(Debug)]
 struct SessionEvents {
     changes: ListChanges,

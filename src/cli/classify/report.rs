@@ -56,7 +56,7 @@ pub(super) fn json(verdict: &Verdict) -> Value {
 
 /// How often the classifier agrees, for programs.
 pub(super) fn score_json(score: &Score, misses: bool) -> Value {
-    let tally = |tally: HitCount| json!({ "right": tally.right, "total": tally.total });
+    let count = |count: HitCount| json!({ "right": count.right, "total": count.total });
     let confusion: Vec<Value> = score
         .confusion
         .iter()
@@ -64,12 +64,12 @@ pub(super) fn score_json(score: &Score, misses: bool) -> Value {
         .collect();
     let mut value = json!({
         "items": score.items,
-        "class_strict": tally(score.strict),
-        "class_lenient": tally(score.lenient),
-        "detail": tally(score.detail),
-        "retryable_same_target": tally(score.retryable),
-        "fallback_helps": tally(score.fallback),
-        "retry_after_ms": tally(score.waits),
+        "class_strict": count(score.strict),
+        "class_lenient": count(score.lenient),
+        "detail": count(score.detail),
+        "retryable_same_target": count(score.retryable),
+        "fallback_helps": count(score.fallback),
+        "retry_after_ms": count(score.waits),
         "confusion": confusion,
     });
     if misses {

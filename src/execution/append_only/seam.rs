@@ -1,9 +1,9 @@
-//! Where one attempt's answer is sewn to another's: what may be sent, given what was sent already.
+//! How one attempt's answer continues another's: what may be sent, given what was sent already.
 //!
 //! A client of this mode cannot take back. So what was sent is a promise about how the answer begins: after a restart nothing is
-//! sent while the new attempt only repeats it, the rest is sent once it has, and it is said when another text comes.
+//! sent while the new attempt only repeats it, the rest is sent once it has, and another text is an error.
 //! Tool calls are sent only when they are whole, so that half a call never has to be kept. Reasoning is no part of the
-//! promise: one that differs is left out. Pure: it is given steps and says pieces, it never waits.
+//! promise: one that differs is left out. Pure: steps in, pieces out, no waits.
 
 use serde_json::Value;
 
@@ -122,7 +122,7 @@ impl AppendOnlyAnswer {
         self.calls.is_empty() && self.refusal.sent_text().is_empty()
     }
 
-    /// Takes a step and says what may be sent now.
+    /// Takes a step, and returns what may be sent now.
     ///
     /// # Errors
     /// When the attempt's answer is another than the one that was begun; nothing may be sent any more then.
@@ -156,7 +156,7 @@ impl AppendOnlyAnswer {
         Ok(pieces)
     }
 
-    /// The answer is whole: says all that was not sent yet.
+    /// The answer is whole: returns all that was not sent yet.
     ///
     /// # Errors
     /// When what was sent is not how the answer begins.
@@ -199,7 +199,7 @@ impl AppendOnlyAnswer {
     }
 
     /// A block stopped with what its provider needs back: reasoning is sent to its end and signed. Where other reasoning was
-    /// sent, and nothing that would stand before it, it is sent whole; else what was sent stays as it is.
+    /// sent, and nothing that would come before it, it is sent whole; else what was sent stays as it is.
     fn sign(&mut self, block: u32, opaque: &Opaque) -> Vec<AnswerPiece> {
         let Some(signed) = self.fold.blocks().iter().find(|known| known.id == block) else { return Vec::new() };
         if signed.kind != BlockKind::Reasoning {
@@ -323,7 +323,7 @@ fn joined(blocks: &[Block], kind: &BlockKind) -> String {
     blocks.iter().filter(|block| block.kind == *kind).map(|block| block.text.as_str()).collect()
 }
 
-/// Whether two argument texts say the same.
+/// Whether two argument texts are the same JSON.
 fn same_json(one: &str, other: &str) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text).ok();
     one == other || read(one).is_some_and(|one| Some(one) == read(other))

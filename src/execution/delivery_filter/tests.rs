@@ -1,4 +1,4 @@
-//! What goes out, and when, in each mode; and that it always folds.
+//! What is emitted, and when, in each mode; and that it always folds.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn play(mode: RewindMode, steps: Vec<StreamStep>) -> Vec<StreamStep> {
     play_after(mode, Vec::new(), steps).0
 }
 
-/// What goes out of these steps behind these blocks, and all blocks that went out then.
+/// What is emitted of these steps behind these blocks, and all blocks that were emitted then.
 fn play_after(mode: RewindMode, before: Vec<Block>, steps: Vec<StreamStep>) -> (Vec<StreamStep>, Vec<Block>) {
     let mut filter = DeliveryFilter::new(mode, before.clone());
     let mut fold = AnswerState::default();
@@ -62,13 +62,13 @@ fn play_after(mode: RewindMode, before: Vec<Block>, steps: Vec<StreamStep>) -> (
     let mut out = Vec::new();
     for step in steps {
         for step in filter.pass(step) {
-            // What goes out always folds.
+            // What is emitted always folds.
             if !matches!(step, StreamStep::Terminal(_)) {
                 fold.apply(&step).unwrap();
             }
             out.push(step);
         }
-        // What is kept of what went out is all of it, and never more than was made.
+        // What is kept of what was emitted is all of it, and never more than the answer holds.
         assert_eq!(fold.blocks(), &filter.blocks()[..]);
         for block in fold.blocks() {
             let made = filter.made(block.id).unwrap();
@@ -87,7 +87,7 @@ fn text_of(steps: &[StreamStep]) -> String {
 }
 
 #[test]
-fn rewind_lets_everything_out_as_it_comes() {
+fn rewind_emits_everything_as_it_comes() {
     let steps = vec![start(1), delta(1, 0, "ab"), delta(1, 2, "cd"), stop(1, "abcd")];
     assert_eq!(play(RewindMode::Rewind, steps.clone()), steps);
     let steps = vec![start(1), delta(1, 0, "ab"), rewind()];
@@ -115,7 +115,7 @@ fn what_was_held_back_needs_no_rewind() {
 }
 
 #[test]
-fn atomic_lets_a_block_out_whole_and_only_with_the_answer() {
+fn atomic_emits_a_block_whole_and_only_with_the_answer() {
     let steps = vec![start(1), delta(1, 0, "abc"), stop(1, "abc")];
     assert_eq!(play(RewindMode::Atomic, steps), []);
 }
@@ -147,9 +147,9 @@ fn no_delta_is_longer_than_its_bound() {
 }
 
 proptest! {
-    /// Whatever was made, taken back and made anew, in every mode and behind what an earlier owner let out.
+    /// Whatever was made, taken back and made anew, in every mode and behind what an earlier owner emitted.
     #[test]
-    fn what_went_out_is_a_prefix_of_what_was_made_and_all_of_it_at_a_good_end(
+    fn what_was_emitted_is_a_prefix_of_the_answer_and_all_of_it_at_a_good_end(
         steps in steps(),
         mode in prop_oneof![
             Just(RewindMode::Rewind),

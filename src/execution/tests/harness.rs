@@ -141,11 +141,11 @@ impl Client {
         self.believed = AnswerState::default();
         let mut known = false;
         for _ in 0..max {
-            let Some(told) = follower.next().await? else {
+            let Some(item) = follower.next().await? else {
                 assert!(self.outcome.is_some(), "an end without a Terminal");
                 return Ok(false);
             };
-            match told {
+            match item {
                 StreamItem::Known(entry) => {
                     known = true;
                     self.believed.apply(&entry.step).unwrap();

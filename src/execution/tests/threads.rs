@@ -80,8 +80,8 @@ async fn where_the_operator_lets_them_wait_invocations_follow_each_other_in_orde
     let refused = ended.iter().filter(|one| matches!(one, Err(StartError::ThreadBusy(_)))).count();
     assert_eq!((refused, ended.iter().filter(|one| matches!(one, Ok(true))).count()), (2, 4), "{ended:?}");
     let thread = here.thread(&key()).await.unwrap().unwrap();
-    let said: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
-    assert_eq!(said, ["User: 0?", "User: 1?", "User: 2?", "User: 3?"], "first come, first served");
+    let questions: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
+    assert_eq!(questions, ["User: 0?", "User: 1?", "User: 2?", "User: 3?"], "first come, first served");
     assert_eq!((thread.version, thread.messages.len()), (5, 8));
 }
 
@@ -96,10 +96,10 @@ async fn lines_of_two_replicas_take_turns_and_lose_no_turn() {
     });
     assert!(futures_util::future::join_all(asked).await.into_iter().all(|answered| answered));
     let thread = replicas[0].thread(&key()).await.unwrap().unwrap();
-    let mut said: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
-    said.sort();
+    let mut questions: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
+    questions.sort();
     let expected: Vec<String> = (0..10).map(|number| format!("User: {number}?")).collect();
-    assert_eq!(said, expected, "each turn once");
+    assert_eq!(questions, expected, "each turn once");
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,7 +90,7 @@ impl TokenVerifier {
         }
     }
 
-    /// Fetches the keys if they were not since `asked`, and not just now; returns whether they are new.
+    /// Fetches the keys if they were not fetched since `asked`, and not just now; returns whether they are new.
     pub(super) async fn fetch_since(&self, asked: Instant) -> bool {
         let mut fetched = self.fetched.lock().await;
         match *fetched {

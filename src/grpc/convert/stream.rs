@@ -73,17 +73,17 @@ impl StreamWriter {
 
     /// The first event of a stream.
     #[must_use]
-    pub fn accepted(&self, place: EventPosition, welcome: &StreamHeader) -> v1::StreamEvent {
-        let (mode, hold_back_bytes) = match welcome.mode {
+    pub fn accepted(&self, place: EventPosition, header: &StreamHeader) -> v1::StreamEvent {
+        let (mode, hold_back_bytes) = match header.mode {
             RewindMode::Rewind | RewindMode::AppendOnly => (v1::RewindMode::Rewind, None),
             RewindMode::HoldBack { bytes } => (v1::RewindMode::Holdback, (bytes > 0).then_some(bytes)),
             RewindMode::Atomic => (v1::RewindMode::Atomic, None),
         };
         let body = Body::Accepted(v1::Accepted {
             disposition: self.context.disposition.into(),
-            resume_token: welcome.resume_token.clone(),
-            deadline: Some(wire_time(welcome.deadline)),
-            retention_ms: millis(welcome.retention),
+            resume_token: header.resume_token.clone(),
+            deadline: Some(wire_time(header.deadline)),
+            retention_ms: millis(header.retention),
             rewind_mode: mode.into(),
             hold_back_bytes,
         });

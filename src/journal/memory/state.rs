@@ -116,7 +116,7 @@ impl MemoryState {
 
     pub(super) fn append(&mut self, id: &InvocationId, entries: &[Entry]) -> Result<(), AppendError> {
         let row = self.rows.get(id).ok_or(AppendError::Unknown)?;
-        let fresh = row.standing().fresh(entries)?;
+        let fresh = row.write_guard().fresh(entries)?;
         let added = content_bytes(fresh);
         if row.bytes + added > self.limits.invocation_bytes {
             return Err(AppendError::Full { held: row.bytes, cap: self.limits.invocation_bytes });
@@ -130,7 +130,7 @@ impl MemoryState {
 
     pub(super) fn remember(&mut self, held: &Held, upstream: &UpstreamHandle) -> Result<(), AppendError> {
         let row = self.rows.get_mut(&held.id).ok_or(AppendError::Unknown)?;
-        row.standing().admit(held.epoch)?;
+        row.write_guard().admit(held.epoch)?;
         if self.limits.payloads == Payloads::Full {
             row.record.upstream = Some(upstream.clone());
         }
@@ -152,12 +152,12 @@ impl MemoryState {
 
     pub(super) fn finish(&mut self, end: Finish, now: Timestamp) -> Result<(), FinishError> {
         let row = self.rows.get(&end.id).ok_or(AppendError::Unknown)?;
-        let standing = row.standing();
-        if standing.finished && standing.epoch == end.epoch {
+        let write_guard = row.write_guard();
+        if write_guard.finished && write_guard.epoch == end.epoch {
             return Ok(());
         }
-        standing.admit(end.epoch)?;
-        let fresh = standing.fresh(&end.entries)?;
+        write_guard.admit(end.epoch)?;
+        let fresh = write_guard.fresh(&end.entries)?;
         let key = row.record.thread.clone().map(|thread| ThreadKey::new(row.record.tenant.clone(), thread));
         self.end_thread(key.as_ref(), &end, now)?;
         self.record(&end.id, fresh, content_bytes(fresh));
@@ -381,7 +381,7 @@ impl MemoryState {
 // === impl InvocationRow ===
 
 impl InvocationRow {
-    fn standing(&self) -> WriteGuard {
+    fn write_guard(&self) -> WriteGuard {
         WriteGuard {
             epoch: self.record.epoch,
             epoch_first_seq: self.epoch_first_seq,

@@ -88,7 +88,7 @@ impl Addition {
 
     /// Checks it against its invocation's row.
     fn admit(&self, row: AnyRow, cap: u64) -> Result<AdmittedAddition<'_>, AppendError> {
-        let guard = rows::standing(&row)?;
+        let guard = rows::write_guard(&row)?;
         let is_done = self.end.as_ref().is_some_and(|end| guard.finished && guard.epoch == end.epoch);
         if is_done {
             return Ok(AdmittedAddition { addition: self, row, guard, fresh: &[], is_done });

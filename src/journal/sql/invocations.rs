@@ -21,7 +21,7 @@ impl Store {
     pub(super) async fn remember(&self, held: &Held, upstream: &UpstreamHandle) -> Result<bool, AppendError> {
         let mut writing = self.write().await?;
         let row = self.locked(&mut writing, &[&held.id]).await?.pop().ok_or(AppendError::Unknown)?;
-        rows::standing(&row)?.admit(held.epoch)?;
+        rows::write_guard(&row)?.admit(held.epoch)?;
         if self.limits.payloads == Payloads::None {
             return Ok(false);
         }

@@ -14,7 +14,7 @@ use super::super::{
 };
 use crate::domain::{clock, fold::StreamStep};
 
-/// The columns that [`record`] and [`standing`] read.
+/// The columns that [`record`] and [`write_guard`] read.
 pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint, route, operation, thread_id, labels, \
      created_at, deadline_at, state, owner, epoch, epoch_first_seq, lease_expires_at, last_seq, event_bytes, \
      cancel_requested, takeovers, request, upstream, outcome, snapshot, finished_at";
@@ -69,7 +69,7 @@ fn as_stored(row: &AnyRow, cipher: &PayloadCipher) -> Result<Record, JournalErro
 }
 
 /// The part of a row of `invocations` that a writer is checked against.
-pub(super) fn standing(row: &AnyRow) -> Result<WriteGuard, JournalError> {
+pub(super) fn write_guard(row: &AnyRow) -> Result<WriteGuard, JournalError> {
     Ok(WriteGuard {
         epoch: count(row, "epoch")?,
         epoch_first_seq: count(row, "epoch_first_seq")?,

@@ -108,7 +108,7 @@ impl<S> RetryLoop<S> {
         self.scope.reject(failure)
     }
 
-    /// Asks the policy what to do about a failure, and makes ready for it.
+    /// Decides by the policy what to do about a failure, and prepares it.
     pub(super) fn decide(&mut self, failure: Failure) -> AfterFailure {
         if failure.class.is_local_refusal() {
             self.refusals += 1;
@@ -198,7 +198,7 @@ impl<S> RetryLoop<S> {
         self.scope.attempts().iter().rev().find(|record| record.target == failure.target).cloned()
     }
 
-    /// Asks the policy once.
+    /// One decision of the policy.
     pub(super) fn plan(&self, word: &Failure, candidates: &[Candidate], now: Instant) -> Decision {
         let attempts = self.scope.attempts();
         let counted = self.scope.counted_attempts();

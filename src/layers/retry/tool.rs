@@ -1,4 +1,4 @@
-//! The course of a tool call: executed, recovered by the ladder of tools, and ended once.
+//! A tool call: executed, recovered by the ladder of tools, and ended once.
 //!
 //! It is beside the retry loop for models and uses what that has: its decisions about waits, budget and deadline,
 //! its announcements, its parking and its end. What comes after a failure is decided in `ladder`.
@@ -60,8 +60,8 @@ pub(super) struct LadderStep {
     pub(super) adapts: bool,
 }
 
-/// What is known of one tool call beside what the planner knows of any.
-pub(super) struct ToolCourse {
+/// The state of one tool call, beside what the planner knows of any call.
+pub(super) struct ToolCallState {
     call: ToolInvocation,
     invocation: InvocationId,
     plan: Arc<ToolPlan>,
@@ -104,16 +104,16 @@ enum AfterExecution {
     Chunks(Box<ChunkedCall>, Vec<crate::domain::fold::StreamStep>),
 }
 
-// === impl ToolCourse ===
+// === impl ToolCallState ===
 
-impl ToolCourse {
-    /// The course of the tool call that this invocation is; `None` where it calls a model. Where it was learnt that another
+impl ToolCallState {
+    /// The state of the tool call that this invocation is; `None` where it calls a model. Where it was learnt that another
     /// tool is meant, or how arguments are adapted, it starts with that.
     pub(super) fn of(scope: &InvocationScope) -> Option<Self> {
         let Call::Tool(call) = &scope.invocation.call else { return None };
         let plan = Arc::clone(scope.plan.tool.as_ref()?);
         let offer = plan.offers.first()?.clone();
-        let mut course = Self {
+        let mut tool_call = Self {
             call: call.clone(),
             invocation: scope.invocation.id.clone(),
             listed: Arc::clone(&offer.spec),
@@ -129,11 +129,11 @@ impl ToolCourse {
             preferred: false,
             adaptation: None,
         };
-        course.arguments = course.written();
-        if course.begin_with_release() {
-            course.recall(&scope.invocation.operation);
+        tool_call.arguments = tool_call.written();
+        if tool_call.begin_with_release() {
+            tool_call.recall(&scope.invocation.operation);
         }
-        Some(course)
+        Some(tool_call)
     }
 
     /// The arguments as the caller wrote them.
@@ -202,7 +202,7 @@ where
     S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {
     /// Runs a tool call.
-    pub(super) fn run_tool(mut self, mut course: ToolCourse) -> StepStream {
+    pub(super) fn run_tool(mut self, mut tool_call: ToolCallState) -> StepStream {
         Box::pin(stream! {
             let Some(mut steps) = self.scope.take_steps() else {
                 yield self.failed(Failure::local(FailureClass::State, "the invocation runs already"), "it runs already");
@@ -211,7 +211,7 @@ where
             let before = self.scope.take_before();
             self.recount(&before.attempts);
             self.assembler = DeltaAssembler::after(before.blocks, before.last_block);
-            if before.was_owned && let Some(end) = self.taken_over(&mut course) {
+            if before.was_owned && let Some(end) = self.taken_over(&mut tool_call) {
                 yield end;
                 return;
             }
@@ -219,7 +219,7 @@ where
                 let span = self.scope.trace.attempt();
                 self.wait_out(&span.trace()).await;
                 let attempt = PendingAttempt {
-                    tool: Some(course.attempt(&course.arguments)),
+                    tool: Some(tool_call.attempt(&tool_call.arguments)),
                     ..self.next_attempt(span.trace())
                 };
                 let executing = execute(Arc::clone(&self.inner), attempt);
@@ -236,14 +236,14 @@ where
                     Ok(reply) => {
                         self.settle(Settled::Succeeded);
                         span.finish_ok(true);
-                        let output = course.output(Arc::unwrap_or_clone(reply));
-                        course.learn_success(&self.scope);
-                        for step in self.returned(&course, output) { yield step; }
+                        let output = tool_call.output(Arc::unwrap_or_clone(reply));
+                        tool_call.learn_success(&self.scope);
+                        for step in self.returned(&tool_call, output) { yield step; }
                         return;
                     }
                     Err(failure) => failure,
                 };
-                let next = self.after_execution(&mut course, span, failure).await;
+                let next = self.after_execution(&mut tool_call, span, failure).await;
                 let next = match next {
                     AfterExecution::Planned(next) => next,
                     AfterExecution::Ended(end) => {
@@ -258,7 +258,7 @@ where
                         let mut running = FuturesUnordered::new();
                         loop {
                             for task in chunked.next(&self.scope) {
-                                running.push(chunks::execute(Arc::clone(&self.inner), self.chunk(&course, &task), task));
+                                running.push(chunks::execute(Arc::clone(&self.inner), self.chunk(&tool_call, &task), task));
                             }
                             tokio::select! {
                                 biased;
@@ -270,13 +270,13 @@ where
                             }
                         }
                         while let Some(step) = pending_events(&mut steps) { yield step; }
-                        for step in self.after_chunks(&mut course, *chunked) { yield step; }
+                        for step in self.after_chunks(&mut tool_call, *chunked) { yield step; }
                         return;
                     }
                 };
                 match next {
                     AfterFailure::Stop(terminal) => {
-                        yield self.explained(&course, terminal);
+                        yield self.explained(&tool_call, terminal);
                         return;
                     }
                     // Only an answer of a model can be complete by what was delivered of it.
@@ -295,7 +295,7 @@ where
     /// What follows an execution that failed.
     async fn after_execution(
         &mut self,
-        course: &mut ToolCourse,
+        tool_call: &mut ToolCallState,
         span: AttemptSpan,
         failure: Failure,
     ) -> AfterExecution {
@@ -303,7 +303,7 @@ where
             (self.waited, self.parked) = (None, std::time::Duration::ZERO);
         }
         self.close_failed(span, &failure);
-        self.take_step(course, failure).await
+        self.take_step(tool_call, failure).await
     }
 }
 

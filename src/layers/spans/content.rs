@@ -132,11 +132,11 @@ mod tests {
         };
         let parts = vec![Part::Text("é".repeat(MAX_TEXT_BYTES)), Part::Image(image)];
         let messages = [Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts, name: None }];
-        let told: Value = serde_json::from_str(&input_messages(&messages)).unwrap();
-        assert_eq!(told[0], json!({ "role": "system", "parts": [{ "type": "text", "content": "Be brief." }] }));
-        assert!(told[1]["parts"][0]["content"].as_str().unwrap().len() <= MAX_TEXT_BYTES + "…".len());
+        let shown: Value = serde_json::from_str(&input_messages(&messages)).unwrap();
+        assert_eq!(shown[0], json!({ "role": "system", "parts": [{ "type": "text", "content": "Be brief." }] }));
+        assert!(shown[1]["parts"][0]["content"].as_str().unwrap().len() <= MAX_TEXT_BYTES + "…".len());
         let blob = json!({ "type": "blob", "modality": "image", "mime_type": "image/png", "bytes": 9 });
-        assert_eq!(told[1]["parts"][1], blob);
+        assert_eq!(shown[1]["parts"][1], blob);
 
         let mut answer = CapturedAnswer::default();
         answer.add(&Delta::BlockStart { block: 0, kind: BlockKind::Text });
@@ -144,8 +144,8 @@ mod tests {
         answer.add(&Delta::BlockDelta { block: 0, text: "lo".to_owned() });
         assert!(answer.output_messages().contains("\"finish_reason\":\"error\""));
         answer.add(&Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
-        let told: Value = serde_json::from_str(&answer.output_messages()).unwrap();
+        let shown: Value = serde_json::from_str(&answer.output_messages()).unwrap();
         let parts = json!([{ "type": "text", "content": "Hello" }]);
-        assert_eq!(told, json!([{ "role": "assistant", "parts": parts, "finish_reason": "stop" }]));
+        assert_eq!(shown, json!([{ "role": "assistant", "parts": parts, "finish_reason": "stop" }]));
     }
 }

@@ -48,8 +48,8 @@ fn a_failed_attempt_is_an_error_and_the_recovered_root_is_not() {
     let root = collected.named("relight.v1.RecoveryService/InvokeWithRecovery");
     assert_eq!(root.status, Status::Unset);
     assert_eq!(text(&root, "error.type"), "");
-    let told = ["relight.outcome", "relight.attempt.count", "relight.retry.count", "relight.fallback.count"];
-    assert_eq!(told.map(|key| text(&root, key)), ["recovered", "2", "1", "0"]);
+    let shown = ["relight.outcome", "relight.attempt.count", "relight.retry.count", "relight.fallback.count"];
+    assert_eq!(shown.map(|key| text(&root, key)), ["recovered", "2", "1", "0"]);
     assert_eq!(text(&root, "relight.backoff.total_s"), "0.35");
     assert_eq!(text(&root, "session.id"), "thread-1");
     assert_eq!(text(&root, "relight.label.team"), "red");
@@ -70,8 +70,8 @@ fn an_attempt_tells_its_cause_its_target_and_its_note() {
         "relight.attempt.winner",
         "openinference.span.kind",
     ];
-    let told = ["retry:rate_limited", "main", "closed", "9", "true", "first in route", "true", "CHAIN"];
-    assert_eq!(keys.map(|key| text(&attempt, key)), told);
+    let shown = ["retry:rate_limited", "main", "closed", "9", "true", "first in route", "true", "CHAIN"];
+    assert_eq!(keys.map(|key| text(&attempt, key)), shown);
     let wait = collected.named("backoff");
     assert_eq!(
         (text(&wait, "relight.backoff.duration_s"), text(&wait, "relight.backoff.source")),
@@ -92,8 +92,8 @@ fn usage_is_told_on_the_call_alone_and_content_nowhere() {
     let keys =
         ["gen_ai.response.model", "gen_ai.response.id", "gen_ai.provider.name", "gen_ai.response.finish_reasons"];
     assert_eq!(keys.map(|key| text(counted[0], key)), ["claude-x-1", "msg_1", "anthropic", "[\"stop\"]"]);
-    let told: Vec<&str> = counted[0].events.iter().map(|event| event.name.as_ref()).collect();
-    assert_eq!(told, ["relight.read_on"]);
+    let shown: Vec<&str> = counted[0].events.iter().map(|event| event.name.as_ref()).collect();
+    assert_eq!(shown, ["relight.read_on"]);
     assert!(!format!("{spans:?}").contains("the content"));
     assert!(!format!("{spans:?}").contains("secret"));
 }
@@ -158,9 +158,9 @@ fn a_span_that_nobody_finished_ends_as_cancelled_and_is_no_error() {
     let hedge = begun(&root, 2, AttemptCause::Hedge);
     hedge.finish_cancelled();
     drop(root);
-    let told: Vec<(Status, String)> =
+    let shown: Vec<(Status, String)> =
         collected.0.lock().unwrap().iter().map(|span| (span.status.clone(), text(span, "error.type"))).collect();
-    assert_eq!(told, vec![(Status::Unset, "cancelled".to_owned()); 2]);
+    assert_eq!(shown, vec![(Status::Unset, "cancelled".to_owned()); 2]);
     assert_eq!(text(&collected.named("attempt 2"), "relight.attempt.cause"), "hedge");
 }
 
@@ -237,7 +237,7 @@ fn a_status_message_is_one_short_line_cut_between_characters() {
 
 #[test]
 fn keys_leave_a_url_wherever_they_travel() {
-    let told = redacted_url("https://user:pass@host.example:8443/v1/models?key=abc&alt=sse");
-    assert_eq!(told, "https://host.example:8443/v1/models?key=REDACTED&alt=REDACTED");
+    let shown = redacted_url("https://user:pass@host.example:8443/v1/models?key=abc&alt=sse");
+    assert_eq!(shown, "https://host.example:8443/v1/models?key=REDACTED&alt=REDACTED");
     assert_eq!(redacted_url("not a url"), "REDACTED");
 }

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SharedGate {
     pub(super) gate: Mutex<Gate>,
-    /// Whoever holds it is the next to pass; it is handed on in the order in which callers came.
+    /// The holder is the next to pass; it is handed on in the order in which callers came.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Number of queued callers.
     pub(super) waiting: AtomicU32,

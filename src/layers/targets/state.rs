@@ -35,7 +35,7 @@ const MAX_REASON_CHARS: usize = 200;
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     /// The failure that counted last against its circuit.
-    told: Option<FailureClass>,
+    reported: Option<FailureClass>,
     /// The failure that opened its circuit last.
     opened: Option<FailureClass>,
     /// Why an operator forced its circuit, in the operator's words.
@@ -157,7 +157,7 @@ impl TargetState {
         peek
     }
 
-    /// Asks the circuit for a permit.
+    /// Requests a permit of the circuit.
     pub fn admit(&self, now: Instant, rng: f64) -> Result<Permit, Reject> {
         let (admitted, transitions) = {
             let mut circuit = self.circuit();
@@ -216,14 +216,14 @@ impl TargetState {
             _ if moved.forced => None,
             Some(class) => Some(class),
             None if moved.silent => Some(FailureClass::Timeout),
-            None => causes.told,
+            None => causes.reported,
         };
         causes.opened
     }
 
     /// Remembers how the target failed last.
     pub fn failed_by(&self, class: FailureClass) {
-        self.causes.lock().unwrap_or_else(PoisonError::into_inner).told = Some(class);
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner).reported = Some(class);
     }
 
     /// Class of the failure that opened its circuit last; `None` where none did, or an operator did.

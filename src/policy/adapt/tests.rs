@@ -185,12 +185,12 @@ fn reasoning_whose_signature_is_refused_is_left_out_whatever_the_refusal_was_tak
 
 #[test]
 fn developer_messages_become_system_messages_where_the_role_is_not_known() {
-    let mut told = call();
-    told.messages.insert(0, Message::text(Role::Developer, "Be brief."));
+    let mut instructed = call();
+    instructed.messages.insert(0, Message::text(Role::Developer, "Be brief."));
     let words = "Failed to deserialize the JSON body into the target type: messages[0].role: unknown variant \
                  `developer`, expected one of `system`, `user`, `assistant`, `tool`";
     let facts = openai(words, None, "invalid_request_error");
-    assert_eq!(found_as(FailureClass::InvalidRequest, &facts, &told), Some(Adaptation::DeveloperAsSystem));
+    assert_eq!(found_as(FailureClass::InvalidRequest, &facts, &instructed), Some(Adaptation::DeveloperAsSystem));
     assert_eq!(found(&facts), None, "no developer spoke");
 }
 

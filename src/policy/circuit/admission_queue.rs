@@ -36,7 +36,7 @@ pub(super) struct QueuedOutcome {
     /// When it was admitted.
     pub(super) admitted: Instant,
     /// What became of it.
-    pub(super) fate: AttemptOutcome,
+    pub(super) outcome: AttemptOutcome,
     /// The wait that its failure states, in milliseconds.
     pub(super) floor_ms: u32,
 }
@@ -64,11 +64,11 @@ pub(super) struct AdmissionQueue {
 
 impl AdmissionQueue {
     /// Enters an attempt and returns its number.
-    pub(super) fn push(&mut self, admitted: Instant, fate: AttemptOutcome, floor_ms: u32) -> u64 {
-        if fate == AttemptOutcome::Pending {
+    pub(super) fn push(&mut self, admitted: Instant, outcome: AttemptOutcome, floor_ms: u32) -> u64 {
+        if outcome == AttemptOutcome::Pending {
             self.pending += 1;
         }
-        self.entries.push_back(QueuedOutcome { admitted, fate, floor_ms });
+        self.entries.push_back(QueuedOutcome { admitted, outcome, floor_ms });
         self.first_seq + self.entries.len() as u64 - 1
     }
 
@@ -82,16 +82,16 @@ impl AdmissionQueue {
     /// When a pending attempt was admitted; `None` when it is decided or gone.
     pub(super) fn pending_since(&self, seq: u64) -> Option<Instant> {
         let entry = self.entries.get(self.index(seq)?)?;
-        (entry.fate == AttemptOutcome::Pending).then_some(entry.admitted)
+        (entry.outcome == AttemptOutcome::Pending).then_some(entry.admitted)
     }
 
     /// Decides a pending attempt; without effect when it is decided or gone.
-    pub(super) fn decide(&mut self, seq: u64, fate: AttemptOutcome, floor_ms: u32) {
+    pub(super) fn decide(&mut self, seq: u64, outcome: AttemptOutcome, floor_ms: u32) {
         let Some(index) = self.index(seq) else { return };
         if let Some(entry) = self.entries.get_mut(index)
-            && entry.fate == AttemptOutcome::Pending
+            && entry.outcome == AttemptOutcome::Pending
         {
-            entry.fate = fate;
+            entry.outcome = outcome;
             entry.floor_ms = floor_ms;
             self.pending -= 1;
         }
@@ -103,21 +103,21 @@ impl AdmissionQueue {
     pub(super) fn pop(&mut self, now: Instant, policy: &CircuitPolicy) -> Option<QueuedOutcome> {
         loop {
             let mut head = *self.entries.front()?;
-            if head.fate == AttemptOutcome::Pending {
+            if head.outcome == AttemptOutcome::Pending {
                 let age = now.saturating_duration_since(head.admitted);
                 if age >= policy.first_token_timeout {
-                    head.fate = AttemptOutcome::Failed(FailKind::Slow);
+                    head.outcome = AttemptOutcome::Failed(FailKind::Slow);
                 } else if self.entries.len() <= policy.max_pending as usize {
                     return None;
                 } else {
-                    head.fate =
+                    head.outcome =
                         if age >= policy.slow_threshold { AttemptOutcome::Silent } else { AttemptOutcome::Removed };
                 }
                 self.pending -= 1;
             }
             self.entries.pop_front();
             self.first_seq += 1;
-            if head.fate != AttemptOutcome::Removed {
+            if head.outcome != AttemptOutcome::Removed {
                 return Some(head);
             }
         }
@@ -130,13 +130,13 @@ impl AdmissionQueue {
         };
         let mut run = FailureRun::default();
         for entry in self.entries.range(..=index).rev().take(LOOK_AROUND) {
-            if !run.takes(entry.fate) {
+            if !run.takes(entry.outcome) {
                 break;
             }
         }
         let before = run.failures;
         for entry in self.entries.range(index + 1..).take(LOOK_AROUND) {
-            if !run.takes(entry.fate) {
+            if !run.takes(entry.outcome) {
                 break;
             }
         }
@@ -148,12 +148,12 @@ impl AdmissionQueue {
     /// of these are slow. A pending one is slow.
     pub(super) fn aged(&self, now: Instant, age: Duration, max: u32) -> (u32, u32) {
         let young = self.entries.partition_point(|entry| now.saturating_duration_since(entry.admitted) >= age);
-        let (mut told, mut slow) = (0, 0);
+        let (mut counted, mut slow) = (0, 0);
         for entry in self.entries.range(..young).rev().take(LOOK_AROUND) {
-            if told == max {
+            if counted == max {
                 break;
             }
-            let (tells, is_slow) = match entry.fate {
+            let (counts, is_slow) = match entry.outcome {
                 AttemptOutcome::Removed | AttemptOutcome::Local => (0, 0),
                 AttemptOutcome::Pending
                 | AttemptOutcome::Silent
@@ -161,10 +161,10 @@ impl AdmissionQueue {
                 | AttemptOutcome::Failed(FailKind::Slow) => (1, 1),
                 AttemptOutcome::Answered { slow: false } | AttemptOutcome::Failed(FailKind::Fast) => (1, 0),
             };
-            told += tells;
+            counted += counts;
             slow += is_slow;
         }
-        (told, slow)
+        (counted, slow)
     }
 
     /// How many are not decided yet.
@@ -188,8 +188,8 @@ impl AdmissionQueue {
 
 impl FailureRun {
     /// Whether the run continues over such an attempt.
-    fn takes(&mut self, fate: AttemptOutcome) -> bool {
-        match fate {
+    fn takes(&mut self, outcome: AttemptOutcome) -> bool {
+        match outcome {
             AttemptOutcome::Pending | AttemptOutcome::Answered { .. } => false,
             AttemptOutcome::Silent | AttemptOutcome::Local | AttemptOutcome::Removed => true,
             AttemptOutcome::Failed(kind) => {

@@ -121,9 +121,9 @@ impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
 // === impl OutcomeCounts ===
 
 impl OutcomeCounts {
-    fn of(fate: AttemptOutcome) -> Self {
+    fn of(outcome: AttemptOutcome) -> Self {
         let none = Self::default();
-        match fate {
+        match outcome {
             AttemptOutcome::Answered { slow } => Self { answered: 1, slow: u32::from(slow), ..none },
             AttemptOutcome::Failed(FailKind::Fast) => Self { failed: 1, ..none },
             AttemptOutcome::Failed(FailKind::Slow) => Self { failed: 1, failed_slow: 1, slow: 1, ..none },
@@ -194,8 +194,8 @@ impl OutcomeWindow {
     }
 
     /// Counts an outcome, in admission order.
-    pub(super) fn commit(&mut self, now: Instant, admitted: Instant, fate: AttemptOutcome, policy: &CircuitPolicy) {
-        match fate {
+    pub(super) fn commit(&mut self, now: Instant, admitted: Instant, outcome: AttemptOutcome, policy: &CircuitPolicy) {
+        match outcome {
             AttemptOutcome::Pending | AttemptOutcome::Removed => return,
             AttemptOutcome::Local => {
                 self.local_run += 1;
@@ -216,7 +216,7 @@ impl OutcomeWindow {
                 self.lengthen_run(admitted);
             }
         }
-        let counts = OutcomeCounts::of(fate);
+        let counts = OutcomeCounts::of(outcome);
         self.window.add(now, counts);
         while self.last.len() >= policy.min_outcomes.max(1) as usize {
             self.last.pop_front();
@@ -283,7 +283,7 @@ impl OutcomeWindow {
         let since = now.checked_sub(policy.sparse_window);
         let recent = self.last.iter().rev().take(max as usize);
         let recent = recent.take_while(|(at, _)| since.is_none_or(|since| *at >= since));
-        recent.fold((0, 0), |(told, slow), (_, counts)| (told + counts.committed(), slow + counts.slow))
+        recent.fold((0, 0), |(counted, slow), (_, counts)| (counted + counts.committed(), slow + counts.slow))
     }
 
     /// Failures and calls without an answer since the last success.

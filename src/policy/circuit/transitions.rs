@@ -72,7 +72,7 @@ impl Circuit {
     }
 
     fn take_evidence(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
-        let (fate, floor) = match signal {
+        let (outcome, floor) = match signal {
             Signal::FirstToken => {
                 let Some(admitted) = self.queue.pending_since(permit.seq) else { return };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
@@ -95,17 +95,17 @@ impl Circuit {
         let floor_ms = floor_ms(floor.unwrap_or_default(), self.policy.retry_after_max);
         let seq = if was_answered {
             // The success was counted at its first token; that the answer was cut is an outcome of its own.
-            self.queue.push(now, fate, floor_ms)
+            self.queue.push(now, outcome, floor_ms)
         } else {
-            if fate == AttemptOutcome::Removed
+            if outcome == AttemptOutcome::Removed
                 && let Some(admitted) = self.queue.pending_since(permit.seq)
             {
                 self.arrivals.take_back(admitted, 1);
             }
-            self.queue.decide(permit.seq, fate, floor_ms);
+            self.queue.decide(permit.seq, outcome, floor_ms);
             permit.seq
         };
-        if self.certain_run(seq, fate, floor_ms, now) {
+        if self.certain_run(seq, outcome, floor_ms, now) {
             return;
         }
         self.commit_decided(now);
@@ -113,13 +113,13 @@ impl Circuit {
     }
 
     /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
-    fn certain_run(&mut self, seq: u64, fate: AttemptOutcome, floor_ms: u32, now: Instant) -> bool {
+    fn certain_run(&mut self, seq: u64, outcome: AttemptOutcome, floor_ms: u32, now: Instant) -> bool {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
         let run = self.queue.run_around(seq);
         // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
-        let joins = match fate {
+        let joins = match outcome {
             AttemptOutcome::Failed(_) => true,
             AttemptOutcome::Silent | AttemptOutcome::Local | AttemptOutcome::Removed => run.after > 0,
             AttemptOutcome::Answered { .. } | AttemptOutcome::Pending => false,
@@ -140,12 +140,12 @@ impl Circuit {
     }
 
     fn take_consecutive(&mut self, signal: Signal, now: Instant) {
-        let fate = match signal {
+        let outcome = match signal {
             Signal::FirstToken => AttemptOutcome::Answered { slow: false },
             Signal::Failed { kind, .. } => AttemptOutcome::Failed(kind),
             Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => return,
         };
-        self.window.commit(now, now, fate, &self.policy);
+        self.window.commit(now, now, outcome, &self.policy);
         let trips = self.window.run_failures >= self.policy.consecutive_failures;
         if trips && matches!(self.state, State::Closed) {
             let evidence = self.evidence();
@@ -189,8 +189,8 @@ impl Circuit {
     /// Hands on what is decided at the head, and opens when that is enough.
     fn commit_decided(&mut self, now: Instant) {
         while let Some(entry) = self.queue.pop(now, &self.policy) {
-            self.window.commit(now, entry.admitted, entry.fate, &self.policy);
-            let answered = matches!(entry.fate, AttemptOutcome::Answered { .. });
+            self.window.commit(now, entry.admitted, entry.outcome, &self.policy);
+            let answered = matches!(entry.outcome, AttemptOutcome::Answered { .. });
             let min_outcomes = match &mut self.state {
                 State::Closed => self.policy.min_outcomes,
                 State::Recovering(ramp) => {
@@ -204,7 +204,7 @@ impl Circuit {
                 continue;
             }
             let length = self.run_length(now);
-            let trip = if entry.fate == AttemptOutcome::Local {
+            let trip = if entry.outcome == AttemptOutcome::Local {
                 self.window.judge_local(length)
             } else {
                 self.window
@@ -270,11 +270,11 @@ impl Circuit {
     /// when its first callers run out of time.
     fn is_slow_of_late(&self, now: Instant, relief: f64) -> bool {
         let wanted = self.policy.min_outcomes;
-        let (mut told, mut slow) = self.queue.aged(now, self.policy.slow_threshold, wanted);
-        let (older, older_slow) = self.window.last_slow(now, wanted - told, &self.policy);
-        told += older;
+        let (mut counted, mut slow) = self.queue.aged(now, self.policy.slow_threshold, wanted);
+        let (older, older_slow) = self.window.last_slow(now, wanted - counted, &self.policy);
+        counted += older;
         slow += older_slow;
-        told >= wanted && f64::from(slow) >= f64::from(told) * (self.policy.slow_share - relief)
+        counted >= wanted && f64::from(slow) >= f64::from(counted) * (self.policy.slow_share - relief)
     }
 
     /// Failures in a row that open at the present rate of calls.

@@ -41,11 +41,11 @@ impl<'a> Vocabulary<'a> {
     pub(super) fn other_tools(&self, refused: Option<&str>) -> Option<String> {
         let others = self.call.tools.iter().filter(|tool| Some(tool.name.as_str()) != refused);
         let names: Vec<String> = others.map(|tool| quoted(&tool.name)).collect();
-        let mut said = names.iter().take(MAX_TOOLS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let mut listed = names.iter().take(MAX_TOOLS_NAMED).cloned().collect::<Vec<_>>().join(", ");
         if names.len() > MAX_TOOLS_NAMED {
-            said.push_str(", …");
+            listed.push_str(", …");
         }
-        (!said.is_empty()).then_some(said)
+        (!listed.is_empty()).then_some(listed)
     }
 
     pub(super) fn of_tool(&self, name: &str) -> SchemaWords {

@@ -47,7 +47,7 @@ pub(super) fn judge(
     }
 }
 
-/// The thresholds as they were asked for; each rollback is final.
+/// The thresholds as they were configured; each rollback is final.
 fn literal(policy: &ReleasePolicy, candidate: &Release, stable: &Release) -> Option<ReleaseVerdict> {
     let own = &candidate.evidence;
     let run = own.run_within(policy.consecutive_window);

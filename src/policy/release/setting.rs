@@ -11,7 +11,7 @@ use crate::domain::{ids::TargetId, units};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReleasePolicy {
-    /// `adaptive` judges a candidate against the stable release; `literal` applies the thresholds that were asked for as they
+    /// `adaptive` judges a candidate against the stable release; `literal` applies the thresholds that were configured as they
     /// are written, and every rollback is final. Default `adaptive`.
     pub mode: ReleaseMode,
     /// Failures in a row, within `consecutive_window`, that roll a candidate back at once. 1 to 100; default 3.

@@ -157,11 +157,11 @@ fn wait_on_same(
         let spread = if candidate.in_line { Duration::ZERO } else { spread };
         Wait { duration: min + spread.mul_f64(sample), source: stated.source }
     });
-    if policy.uniform_waits && recovery_options.pace != BackoffKind::AtOnce {
+    if policy.uniform_waits && recovery_options.backoff_kind != BackoffKind::AtOnce {
         let wait = own(policy.backoff.wait(retry, situation.previous_wait, sample));
         return stated.filter(|stated| stated.duration > wait.duration).unwrap_or(wait);
     }
-    match (recovery_options.pace, stated) {
+    match (recovery_options.backoff_kind, stated) {
         (BackoffKind::AtOnce, _) => own(Duration::ZERO),
         // Its silence was wait enough.
         (BackoffKind::Backoff, None) if is_silence(failure) => own(policy.fallback_wait_max.mul_f64(sample)),
@@ -315,7 +315,7 @@ fn strategy(situation: &Situation<'_>, option: &RecoveryOption<'_>) -> RecoveryS
 
 fn cost(situation: &Situation<'_>, recovery_options: Option<&RecoveryOptions>) -> Cost {
     let (Some(failure), Some(recovery_options)) = (situation.cause(), recovery_options) else { return Cost::Free };
-    match (recovery_options.counter, recovery_options.pace) {
+    match (recovery_options.counter, recovery_options.backoff_kind) {
         (Counter::Semantic, _) => Cost::Semantic,
         (Counter::Transport, _) if free_of_charge(situation, failure) => Cost::Free,
         (Counter::Transport, BackoffKind::Throttle) => Cost::Throttle,

@@ -18,7 +18,7 @@ pub struct RecoveryOptions {
     /// Which other targets.
     pub restriction: Restriction,
     /// Which wait precedes a retry at the same target.
-    pub pace: BackoffKind,
+    pub backoff_kind: BackoffKind,
     /// Which counter an attempt uses up.
     pub counter: Counter,
     /// Retries after which this class is not tried again, where that is fewer than the policy's.
@@ -64,15 +64,15 @@ impl RecoveryOptions {
         other_target: false,
         other_first: false,
         restriction: Restriction::None,
-        pace: BackoffKind::Backoff,
+        backoff_kind: BackoffKind::Backoff,
         counter: Counter::Transport,
         at_most: None,
     };
 
     /// The same target again, at this pace.
     #[must_use]
-    pub const fn again(pace: BackoffKind) -> Self {
-        Self { same_target: true, pace, ..Self::NONE }
+    pub const fn again(backoff_kind: BackoffKind) -> Self {
+        Self { same_target: true, backoff_kind, ..Self::NONE }
     }
 
     /// Another target.
@@ -99,7 +99,7 @@ impl RecoveryOptions {
     /// The same, after the request was changed so that the target which refused it may take it.
     #[must_use]
     pub(super) fn adapted(self) -> Self {
-        Self { same_target: true, pace: BackoffKind::AtOnce, counter: Counter::Semantic, ..self }
+        Self { same_target: true, backoff_kind: BackoffKind::AtOnce, counter: Counter::Semantic, ..self }
     }
 }
 
@@ -113,8 +113,8 @@ pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOpti
     let both = RecoveryOptions { same_target, other_target, ..RecoveryOptions::NONE };
     let elsewhere = RecoveryOptions { other_target, ..RecoveryOptions::NONE };
     match failure.class {
-        FailureClass::RateLimited => RecoveryOptions { pace: BackoffKind::Throttle, ..both },
-        FailureClass::Overloaded => RecoveryOptions { pace: BackoffKind::Throttle, other_first: true, ..both },
+        FailureClass::RateLimited => RecoveryOptions { backoff_kind: BackoffKind::Throttle, ..both },
+        FailureClass::Overloaded => RecoveryOptions { backoff_kind: BackoffKind::Throttle, other_first: true, ..both },
         FailureClass::Timeout => RecoveryOptions { other_first: true, ..both },
         FailureClass::ServerError
         | FailureClass::Network
@@ -145,10 +145,10 @@ pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOpti
         FailureClass::NotFound | FailureClass::Configuration => elsewhere,
         // It was paid for, and is likely to be as long again.
         FailureClass::MalformedResponse if failure.fault == Some(TransportFault::TooLarge) => {
-            RecoveryOptions { pace: BackoffKind::AtOnce, at_most: Some(1), ..both }
+            RecoveryOptions { backoff_kind: BackoffKind::AtOnce, at_most: Some(1), ..both }
         }
         FailureClass::MalformedResponse => {
-            RecoveryOptions { pace: BackoffKind::AtOnce, counter: Counter::Semantic, ..both }
+            RecoveryOptions { backoff_kind: BackoffKind::AtOnce, counter: Counter::Semantic, ..both }
         }
         // A failed read may be repeated once; a write is not retryable.
         FailureClass::State | FailureClass::Checkpoint => {

@@ -104,10 +104,10 @@ fn retry(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
         return None;
     }
     let is_throttled = matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded);
-    let pace = if is_throttled { BackoffKind::Throttle } else { BackoffKind::Backoff };
+    let backoff_kind = if is_throttled { BackoffKind::Throttle } else { BackoffKind::Backoff };
     let allowed = if effects.repeatable { effects.reason } else { "it was not executed" };
     let reason = format!("{}: the call is repeated, which is allowed because {allowed}", failure.class.phrase());
-    Some(ToolStep::Retry { pace, stated, reason })
+    Some(ToolStep::Retry { backoff_kind, stated, reason })
 }
 
 fn adapt(situation: &ToolSituation<'_>) -> Option<ToolStep> {
@@ -152,7 +152,7 @@ fn adapt(situation: &ToolSituation<'_>) -> Option<ToolStep> {
         // What was refused before fits now: the list was changed meanwhile.
         ArgumentFit::Fits { changed: true } if tried.retries == 0 && effects.allow_again(failure) => {
             let reason = "the tool's schema changed, and the arguments fit it as they are".to_owned();
-            Some(ToolStep::Retry { pace: BackoffKind::AtOnce, stated: None, reason })
+            Some(ToolStep::Retry { backoff_kind: BackoffKind::AtOnce, stated: None, reason })
         }
         // How much the tool takes at once is in its words, not in its schema.
         ArgumentFit::Fits { .. } => {
@@ -238,8 +238,10 @@ fn chunk(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
     let reason = format!("{}: {}", situation.failure.class.phrase(), plan.words());
     // What is limited is not sent several times at once.
     Some(match cause {
-        Cause::Limited => ToolStep::Chunk { plan: plan.with_parallel(1), pace: Some(BackoffKind::Throttle), reason },
-        _ => ToolStep::Chunk { plan, pace: None, reason },
+        Cause::Limited => {
+            ToolStep::Chunk { plan: plan.with_parallel(1), backoff_kind: Some(BackoffKind::Throttle), reason }
+        }
+        _ => ToolStep::Chunk { plan, backoff_kind: None, reason },
     })
 }
 

@@ -223,8 +223,8 @@ fn a_step_carries_what_it_takes_to_obey_it() {
     assert_eq!(reason, "the arguments did not fit `get_activities`: `limit` was sent as `max_results`");
     world = World::reading();
     world.split_by_dates();
-    let ToolStep::Chunk { plan, pace, reason } = world.decide(&retryable(C::RateLimited)) else { panic!() };
-    assert_eq!((plan.parts(), pace), (6, Some(BackoffKind::Throttle)));
+    let ToolStep::Chunk { plan, backoff_kind, reason } = world.decide(&retryable(C::RateLimited)) else { panic!() };
+    assert_eq!((plan.parts(), backoff_kind), (6, Some(BackoffKind::Throttle)));
     assert!(reason.ends_with("the range from `after` to `before` was split into 6 parts"), "{reason}");
     assert_eq!(chunk::ChunkRun::new(plan).start_next().len(), 1, "what is limited is called one by one");
     world.arguments = arguments::read(r#"{"limit": "many"}"#).unwrap();

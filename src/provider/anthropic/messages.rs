@@ -11,7 +11,7 @@ use super::{BLOCK, REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     provider::turns::{
-        ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, plain_text, standing,
+        ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, plain_text, split_instructions,
     },
 };
 
@@ -25,7 +25,7 @@ pub(super) struct AnthropicConversation {
 
 /// Translates; `takes_system` is whether the model accepts a system message within the conversation.
 pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicConversation {
-    let (front, rest) = standing(messages);
+    let (front, rest) = split_instructions(messages);
     let mut turns = Turns::default();
     for (place, message) in rest.iter().enumerate() {
         match message.role {

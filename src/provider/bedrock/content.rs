@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, standing},
+    provider::turns::{ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, split_instructions},
 };
 
 /// A conversation in this dialect.
@@ -25,7 +25,7 @@ pub(super) struct BedrockConversation {
 /// # Errors
 /// When media is given by an address that the API cannot fetch.
 pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConversation, String> {
-    let (front, rest) = standing(messages);
+    let (front, rest) = split_instructions(messages);
     let mut turns = Turns::default();
     for message in rest {
         for part in &message.parts {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::SIGNATURE;
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, standing},
+    provider::turns::{Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, split_instructions},
 };
 
 /// What ids begin with that Relight minted because the server gave none; they are not sent back.
@@ -33,7 +33,7 @@ struct Calls<'a>(HashMap<&'a str, (usize, &'a str)>);
 
 /// Translates; `signs` is whether the model requires signatures with calls.
 pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation {
-    let (front, rest) = standing(messages);
+    let (front, rest) = split_instructions(messages);
     let calls = Calls::of(rest);
     // Signatures are required since the user's last turn.
     let turn_start = rest.iter().rposition(is_user_turn).unwrap_or(0);

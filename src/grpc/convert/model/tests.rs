@@ -46,9 +46,9 @@ fn words_in_short_are_one_more_message_of_the_user() {
     assert_eq!(model_call(short(Vec::new())), model_call(call()), "the smallest call");
     let system = v1::Message { role: v1::Role::System.into(), text: "Be brief.".to_owned(), ..v1::Message::default() };
     let read = model_call(short(vec![system])).unwrap();
-    let spoken: Vec<_> = read.messages.iter().map(|message| (message.role, message.parts.clone())).collect();
-    let said = |text: &str| vec![Part::Text(text.to_owned())];
-    assert_eq!(spoken, [(Role::System, said("Be brief.")), (Role::User, said("hello"))]);
+    let messages: Vec<_> = read.messages.iter().map(|message| (message.role, message.parts.clone())).collect();
+    let text_part = |text: &str| vec![Part::Text(text.to_owned())];
+    assert_eq!(messages, [(Role::System, text_part("Be brief.")), (Role::User, text_part("hello"))]);
 }
 
 #[test]

@@ -202,13 +202,13 @@ fn a_writer_continues_from_what_a_journal_kept() {
 #[test]
 fn a_stream_header_states_how_content_is_delivered() {
     let accepted = |mode| {
-        let welcome = StreamHeader {
+        let header = StreamHeader {
             resume_token: "token".to_owned(),
             deadline: Timestamp::UNIX_EPOCH,
             retention: Duration::from_mins(15),
             mode,
         };
-        let Some(Body::Accepted(sent)) = writer().accepted(place(1), &welcome).body else { panic!("a welcome") };
+        let Some(Body::Accepted(sent)) = writer().accepted(place(1), &header).body else { panic!("a welcome") };
         assert_eq!((sent.resume_token.as_str(), sent.retention_ms), ("token", 900_000));
         assert_eq!(sent.disposition, i32::from(v1::RequestDisposition::New));
         (sent.rewind_mode, sent.hold_back_bytes)

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{super::RetryLoop, ToolCourse};
+use super::{super::RetryLoop, ToolCallState};
 use crate::{
     domain::{
         failure::{Failure, FailureClass},
@@ -71,30 +71,30 @@ impl ChunkedCall {
 
 impl<S> RetryLoop<S> {
     /// The attempt that executes a chunk, and its span.
-    pub(super) fn chunk(&mut self, course: &ToolCourse, task: &ChunkTask) -> (PendingAttempt, AttemptSpan) {
+    pub(super) fn chunk(&mut self, tool_call: &ToolCallState, task: &ChunkTask) -> (PendingAttempt, AttemptSpan) {
         let span = self.scope.trace.attempt();
-        let tool = Some(course.attempt(&task.arguments));
+        let tool = Some(tool_call.attempt(&task.arguments));
         (PendingAttempt { tool, ..self.next_attempt(span.trace()) }, span)
     }
 
     /// The last steps of a call that was split.
-    pub(super) fn after_chunks(&mut self, course: &mut ToolCourse, chunked: ChunkedCall) -> Vec<StreamStep> {
-        match chunked.run.finish(&course.offer.spec.name) {
+    pub(super) fn after_chunks(&mut self, tool_call: &mut ToolCallState, chunked: ChunkedCall) -> Vec<StreamStep> {
+        match chunked.run.finish(&tool_call.offer.spec.name) {
             Ok(mut output) => {
                 self.settle(Settled::Succeeded);
-                course.learn_success(&self.scope);
-                let before = course.reasoning();
+                tool_call.learn_success(&self.scope);
+                let before = tool_call.reasoning();
                 let reasoning = format!("{before} {}.", output.reasoning.trim_end_matches('.'));
                 reasoning.trim().clone_into(&mut output.reasoning);
-                self.returned(course, output)
+                self.returned(tool_call, output)
             }
             Err(failure) => {
                 self.settle(Settled::Failed);
                 let failure = failure.unwrap_or_else(|| {
                     let words = "no part of the call was done before the deadline";
-                    Failure::local(FailureClass::Timeout, words).of_tool(&course.offer.spec.name)
+                    Failure::local(FailureClass::Timeout, words).of_tool(&tool_call.offer.spec.name)
                 });
-                vec![self.end_explained(course, failure, "not one part of the split call was done", &[])]
+                vec![self.end_explained(tool_call, failure, "not one part of the split call was done", &[])]
             }
         }
     }

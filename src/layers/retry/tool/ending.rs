@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{super::RetryLoop, AfterExecution, ToolCourse};
+use super::{super::RetryLoop, AfterExecution, ToolCallState};
 use crate::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
@@ -25,7 +25,7 @@ use crate::{
 
 impl<S> RetryLoop<S> {
     /// The last steps of a call whose tool returned this: its text as a block, then the end.
-    pub(super) fn returned(&mut self, course: &ToolCourse, output: ToolOutput) -> Vec<StreamStep> {
+    pub(super) fn returned(&mut self, tool_call: &ToolCallState, output: ToolOutput) -> Vec<StreamStep> {
         let (attempt, text) = (self.scope.next_number() - 1, output.reply.text());
         self.assembler.begin_attempt();
         let mut steps = Vec::new();
@@ -46,7 +46,7 @@ impl<S> RetryLoop<S> {
             if !output.reasoning.is_empty() {
                 outcome.reasoning.clone_from(&output.reasoning);
             }
-            let messages = messages(&course.call, &output);
+            let messages = messages(&tool_call.call, &output);
             if let Ok(completion) = &mut outcome.result {
                 completion.message = messages.last().cloned().unwrap_or_else(|| completion.message.clone());
                 completion.model = String::new();
@@ -59,16 +59,16 @@ impl<S> RetryLoop<S> {
     }
 
     /// The end of a tool call that an earlier owner began, where it must not be executed once more; `None` where it is.
-    pub(super) fn taken_over(&mut self, course: &mut ToolCourse) -> Option<StreamStep> {
-        if course.offer.effects.repeatable {
+    pub(super) fn taken_over(&mut self, tool_call: &mut ToolCallState) -> Option<StreamStep> {
+        if tool_call.offer.effects.repeatable {
             return None;
         }
         let words = "the replica that executed the tool went away, and whether it was executed is not known";
-        let mut failure = Failure::local(FailureClass::OutcomeUnknown, words).of_tool(&course.offer.spec.name);
+        let mut failure = Failure::local(FailureClass::OutcomeUnknown, words).of_tool(&tool_call.offer.spec.name);
         failure.never_sent = false;
-        failure.target = Some(course.offer.target.id.clone());
+        failure.target = Some(tool_call.offer.target.id.clone());
         let end = self.failed(failure, "The tool is executed at most once, and it may have been executed.");
-        Some(self.explained(course, end))
+        Some(self.explained(tool_call, end))
     }
 }
 
@@ -90,82 +90,87 @@ fn messages(call: &ToolInvocation, output: &ToolOutput) -> Vec<Message> {
 
 impl<S> RetryLoop<S> {
     /// The end that the ladder decided upon.
-    pub(super) fn ended(&mut self, course: &ToolCourse, failure: Failure, step: ToolStep) -> AfterExecution {
+    pub(super) fn ended(&mut self, tool_call: &ToolCallState, failure: Failure, step: ToolStep) -> AfterExecution {
         let end = match step {
             ToolStep::Offer { explanation, .. } | ToolStep::Explain { explanation } => {
                 self.impossible = true;
-                self.with_explanation(course, failure, &explanation)
+                self.with_explanation(tool_call, failure, &explanation)
             }
             ToolStep::OutcomeUnknown { reason } => {
-                let failure = Failure { user_message: words_of_unknown(course), ..failure };
-                self.end_with(course, failure, reason, Vec::new())
+                let failure = Failure { user_message: words_of_unknown(tool_call), ..failure };
+                self.end_with(tool_call, failure, reason, Vec::new())
             }
             ToolStep::Fail { reason, finding } => {
                 let mut failure = failure;
                 if let Some(finding) = finding {
                     finding.mark(&mut failure);
                 }
-                self.end_with(course, failure, reason, Vec::new())
+                self.end_with(tool_call, failure, reason, Vec::new())
             }
             ToolStep::Retry { reason, .. }
             | ToolStep::RefetchList { reason }
             | ToolStep::Adapt { reason, .. }
             | ToolStep::Alternative { reason, .. }
-            | ToolStep::Chunk { reason, .. } => self.end_with(course, failure, reason, Vec::new()),
+            | ToolStep::Chunk { reason, .. } => self.end_with(tool_call, failure, reason, Vec::new()),
         };
         AfterExecution::Ended(end)
     }
 
     /// The end that the planner decided upon, with what it explains.
-    pub(super) fn explained(&mut self, course: &ToolCourse, end: StreamStep) -> StreamStep {
+    pub(super) fn explained(&mut self, tool_call: &ToolCallState, end: StreamStep) -> StreamStep {
         let StreamStep::Terminal(outcome) = end else { return end };
         let Err(failure) = outcome.result.clone() else { return StreamStep::Terminal(outcome) };
-        self.end_explained(course, failure, outcome.reasoning.trim_end_matches('.'), &[])
+        self.end_explained(tool_call, failure, outcome.reasoning.trim_end_matches('.'), &[])
     }
 
     /// An end that explains a failure after which nothing more is tried, for this reason.
     pub(super) fn end_explained(
         &mut self,
-        course: &ToolCourse,
+        tool_call: &ToolCallState,
         failure: Failure,
         ended_by: &str,
         alternatives: &[RankedTool],
     ) -> StreamStep {
         let explanation = Explanation::of(ExplanationFacts {
-            tool: &course.offer.spec.name,
-            goal: &course.call.goal,
+            tool: &tool_call.offer.spec.name,
+            goal: &tool_call.call.goal,
             failure: &failure,
-            tried: &course.tried.words,
+            tried: &tool_call.tried.words,
             ended_by,
             alternatives,
         });
-        self.with_explanation(course, failure, &explanation)
+        self.with_explanation(tool_call, failure, &explanation)
     }
 
-    fn with_explanation(&mut self, course: &ToolCourse, mut failure: Failure, explained: &Explanation) -> StreamStep {
+    fn with_explanation(
+        &mut self,
+        tool_call: &ToolCallState,
+        mut failure: Failure,
+        explained: &Explanation,
+    ) -> StreamStep {
         if failure.class != FailureClass::OutcomeUnknown {
             failure.user_message = format!("{} {}", explained.summary, explained.why);
         }
         failure.recovery_hint.clone_from(&explained.operator_hint);
         let alternatives = explained.alternatives.iter().chain(&explained.remedies).cloned().collect();
-        self.end_with(course, failure, explained.text(), alternatives)
+        self.end_with(tool_call, failure, explained.text(), alternatives)
     }
 
     fn end_with(
         &mut self,
-        course: &ToolCourse,
+        tool_call: &ToolCallState,
         failure: Failure,
         reasoning: String,
         alternatives: Vec<String>,
     ) -> StreamStep {
         let target = failure.target.clone();
-        let past = history::note(&course.plan.past.iter().map(|past| past.told.clone()).collect::<Vec<_>>());
+        let past = history::note(&tool_call.plan.past.iter().map(|past| past.attempt.clone()).collect::<Vec<_>>());
         let reasoning = if past.is_empty() { reasoning } else { format!("{reasoning}\n\n{past}") };
         self.terminal(Err(failure), reasoning, alternatives, HistoryPatch::default(), target)
     }
 }
 
-fn words_of_unknown(course: &ToolCourse) -> String {
-    let tool = quoted(&course.offer.spec.name);
+fn words_of_unknown(tool_call: &ToolCallState) -> String {
+    let tool = quoted(&tool_call.offer.spec.name);
     format!("Whether {tool} took effect is not known: its result was lost. Please check before it is done again.")
 }

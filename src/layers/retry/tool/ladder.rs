@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::{super::RetryLoop, AfterExecution, LadderStep, ToolCourse, chunks::ChunkedCall};
+use super::{super::RetryLoop, AfterExecution, LadderStep, ToolCallState, chunks::ChunkedCall};
 use crate::{
     domain::{
         clock,
@@ -30,55 +30,55 @@ const REFETCH_WITHIN: Duration = Duration::from_secs(5);
 
 impl<S> RetryLoop<S> {
     /// Takes the next step after a failure.
-    pub(super) async fn take_step(&mut self, course: &mut ToolCourse, failure: Failure) -> AfterExecution {
+    pub(super) async fn take_step(&mut self, tool_call: &mut ToolCallState, failure: Failure) -> AfterExecution {
         if failure.class.is_local_refusal() {
-            if !is_left(&failure) || !matches!(self.next_step(course, &failure), ToolStep::Alternative { .. }) {
-                return self.again_with(course, failure, RecoveryOptions::again(BackoffKind::Backoff), false);
+            if !is_left(&failure) || !matches!(self.next_step(tool_call, &failure), ToolStep::Alternative { .. }) {
+                return self.again_with(tool_call, failure, RecoveryOptions::again(BackoffKind::Backoff), false);
             }
         } else {
-            course.learn_failure(&self.scope, &failure);
-            course.list_is_fresh = false;
+            tool_call.learn_failure(&self.scope, &failure);
+            tool_call.list_is_fresh = false;
         }
         loop {
-            let step = self.next_step(course, &failure);
+            let step = self.next_step(tool_call, &failure);
             match step {
-                ToolStep::RefetchList { .. } => self.refetch(course).await,
-                ToolStep::Retry { pace, reason, .. } => {
-                    course.tried.retries += 1;
-                    course.note(&reason);
-                    course.cause = AttemptCause::Retry(failure.class);
-                    return self.again_with(course, failure, RecoveryOptions::again(pace), false);
+                ToolStep::RefetchList { .. } => self.refetch(tool_call).await,
+                ToolStep::Retry { backoff_kind, reason, .. } => {
+                    tool_call.tried.retries += 1;
+                    tool_call.note(&reason);
+                    tool_call.cause = AttemptCause::Retry(failure.class);
+                    return self.again_with(tool_call, failure, RecoveryOptions::again(backoff_kind), false);
                 }
                 ToolStep::Adapt { adapted, reason } => {
-                    course.tried.adaptations += 1;
-                    course.note(&reason);
-                    course.adapt(adapted);
-                    course.cause = AttemptCause::Adapt(failure.class);
+                    tool_call.tried.adaptations += 1;
+                    tool_call.note(&reason);
+                    tool_call.adapt(adapted);
+                    tool_call.cause = AttemptCause::Adapt(failure.class);
                     self.report_change(&failure, &reason);
-                    return self.again_with(course, failure, RecoveryOptions::again(BackoffKind::AtOnce), true);
+                    return self.again_with(tool_call, failure, RecoveryOptions::again(BackoffKind::AtOnce), true);
                 }
                 ToolStep::Alternative { tool, reason } => {
-                    let Some(offer) = course.plan.offer(&tool.target).cloned() else {
-                        return self.ended(course, failure, ToolStep::Fail { reason, finding: None });
+                    let Some(offer) = tool_call.plan.offer(&tool.target).cloned() else {
+                        return self.ended(tool_call, failure, ToolStep::Fail { reason, finding: None });
                     };
-                    course.tried.alternatives += 1;
-                    course.note(&reason);
-                    course.replace(&failure, offer, tool);
-                    course.cause = AttemptCause::Fallback(failure.class);
-                    return self.again_with(course, failure, RecoveryOptions::elsewhere(), false);
+                    tool_call.tried.alternatives += 1;
+                    tool_call.note(&reason);
+                    tool_call.replace(&failure, offer, tool);
+                    tool_call.cause = AttemptCause::Fallback(failure.class);
+                    return self.again_with(tool_call, failure, RecoveryOptions::elsewhere(), false);
                 }
-                ToolStep::Chunk { plan, pace, reason } => {
+                ToolStep::Chunk { plan, backoff_kind, reason } => {
                     let now = Instant::now();
-                    self.reserved = self.targets.reserve(&course.offer.target.id, Cost::Transient, now);
+                    self.reserved = self.targets.reserve(&tool_call.offer.target.id, Cost::Transient, now);
                     if self.reserved.is_none() {
                         return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
                     }
-                    course.tried.chunked = true;
-                    course.note(&reason);
-                    course.cause = AttemptCause::Chunk(failure.class);
+                    tool_call.tried.chunked = true;
+                    tool_call.note(&reason);
+                    tool_call.cause = AttemptCause::Chunk(failure.class);
                     self.report_change(&failure, &reason);
                     self.take_note_of(&failure);
-                    let wait = self.wait_before_chunks(&failure, pace);
+                    let wait = self.wait_before_chunks(&failure, backoff_kind);
                     let display = format!("Splitting {}: {reason}", self.scope.invocation.operation);
                     let announced =
                         self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display, None);
@@ -88,7 +88,7 @@ impl<S> RetryLoop<S> {
                 end @ (ToolStep::Offer { .. }
                 | ToolStep::Explain { .. }
                 | ToolStep::OutcomeUnknown { .. }
-                | ToolStep::Fail { .. }) => return self.ended(course, failure, end),
+                | ToolStep::Fail { .. }) => return self.ended(tool_call, failure, end),
             }
         }
     }
@@ -96,17 +96,17 @@ impl<S> RetryLoop<S> {
     /// Has the planner wait, pay and call the tool that the course names.
     fn again_with(
         &mut self,
-        course: &ToolCourse,
+        tool_call: &ToolCallState,
         failure: Failure,
         options: RecoveryOptions,
         adapts: bool,
     ) -> AfterExecution {
-        self.step = Some(LadderStep { target: course.offer.target.id.clone(), options, adapts });
+        self.step = Some(LadderStep { target: tool_call.offer.target.id.clone(), options, adapts });
         AfterExecution::Planned(self.decide(failure))
     }
 
-    fn wait_before_chunks(&self, failure: &Failure, pace: Option<BackoffKind>) -> Wait {
-        let stated = failure.retry_after.filter(|_| pace.is_some());
+    fn wait_before_chunks(&self, failure: &Failure, backoff_kind: Option<BackoffKind>) -> Wait {
+        let stated = failure.retry_after.filter(|_| backoff_kind.is_some());
         let left = self.scope.invocation.deadline.saturating_duration_since(Instant::now()) / 2;
         stated
             .filter(|wait| wait.duration < left)
@@ -114,36 +114,37 @@ impl<S> RetryLoop<S> {
     }
 
     /// The step that the policy decides upon.
-    fn next_step(&self, course: &ToolCourse, failure: &Failure) -> ToolStep {
+    fn next_step(&self, tool_call: &ToolCallState, failure: &Failure) -> ToolStep {
         let now = Instant::now();
         let scope = &self.scope;
-        let others = course.plan.catalogue.all();
-        let written = course.written();
+        let others = tool_call.plan.catalogue.all();
+        let written = tool_call.written();
         let candidates: Vec<AlternativeTool<'_>> =
-            others.iter().map(|offer| self.candidate(course, offer, &written, now)).collect();
+            others.iter().map(|offer| self.candidate(tool_call, offer, &written, now)).collect();
         let made = scope.counted_attempts().saturating_sub(scope.unsent_attempts());
         let allowed = if scope.plan.retry.enabled { scope.plan.retry.max_retries + 1 } else { 1 };
         let left = scope.invocation.deadline.saturating_duration_since(now);
-        let state = self.targets.state(&course.offer.target.id);
+        let state = self.targets.state(&tool_call.offer.target.id);
         let usual = state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50);
-        let current = course.plan.catalogue.offer(&course.offer.target.provider, &course.offer.spec.name, None);
-        let learnt = course.plan.knowledge.learnt();
+        let current =
+            tool_call.plan.catalogue.offer(&tool_call.offer.target.provider, &tool_call.offer.spec.name, None);
+        let learnt = tool_call.plan.knowledge.learnt();
         decide(&ToolSituation {
             failure,
-            target: &course.offer.target.id,
-            tool: &course.offer.spec.name,
-            goal: &course.call.goal,
+            target: &tool_call.offer.target.id,
+            tool: &tool_call.offer.spec.name,
+            goal: &tool_call.call.goal,
             operation: &scope.invocation.operation,
-            arguments: &course.arguments,
-            effects: &course.offer.effects,
+            arguments: &tool_call.arguments,
+            effects: &tool_call.offer.effects,
             list: ListFacts {
-                old: Some(&course.listed),
+                old: Some(&tool_call.listed),
                 current: current.as_ref().map(|offer| &*offer.spec),
-                is_fresh: course.list_is_fresh,
+                is_fresh: tool_call.list_is_fresh,
             },
-            tried: &course.tried,
-            policy: &course.offer.recovery,
-            chunk_rules: &course.offer.chunk_rules,
+            tried: &tool_call.tried,
+            policy: &tool_call.offer.recovery,
+            chunk_rules: &tool_call.offer.chunk_rules,
             attempts_left: allowed.min(HARD_CAP_ATTEMPTS).saturating_sub(made),
             time_left: Some(left),
             usual_duration: usual.min(left / 2),
@@ -155,13 +156,13 @@ impl<S> RetryLoop<S> {
     /// A tool as the policy sees it beside the one that failed.
     fn candidate<'a>(
         &self,
-        course: &ToolCourse,
+        tool_call: &ToolCallState,
         offer: &'a ToolOffer,
         written: &'a Arguments,
         now: Instant,
     ) -> AlternativeTool<'a> {
         let target = &offer.target.id;
-        let declared = &course.plan.offers[..course.plan.declared.min(course.plan.offers.len())];
+        let declared = &tool_call.plan.offers[..tool_call.plan.declared.min(tool_call.plan.offers.len())];
         let healthy = self
             .targets
             .state(target)
@@ -169,11 +170,11 @@ impl<S> RetryLoop<S> {
         // Releases on trial come before the tool that was named.
         let mut before = declared.iter().take_while(|it| it.target.id != *target);
         let is_stable_release =
-            course.plan.named.as_ref() == Some(target) && before.any(|it| it.target.id == course.offer.target.id);
+            tool_call.plan.named.as_ref() == Some(target) && before.any(|it| it.target.id == tool_call.offer.target.id);
         AlternativeTool {
             target: target.clone(),
             spec: &offer.spec,
-            arguments: (course.plan.named.as_ref() == Some(target)).then_some(written),
+            arguments: (tool_call.plan.named.as_ref() == Some(target)).then_some(written),
             equivalence: if is_stable_release {
                 Some(Equivalence::StableRelease)
             } else {
@@ -186,15 +187,15 @@ impl<S> RetryLoop<S> {
         }
     }
 
-    /// Fetches the list of the tool's server anew; the call goes on with what is listed now.
-    async fn refetch(&mut self, course: &mut ToolCourse) {
-        let server = &course.offer.target.provider;
+    /// Fetches the list of the tool's server anew; the call continues with what is listed now.
+    async fn refetch(&mut self, tool_call: &mut ToolCallState) {
+        let server = &tool_call.offer.target.provider;
         let left = self.scope.invocation.deadline.saturating_duration_since(Instant::now()) / 2;
-        let fetched = timeout(REFETCH_WITHIN.min(left), course.plan.catalogue.refetch(server)).await;
+        let fetched = timeout(REFETCH_WITHIN.min(left), tool_call.plan.catalogue.refetch(server)).await;
         if !matches!(fetched, Ok(Ok(()))) {
             tracing::debug!(%server, invocation = %self.scope.invocation.id, "a list of tools could not be fetched anew");
         }
-        course.list_is_fresh = true;
+        tool_call.list_is_fresh = true;
     }
 
     /// Remembers a failure as the planner does where it decides itself.
@@ -205,14 +206,14 @@ impl<S> RetryLoop<S> {
     }
 }
 
-impl ToolCourse {
+impl ToolCallState {
     /// Takes note of a step, in the words of the policy.
     fn note(&mut self, reason: &str) {
         self.reasons.push(reason.to_owned());
         self.tried.words.push(reason.to_owned());
     }
 
-    /// Goes on with another tool.
+    /// Continues with another tool.
     fn replace(&mut self, failure: &Failure, offer: ToolOffer, tool: RankedTool) {
         if is_refusal(failure.class) && offer.spec.name != self.offer.spec.name {
             self.mistaken.get_or_insert_with(|| self.offer.target.id.clone());

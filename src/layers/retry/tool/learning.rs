@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ToolCourse;
+use super::ToolCallState;
 use crate::{
     domain::{
         clock,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-impl ToolCourse {
+impl ToolCallState {
     /// Begins with what was learnt: the tool that is meant, and how its arguments are adapted.
     pub(super) fn recall(&mut self, operation: &Operation) {
         let now = clock::wall_now();

@@ -21,10 +21,10 @@ fn each_change_reports_the_state_before_it_how_long_that_lasted_and_a_greater_ge
     bench.pass(5000);
     assert_eq!(bench.state(), CircuitState::Closed);
     let moves = moves(&bench);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         moves.iter().map(|transition| (transition.generation, transition.from, transition.streak)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             (1, CircuitState::Closed, 1),
             (2, CircuitState::Open, 1),

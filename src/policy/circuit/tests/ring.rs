@@ -29,13 +29,13 @@ fn around_a_number_that_was_never_given_there_is_no_run() {
 fn no_more_of_the_old_attempts_are_looked_at_than_are_wanted() {
     let mut queue = AdmissionQueue::default();
     let now = Instant::now();
-    for fate in [
+    for outcome in [
         AttemptOutcome::Silent,
         AttemptOutcome::Removed,
         AttemptOutcome::Answered { slow: false },
         AttemptOutcome::Pending,
     ] {
-        queue.push(now, fate, 0);
+        queue.push(now, outcome, 0);
     }
     let later = now + Duration::from_secs(1);
     assert_eq!(

@@ -75,9 +75,9 @@ fn responses(messages: &[Message]) -> Vec<Value> {
 fn merged(messages: &[Message], key: &str, block: fn(&Part) -> Value) -> Vec<Value> {
     let is_gemini = key == "parts";
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
-    let standing = messages.iter().take_while(|message| message.role == Role::System).count();
+    let instructions = messages.iter().take_while(|message| message.role == Role::System).count();
     let mut previous = Role::System;
-    for message in &messages[standing..] {
+    for message in &messages[instructions..] {
         let role = match message.role {
             Role::Assistant if is_gemini => "model",
             Role::Tool => "user",

@@ -37,20 +37,20 @@ fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
 #[test]
 fn a_result_that_came_late_moves_up_to_its_call() {
     let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")], name: None };
-    let (user, said) = (Message::text(Role::User, "well?"), Message::text(Role::Assistant, "One moment."));
+    let (user, reply) = (Message::text(Role::User, "well?"), Message::text(Role::Assistant, "One moment."));
     let result = tool_result("a", "search", "found", false);
-    let late = call(vec![user.clone(), calling.clone(), said.clone(), user.clone(), result.clone()]);
-    assert_eq!(repair(&late).messages, [user.clone(), calling, result, said, user]);
+    let late = call(vec![user.clone(), calling.clone(), reply.clone(), user.clone(), result.clone()]);
+    assert_eq!(repair(&late).messages, [user.clone(), calling, result, reply, user]);
 }
 
 #[test]
 fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
     let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")], name: None };
-    let (said, user) = (Message::text(Role::Assistant, "One moment."), Message::text(Role::User, "well?"));
+    let (reply, user) = (Message::text(Role::Assistant, "One moment."), Message::text(Role::User, "well?"));
     let result = tool_result("a", "search", "found", false);
     let by_user = Message { role: Role::User, ..result.clone() };
-    let late = call(vec![calling.clone(), said.clone(), by_user, user.clone()]);
-    assert_eq!(repair(&late).messages, [calling, result, said, user]);
+    let late = call(vec![calling.clone(), reply.clone(), by_user, user.clone()]);
+    assert_eq!(repair(&late).messages, [calling, result, reply, user]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn message() -> impl Strategy<Value = Message> {
 
 /// Messages with only the parts that their roles may hold: calls and reasoning only from the model, results only from
 /// tools or the user.
-fn spoken(mut message: Message) -> Option<Message> {
+fn without_calls(mut message: Message) -> Option<Message> {
     message.parts.retain(|part| match (message.role, part) {
         (Role::Assistant, Part::ToolResult(_)) => false,
         (Role::Assistant, Part::ToolCall(call)) => !call.id.is_empty(),
@@ -115,7 +115,7 @@ proptest! {
     fn a_repaired_history_pairs_calls_and_results_as_every_provider_wants(
         messages in prop::collection::vec(message(), 0..12),
     ) {
-        let broken = call(messages.into_iter().filter_map(spoken).collect());
+        let broken = call(messages.into_iter().filter_map(without_calls).collect());
         let mut repaired = repair(&broken).into_owned().messages;
         // What repair does not guarantee is corrected here: who begins, who ends, where instructions are.
         repaired.retain(|message| !matches!(message.role, Role::System | Role::Developer));

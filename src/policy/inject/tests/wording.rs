@@ -100,14 +100,14 @@ fn a_schema_violation_names_the_field_only_if_the_schema_does() {
         response_format: ResponseFormat::JsonSchema { name: "people".into(), schema: schema.into(), strict: true },
         ..ModelCall::default()
     };
-    let said = |path: &str, limit: &str| {
+    let note_about = |path: &str, limit: &str| {
         let mismatch = Mismatch { path: path.into(), keyword: "maximum".into(), limit: limit.into() };
         let failure = found(FailureClass::MalformedResponse, &Finding::Schema(mismatch));
         note_text(&InjectionPolicy::default(), &"executor".into(), &call, &[&failure])
     };
-    assert!(said("/items/0/age", "150").contains("(field `items.0.age` is above its maximum `150`)"));
-    assert!(said("/items/0/pwned", "150").contains("(a field is above its maximum `150`)"));
-    assert!(said("/items/0/age", "151").contains("(field `items.0.age` does not fit the schema)"));
+    assert!(note_about("/items/0/age", "150").contains("(field `items.0.age` is above its maximum `150`)"));
+    assert!(note_about("/items/0/pwned", "150").contains("(a field is above its maximum `150`)"));
+    assert!(note_about("/items/0/age", "151").contains("(field `items.0.age` does not fit the schema)"));
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn no_note_follows_a_refusal_or_an_overflow_even_with_always() {
             assert!(!is_placed(mode, &[&refused]), "{class} {mode:?}");
             assert!(!is_placed(mode, &[&timeout, &refused]), "{class} {mode:?}");
         }
-        let told = note_of(&[&refused, &timeout]);
-        assert!(!told.contains(class.phrase()), "{told}");
+        let note = note_of(&[&refused, &timeout]);
+        assert!(!note.contains(class.phrase()), "{note}");
     }
 }
 

@@ -157,7 +157,7 @@ proptest! {
                         prop_assert_eq!(strategy == RecoveryStrategy::Retry, same);
                         if let Some(stated) = real.retry_after
                             && same
-                            && recovery_options.pace != BackoffKind::AtOnce
+                            && recovery_options.backoff_kind != BackoffKind::AtOnce
                         {
                             prop_assert!(wait.duration >= stated.duration.min(policy.wait_cap), "sooner than stated");
                         }

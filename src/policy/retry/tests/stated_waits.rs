@@ -5,13 +5,13 @@ use super::*;
 #[test]
 fn a_stated_wait_is_a_minimum_with_a_second_or_a_fifth_of_spread() {
     let now = Instant::now();
-    for (said, min, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
-        let limited = stated(FailureClass::RateLimited, said);
+    for (stated_seconds, min, spread) in [(2, s(2), s(1)), (5, s(5), s(1)), (40, s(40), s(8)), (3600, s(300), s(60))] {
+        let limited = stated(FailureClass::RateLimited, stated_seconds);
         let candidates = [called_once()];
         let situation = Situation::new(now, now + s(1000), &limited, &candidates);
         let (_, wait, ..) = again(decide(&plain(), &situation));
         assert_eq!(wait.source, WaitSource::RetryAfter);
-        assert_eq!(wait.duration, min + spread.mul_f64(samples().0), "{said} s");
+        assert_eq!(wait.duration, min + spread.mul_f64(samples().0), "{stated_seconds} s");
     }
 }
 

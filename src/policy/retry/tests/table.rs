@@ -49,9 +49,10 @@ const TABLE: [Row; 28] = [
 #[test]
 fn every_class_has_the_remedies_of_the_table() {
     assert_eq!(TABLE.map(|row| row.0), FailureClass::ALL);
-    for (class, same_target, other_target, other_first, restriction, pace, counter) in TABLE {
+    for (class, same_target, other_target, other_first, restriction, backoff_kind, counter) in TABLE {
         let at_most = matches!(class, C::State | C::Checkpoint).then_some(1);
-        let expected = RecoveryOptions { same_target, other_target, other_first, restriction, pace, counter, at_most };
+        let expected =
+            RecoveryOptions { same_target, other_target, other_first, restriction, backoff_kind, counter, at_most };
         assert_eq!(recovery_options(&RetryPolicy::default(), &failure(class)), expected, "{class}");
     }
 }

@@ -100,8 +100,8 @@ fn mechanical_changes_are_made_and_named() {
             "`id`, `unit` went into `params`",
         ),
     ] {
-        let (arguments, said) = adapted(&old, &new, arguments).unwrap_or_else(|| panic!("{new}"));
-        assert_eq!((arguments, said.as_str()), (expected, words));
+        let (arguments, described) = adapted(&old, &new, arguments).unwrap_or_else(|| panic!("{new}"));
+        assert_eq!((arguments, described.as_str()), (expected, words));
     }
     let nested = schema(json!({"params": {"type": "object"}}), json!(["params"]));
     let (arguments, words) = adapted(&nested, &old, json!({"params": {"id": "5", "unit": "km"}})).unwrap();
