@@ -14,9 +14,11 @@
 //! keeps; messages are then only the new ones), and W3C trace context. An answer
 //! says by headers: `x-relight-invocation` and `x-request-id` (both the id of the invocation),
 //! `x-relight-attempts`, `x-relight-target` (who answers, where that is certain), and `x-relight-adapted` (what of the
-//! request was changed so that a model takes it; never silently). A refusal has its status, its error object and its
-//! `retry-after` as the table in `error.rs` has them, and `x-should-retry`, which the official SDKs obey. A stream that
-//! broke ends with an `error` event and without `[DONE]`.
+//! request was changed so that a model takes it; never silently). A stream has them as they are when it begins: the attempts
+//! and changes so far, and the target that was called last; the comment before the end of a whole answer has them all. A
+//! refusal has its status, its error object and its `retry-after` as the table in `error.rs` has them, and `x-should-retry`,
+//! which the official SDKs obey. A stream that broke, or that failed after it began with a comment, ends with an `error`
+//! event and without `[DONE]`.
 
 mod call;
 mod carried;

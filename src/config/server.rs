@@ -238,7 +238,9 @@ pub struct OpenaiFrontConfig {
     pub hold_back: HoldBack,
     /// What happens when a partly sent answer broke, and its new text differs.
     pub on_divergence: OnDivergence,
-    /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms to 5m).
+    /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms to 5m). A stream begins
+    /// with one where its first content takes longer: what fails before is a status, what fails after it the protocol's
+    /// own error event.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub keepalive: Duration,

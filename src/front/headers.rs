@@ -37,7 +37,7 @@ pub(super) struct ResponseHeaders {
     pub(super) invocation: InvocationId,
     /// `x-relight-attempts`: those begun so far.
     pub(super) attempts: u32,
-    /// `x-relight-target`: who answers, where that is certain.
+    /// `x-relight-target`: who answers, where that is certain; of a stream that just begins, who was called last.
     pub(super) target: Option<TargetId>,
     /// `x-relight-adapted`: what of the request was changed so that a model takes it, in words; none where nothing was.
     pub(super) adapted: Vec<String>,
@@ -91,6 +91,11 @@ impl ResponseHeaders {
         }
     }
 
+    /// What was changed of the request, in words; `None` where nothing was.
+    pub(super) fn changes(&self) -> Option<String> {
+        (!self.adapted.is_empty()).then(|| self.adapted.join("; "))
+    }
+
     /// Writes them.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         if let Ok(id) = HeaderValue::from_str(self.invocation.as_str()) {
@@ -103,7 +108,7 @@ impl ResponseHeaders {
         if let Some(Ok(target)) = self.target.as_ref().map(|target| HeaderValue::from_str(target.as_str())) {
             headers.insert(HeaderName::from_static("x-relight-target"), target);
         }
-        if let Some(Ok(words)) = (!self.adapted.is_empty()).then(|| HeaderValue::from_str(&self.adapted.join("; "))) {
+        if let Some(Ok(words)) = self.changes().map(|words| HeaderValue::from_str(&words)) {
             headers.insert(HeaderName::from_static("x-relight-adapted"), words);
         }
     }

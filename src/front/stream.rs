@@ -1,8 +1,9 @@
 //! A streamed answer: steps of an invocation in, events of the client's protocol out.
 //!
-//! The head of the answer waits for its first content, so that what fails before that is a clean status with the
-//! right code. From then on the stream ends in one of two ways: the protocol's own end of a whole answer, or its own error
-//! event. While nothing comes, comments keep the connection alive. The steps are those of an invocation that takes nothing back.
+//! The head of the answer waits for its first content, and for that no longer than the keep-alive time, so that what fails
+//! until then is a clean status with the right code. From then on the stream ends in one of two ways: the protocol's own end
+//! of a whole answer, or its own error event. While nothing is sent, comments keep the connection alive, also before the first
+//! content. The steps are those of an invocation that takes nothing back.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -57,7 +58,7 @@ struct Relay<E> {
     end: Option<Result<(), Refused>>,
 }
 
-/// Responds with a stream of these events, or with a status when it fails before its first content.
+/// Responds with a stream of these events, or with a status when it fails before its first content or comment.
 pub(super) async fn respond(front: &Front, started: Started, events: impl AnswerEvents) -> Result<Response, Refused> {
     let Started { id, follower, .. } = started;
     let mut relay = Relay {
@@ -69,10 +70,7 @@ pub(super) async fn respond(front: &Front, started: Started, events: impl Answer
         ready: VecDeque::new(),
         end: None,
     };
-    while relay.ready.is_empty() && relay.end.is_none() {
-        let next = relay.follower.next().await;
-        relay.take(next);
-    }
+    relay.fill().await;
     if relay.ready.is_empty()
         && let Some(Err(refused)) = relay.end
     {
@@ -108,11 +106,21 @@ impl<E: AnswerEvents> Relay<E> {
                         return;
                     }
                 }
-                match tokio::time::timeout(self.keepalive, self.follower.next()).await {
-                    Ok(next) => self.take(next),
-                    Err(_) => yield Ok(comment("keep-alive")),
-                }
+                self.fill().await;
             }
+        }
+    }
+
+    /// Takes steps until there is something to send; a comment where that takes longer than the keep-alive time.
+    async fn fill(&mut self) {
+        let filled = tokio::time::timeout(self.keepalive, async {
+            while self.ready.is_empty() && self.end.is_none() {
+                let next = self.follower.next().await;
+                self.take(next);
+            }
+        });
+        if filled.await.is_err() {
+            self.ready.push_back(comment("keep-alive"));
         }
     }
 
@@ -203,7 +211,10 @@ impl<E: AnswerEvents> Relay<E> {
             Ok(completion) => {
                 self.told = ResponseHeaders::of(outcome);
                 let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
-                let words = format!("attempts={} target={target}", outcome.attempts.len());
+                let mut words = format!("attempts={} target={target}", outcome.attempts.len());
+                if let Some(changes) = self.told.changes() {
+                    words = format!("{words} adapted={changes}");
+                }
                 self.ready.push_back(comment(&words));
                 self.ready.extend(self.events.end(completion));
                 self.end = Some(Ok(()));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -192,4 +193,55 @@ async fn comments_keep_a_silent_stream_alive() {
     let answer = front(", keepalive: 100ms", (&a, &b), false).await.ask("chat", true).await;
     assert!(answer.succeeded_with("One two."), "{answer:?}");
     assert!(answer.body.contains(": relight keep-alive"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_comments_when_its_first_content_takes_longer_than_the_keepalive() {
+    let (a, b) = two().await;
+    a.push(Reply::status(500).slow_head(Duration::from_millis(250)));
+    a.push(Reply::text(TEXT).slow_head(Duration::from_millis(250)));
+    let answer = front(", keepalive: 100ms", (&a, &b), false).await.ask("chat", true).await;
+    assert!(answer.succeeded_with(TEXT), "{answer:?}");
+    let comments = answer.body.lines().take_while(|line| !line.starts_with("data:"));
+    assert!(comments.filter(|line| *line == ": relight keep-alive").count() >= 2, "{answer:?}");
+    let told = ["x-relight-attempts", "x-relight-target"].map(|name| answer.header(name));
+    assert_eq!(told, [Some("1"), Some("a")], "as known when the response began: {answer:?}");
+    assert!(answer.body.contains(": relight attempts=2 target=a"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_failure_after_the_keepalive_is_the_protocols_error_event_and_one_before_it_a_status() {
+    let paths = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+    for (path, kinds) in paths.into_iter().zip([vec![""], vec!["error", "response.failed"], vec!["error"]]) {
+        let (a, b) = two().await;
+        a.push(Reply::status(500).slow_head(Duration::from_millis(250))).push(Reply::status(500));
+        let front = front(", keepalive: 100ms", (&a, &b), false).await;
+        let mut body = question("chat", true);
+        body["input"] = body["messages"].clone();
+        body["max_tokens"] = json!(9);
+        let dropped = if path.ends_with("responses") { "messages" } else { "input" };
+        body.as_object_mut().unwrap().remove(dropped);
+        let headers = [("x-relight-max-retries", "0")];
+        let answers = [
+            front.send(Method::POST, path, &headers, body.to_string()).await,
+            front.send(Method::POST, path, &headers, body.to_string()).await,
+        ];
+        assert_eq!((answers[0].status, answers[0].clean, answers[1].status), (200, true, 502), "{answers:?}");
+        let events = answers[0].events();
+        let told: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
+        assert_eq!(told, kinds, "{answers:?}");
+        assert!(!answers[0].body.contains("[DONE]"), "{answers:?}");
+        assert_eq!([&answers[0], &answers[1]].map(|answer| answer.error()["code"].clone()), ["upstream_error"; 2]);
+    }
+}
+
+#[tokio::test]
+async fn comments_come_while_a_long_tool_call_is_awaited() {
+    let (a, b) = two().await;
+    a.otherwise(Reply::tool_call("add", "{\"a\":1,\"b\":22}").in_pieces_of(120).paced(Duration::from_millis(60)));
+    let mut body = question("chat", true);
+    body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]);
+    let answer = front(", keepalive: 100ms", (&a, &b), false).await.chat(&body).await;
+    assert!(answer.is_done() && answer.body.contains("tool_calls"), "{answer:?}");
+    assert!(answer.body.matches(": relight keep-alive").count() >= 2, "{answer:?}");
 }
