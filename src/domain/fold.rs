@@ -258,10 +258,11 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The assistant's turn that the blocks make.
+    /// The assistant's turn that the blocks make, without tool calls that are not whole.
     #[must_use]
     pub fn message(&self) -> Message {
-        let parts = self.blocks.iter().map(Block::part).collect();
+        let is_cut_call = |block: &Block| !block.stopped && matches!(block.kind, BlockKind::ToolCall { .. });
+        let parts = self.blocks.iter().filter(|block| !is_cut_call(block)).map(Block::part).collect();
         Message { role: Role::Assistant, parts, name: None }
     }
 

@@ -94,7 +94,8 @@ impl DeltaAssembler {
             // Followers see an answer that continues; what a tool returned is delivered when the planner accepts it.
             Delta::ReadOn(_) | Delta::ToolReply(_) => {}
             Delta::Finish { reason, raw } => {
-                let mut open: Vec<u32> = self.numbers.keys().copied().collect();
+                // A tool call that did not stop is cut: it never stops, and so is never committed.
+                let mut open: Vec<u32> = self.numbers.keys().copied().filter(|block| !self.is_call(*block)).collect();
                 open.sort_unstable();
                 for block in open {
                     self.end(block, None, &mut steps);
@@ -286,6 +287,11 @@ impl DeltaAssembler {
                 self.say(step, steps);
             }
         }
+    }
+
+    fn is_call(&self, block: u32) -> bool {
+        let held = self.numbers.get(&block).and_then(|id| self.fold.blocks().iter().find(|held| held.id == *id));
+        held.is_some_and(|held| matches!(held.kind, BlockKind::ToolCall { .. }))
     }
 
     /// Ends the text whose end was held back.

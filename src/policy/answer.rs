@@ -111,6 +111,10 @@ impl AnswerCheck {
         if matches!(finish, FinishReason::ContentFilter | FinishReason::Refusal | FinishReason::Paused) {
             return Ok(Checked::Complete);
         }
+        if self.reached_own_limit(finish) {
+            // Tool calls that are whole were judged when they stopped; one that is cut never stops.
+            return Ok(Checked::Complete);
+        }
         let mut checked = Checked::Complete;
         for ObservedBlock { kind, text, .. } in self.blocks.values() {
             if let BlockKind::ToolCall { name, .. } = kind {
@@ -124,9 +128,6 @@ impl AnswerCheck {
         if finish == FinishReason::MalformedToolCall {
             let words = "the model made a tool call that its provider could not read".to_owned();
             return Err(Unusable { finding: Finding::UnreadableToolCall, words });
-        }
-        if self.reached_own_limit(finish) {
-            return Ok(Checked::Complete);
         }
         if self.texts().all(|block| block.is_blank) && !refused {
             let finding = if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::Empty };

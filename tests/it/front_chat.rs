@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use relight::internals::domain::failure::FailureClass;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::{
@@ -174,6 +174,50 @@ async fn an_answer_as_long_as_the_client_allowed_is_passed_on_whatever_it_lacks(
         let choice = &answer.json()["choices"][0];
         assert_eq!(choice["finish_reason"], "length", "{answer:?}");
         assert_eq!(choice["message"]["content"].as_str().unwrap_or_default(), model_said, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_call_that_the_clients_own_limit_cut_is_left_out_and_whole_ones_are_passed_on() {
+    let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "add", "arguments": arguments}});
+    let whole = call("c1", "{\"a\":1}");
+    for (calls, passed_on) in [
+        (json!([call("c1", "{\"a\":")]), json!([])),
+        (json!([call("c1", "")]), json!([])),
+        (json!([whole, call("c2", "{\"a\":")]), json!([whole])),
+    ] {
+        let upstream = Upstream::start().await;
+        let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "length"});
+        upstream.otherwise(Reply::document(
+            &json!({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice]}),
+        ));
+        let front = Front::start(&over(&[&upstream])).await;
+        for stream in [false, true] {
+            let mut body = question("chat", stream);
+            body["max_tokens"] = json!(16);
+            let parameters = json!({"type": "object"});
+            body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": parameters}}]);
+            let before = upstream.requests().len();
+            let answer = front.chat(&body).await;
+            assert_eq!((answer.status, upstream.requests().len()), (200, before + 1), "{answer:?}");
+            let choices: Vec<Value> = if stream {
+                assert!(answer.is_done(), "{answer:?}");
+                answer.events().iter().map(|event| event["choices"][0].clone()).collect()
+            } else {
+                vec![answer.json()["choices"][0].clone()]
+            };
+            assert!(choices.iter().any(|choice| choice["finish_reason"] == "length"), "{answer:?}");
+            let ids: Vec<&Value> = choices
+                .iter()
+                .flat_map(|choice| ["/delta/tool_calls", "/message/tool_calls"].map(|at| choice.pointer(at)))
+                .flatten()
+                .flat_map(|calls| calls.as_array().unwrap())
+                .filter_map(|call| call.get("id"))
+                .collect();
+            let expected: Vec<&Value> = passed_on.as_array().unwrap().iter().map(|call| &call["id"]).collect();
+            assert_eq!(ids, expected, "{answer:?}");
+        }
     }
 }
 

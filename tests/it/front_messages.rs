@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::Method;
-use relight::internals::wire_server::answers;
+use relight::internals::{domain::target::Dialect, wire_server::answers};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -190,6 +190,25 @@ async fn a_cut_stream_goes_on_without_a_seam_or_ends_in_this_protocols_error() {
             assert_eq!(message["error"]["type"], "api_error", "{answer:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_call_of_a_tool_that_the_clients_own_limit_cut_is_left_out() {
+    let upstream = Upstream::start().await;
+    let whole = (answers::of(Dialect::Anthropic).tool_call)("add", "{\"a\": ").body_bytes();
+    let cut =
+        String::from_utf8(whole).unwrap().replace("\"stop_reason\":\"tool_use\"", "\"stop_reason\":\"max_tokens\"");
+    upstream.otherwise(Reply::stream(vec![(Duration::ZERO, cut.into())]));
+    let front = Front::start(&over("chat", &[(&upstream, "anthropic")])).await;
+    for stream in [false, true] {
+        let mut body = question(stream);
+        body["tools"] = json!([{"name": "add", "input_schema": {"type": "object"}}]);
+        let answer = ask(&front, &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let message = if stream { folded(&answer) } else { answer.json() };
+        assert_eq!((&message["stop_reason"], &message["content"]), (&json!("max_tokens"), &json!([])), "{answer:?}");
+    }
+    assert_eq!(upstream.requests().len(), 2);
 }
 
 #[tokio::test]

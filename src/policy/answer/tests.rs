@@ -72,6 +72,10 @@ fn an_answer_that_the_callers_own_limit_cut_is_usable() {
     assert_eq!(verdict(&text, BlockKind::Text, "", FinishReason::Stop), Err(Finding::Empty));
     let json = limited(ResponseFormat::JsonObject);
     assert_eq!(verdict(&json, BlockKind::Text, r#"{"name":"#, FinishReason::Length), Ok(()));
+    let cut = r#"{"date":"#;
+    assert_eq!(verdict(&call(), tool("search"), cut, FinishReason::Length), Err(Finding::OutputLimit));
+    let tools = ModelCall { max_output_tokens: Some(16), ..call() };
+    assert_eq!(verdict(&tools, tool("search"), cut, FinishReason::Length), Ok(()));
 }
 
 #[test]

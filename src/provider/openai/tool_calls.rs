@@ -87,11 +87,12 @@ impl ToolCalls {
     ///
     /// # Errors
     /// When a call has no name, or arguments that are not JSON, unless `cut` is set because the response ended early: a
-    /// broken call is then left without its stop, so that no caller executes it.
+    /// broken call, and a last one without arguments, are then left without their stop, so that no caller executes them.
     pub(super) fn seal(&mut self, cut: bool, out: &mut Vec<Delta>) -> Result<(), BadCall> {
         let mut stops = Vec::new();
-        for call in &self.calls {
+        for (number, call) in (1..).zip(&self.calls) {
             match call.check() {
+                Ok(_) if cut && call.arguments.is_empty() && number == self.calls.len() => {}
                 Ok(block) => {
                     if call.arguments.is_empty() {
                         stops.push(Delta::BlockDelta { block, text: "{}".to_owned() });
