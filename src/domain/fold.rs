@@ -31,6 +31,9 @@ pub enum StreamStep {
         /// The target's model.
         #[serde(default)]
         model: String,
+        /// What of the caller's history was repaired before it, in words; of the first attempt alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        repaired: Option<String>,
     },
     /// A note about the failure was added for the model.
     ContextInjected {

@@ -299,6 +299,9 @@ pub struct AttemptRecord {
     /// What is changed in the request when the same target is called again because of this failure, in words.
     #[serde(default)]
     pub adaptation: Option<String>,
+    /// What of the caller's history was repaired before it, in words; of the first attempt alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repaired: Option<String>,
     /// Why the shape of its response was not checked, where it should have been.
     #[serde(default)]
     pub unchecked: Option<String>,
@@ -339,6 +342,7 @@ impl AttemptRecord {
             note_refused: false,
             lost_with_replica: false,
             adaptation: None,
+            repaired: None,
             unchecked: None,
             usage: Usage::default(),
             trace_id: String::new(),
@@ -347,6 +351,11 @@ impl AttemptRecord {
             winner: false,
             tool: None,
         }
+    }
+
+    /// What of the request was changed before it and because of it, in words.
+    pub fn changes(&self) -> impl Iterator<Item = &String> {
+        self.repaired.iter().chain(&self.adaptation)
     }
 
     /// Whether Relight itself refused it: such an attempt costs nothing and is not counted.

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::domain::{
     ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId, ThreadId},
-    invocation::{DEFAULT_OPERATION, Outcome, TraceContext},
+    invocation::{AttemptRecord, DEFAULT_OPERATION, Outcome, TraceContext},
     units,
 };
 
@@ -87,7 +87,7 @@ impl ResponseHeaders {
             invocation: outcome.invocation.clone(),
             attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
             target: outcome.target.clone(),
-            adapted: outcome.attempts.iter().filter_map(|attempt| attempt.adaptation.clone()).collect(),
+            adapted: outcome.attempts.iter().flat_map(AttemptRecord::changes).cloned().collect(),
         }
     }
 

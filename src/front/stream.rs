@@ -144,7 +144,8 @@ impl<E: AnswerEvents> Relay<E> {
             return;
         }
         match step {
-            StreamStep::AttemptStarted { attempt, target, cause, model } => {
+            StreamStep::AttemptStarted { attempt, target, cause, model, repaired } => {
+                self.told.adapted.extend(repaired.clone());
                 self.started(*attempt, target, *cause, model);
             }
             StreamStep::BlockDelta { block, text, .. } => {

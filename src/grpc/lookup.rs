@@ -293,7 +293,7 @@ fn attempts_so_far(steps: &[Entry], now: Timestamp) -> Vec<v1::Attempt> {
     // A clock that was set back in between gives no negative time.
     let took = |from: Timestamp, to: Timestamp| millis(Duration::try_from(to.duration_since(from)).unwrap_or_default());
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
-        if let StreamStep::AttemptStarted { attempt, target, cause, model } = &entry.step {
+        if let StreamStep::AttemptStarted { attempt, target, cause, model, .. } = &entry.step {
             attempts.push(v1::Attempt {
                 number: *attempt,
                 target: target.as_str().to_owned(),

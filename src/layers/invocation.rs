@@ -3,7 +3,7 @@
 //! The scope is the invocation's only memory. Layers below write what they learn of an attempt into its record;
 //! the planner above reads the records, so there is one account of what was tried.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::{sync::mpsc, time::Instant};
 
@@ -155,6 +155,8 @@ pub struct InvocationScope {
     /// Shared with those who look, and copied only when one of them still does while it changes.
     attempts: Mutex<Arc<Vec<AttemptRecord>>>,
     sent: Mutex<Option<Arc<ModelCall>>>,
+    /// What of its history was repaired, in words.
+    repaired: OnceLock<String>,
     steps: mpsc::UnboundedSender<StreamStep>,
     steps_out: Mutex<Option<mpsc::UnboundedReceiver<StreamStep>>>,
     /// The target for whose gate this invocation was queued, and which it may pass.
@@ -192,6 +194,7 @@ impl InvocationScope {
             told_of,
             attempts: Mutex::new(Arc::new(before.attempts.clone())),
             sent: Mutex::new(None),
+            repaired: OnceLock::new(),
             steps,
             steps_out: Mutex::new(Some(steps_out)),
             turn: Mutex::new(None),
@@ -261,18 +264,29 @@ impl InvocationScope {
         failure.is_some_and(|failure| failure.class != FailureClass::RateLimited)
     }
 
+    /// Its history was repaired so that a provider takes it; the first attempt reports that.
+    pub fn repairs(&self, words: Option<String>) {
+        if let Some(words) = words {
+            // Set once, before the first attempt.
+            let _ = self.repaired.set(words);
+        }
+    }
+
     /// Begins an attempt and returns its number, from 1.
     pub fn begin(&self, cause: AttemptCause, target: &Target, wait: Option<Wait>) -> u32 {
         let mut attempts = self.lock();
         let number = u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let repaired = self.repaired.get().filter(|_| number == 1).cloned();
         Arc::make_mut(&mut attempts).push(AttemptRecord {
             wait,
+            repaired: repaired.clone(),
             trace_id: self.told_of.trace_id.clone(),
             ..AttemptRecord::begun(number, cause, target.id.clone(), target.model.to_string(), clock::wall_now())
         });
         drop(attempts);
         let model = target.model.to_string();
-        self.emit(StreamStep::AttemptStarted { attempt: number, target: target.id.clone(), cause, model });
+        let target = target.id.clone();
+        self.emit(StreamStep::AttemptStarted { attempt: number, target, cause, model, repaired });
         number
     }
 

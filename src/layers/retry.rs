@@ -149,7 +149,10 @@ where
         let call = match &scope.invocation.call {
             Call::Model(call) => match inject::repair(call) {
                 Cow::Borrowed(_) => Arc::clone(call),
-                Cow::Owned(repaired) => Arc::new(repaired),
+                Cow::Owned(repaired) => {
+                    scope.repairs(inject::changes(call, &repaired));
+                    Arc::new(repaired)
+                }
             },
             Call::Tool(_) => Arc::default(),
         };

@@ -36,7 +36,7 @@ pub use self::{
     finding::{Finding, Mismatch},
     note::note_text,
     patch::history_patch,
-    repair::repair,
+    repair::{changes, repair},
 };
 
 /// Longest note, in characters, whatever the configuration allows.

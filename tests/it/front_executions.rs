@@ -168,3 +168,27 @@ async fn at_the_end_of_a_drain_every_caller_gets_a_status_or_an_error_event() {
         assert_eq!((answers[number].status, answers[number].header("x-should-retry")), (503, Some("true")));
     }
 }
+
+#[tokio::test]
+async fn what_of_a_history_is_repaired_is_reported_once() {
+    let upstream = Upstream::start().await;
+    upstream.push(Reply::status(500));
+    let front = front(&upstream, "").await;
+    for stream in [false, true] {
+        let mut body = question("chat", stream);
+        let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}});
+        body["messages"] = json!([
+            {"role": "user", "content": "Add."},
+            {"role": "tool", "tool_call_id": "gone", "content": "2"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "user", "content": "Well?"},
+        ]);
+        let answer = send(&front, &[], &body).await;
+        let words = "1 tool result without its call was left out, and 1 missing tool result was filled in";
+        assert_eq!(answer.header("x-relight-adapted"), Some(words), "{answer:?}");
+        let id = answer.header("x-relight-invocation").unwrap().to_owned();
+        let request = GetInvocationRequest { invocation: Some(get_invocation_request::Invocation::InvocationId(id)) };
+        let record = grpc(&front).await.get_invocation(request).await.unwrap().into_inner().invocation.unwrap();
+        assert_eq!(record.reasoning.matches(words).count(), 1, "{record:?}");
+    }
+}

@@ -57,10 +57,11 @@ pub(super) fn last_attempt(outcome: &Outcome) -> u32 {
 /// A step of the rest as one of the whole, of which there were so many attempts before.
 pub(super) fn renumbered(mut step: StreamStep, earlier: u32) -> StreamStep {
     match &mut step {
-        StreamStep::AttemptStarted { attempt, cause, .. } => {
+        StreamStep::AttemptStarted { attempt, cause, repaired, .. } => {
             *attempt += earlier;
             if earlier > 0 {
                 *cause = cause_of_the_rest(*cause);
+                *repaired = None;
             }
         }
         StreamStep::ContextInjected { attempt, .. }
@@ -86,6 +87,7 @@ pub(super) fn joined(begun: Outcome, text: String, rest: Outcome) -> Outcome {
     attempts.extend(rest.attempts.into_iter().map(|mut record| {
         record.number += earlier;
         record.cause = cause_of_the_rest(record.cause);
+        record.repaired = None;
         record
     }));
     let mut recovery_applied = begun.recovery_applied;

@@ -42,10 +42,11 @@ impl RecoveredState {
         self.last_seq = entry.seq;
         self.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
-            StreamStep::AttemptStarted { attempt, target, cause, model } => {
+            StreamStep::AttemptStarted { attempt, target, cause, model, repaired } => {
                 self.epochs.insert(*attempt, entry.epoch);
                 self.attempts.push(AttemptRecord {
                     sent: true,
+                    repaired: repaired.clone(),
                     ..AttemptRecord::begun(*attempt, *cause, target.clone(), model.clone(), entry.at)
                 });
             }

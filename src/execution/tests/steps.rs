@@ -69,6 +69,7 @@ fn step(blocks: &[Block], choice: u8, text: String, index: prop::sample::Index, 
             target: TargetId::from("main"),
             cause: AttemptCause::Initial,
             model: String::new(),
+            repaired: None,
         },
         _ => {
             let block = chosen?;

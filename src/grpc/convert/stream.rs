@@ -145,7 +145,7 @@ impl StreamWriter {
     /// The body of a step that was folded already, and the attempt that it belongs to.
     fn body(&self, step: &StreamStep, known_arguments: Option<String>) -> (u32, Body) {
         match step {
-            StreamStep::AttemptStarted { attempt, target, cause, model } => {
+            StreamStep::AttemptStarted { attempt, target, cause, model, .. } => {
                 let started = v1::AttemptStarted {
                     target: target.as_str().to_owned(),
                     model: model.clone(),

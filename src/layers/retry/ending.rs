@@ -8,7 +8,7 @@ use crate::{
         failure::{Failure, FailureClass, WaitSource},
         fold::StreamStep,
         ids::TargetId,
-        invocation::{Call, HistoryPatch, RecoveryStrategy},
+        invocation::{AttemptRecord, Call, HistoryPatch, RecoveryStrategy},
     },
     policy::{inject, retry::StopReason},
 };
@@ -43,7 +43,7 @@ impl<S> RetryLoop<S> {
             },
             (count, Some(class)) => format!("Answered by attempt {count}, after {}.", class.phrase().to_lowercase()),
         };
-        let reasoning = match attempts.iter().filter_map(|record| record.adaptation.clone()).collect::<Vec<_>>() {
+        let reasoning = match attempts.iter().flat_map(AttemptRecord::changes).cloned().collect::<Vec<_>>() {
             changes if changes.is_empty() => reasoning,
             changes => format!("{reasoning} To fit the model, {}.", changes.join(", and ")),
         };

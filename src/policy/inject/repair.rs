@@ -29,6 +29,30 @@ pub fn repair(call: &ModelCall) -> Cow<'_, ModelCall> {
     Cow::Owned(ModelCall { messages, ..call.clone() })
 }
 
+/// What a repair changed, in words: `None` where nothing was.
+#[must_use]
+pub fn changes(original: &ModelCall, repaired: &ModelCall) -> Option<String> {
+    let results = |call: &ModelCall, is_counted: fn(&ToolResult) -> bool| {
+        let parts = call.messages.iter().flat_map(|message| &message.parts);
+        parts.filter(|part| matches!(part, Part::ToolResult(result) if is_counted(result))).count()
+    };
+    let filled_in = |call: &ModelCall| results(call, |result| result.is_error && result.content == INTERRUPTED);
+    let filled_in = filled_in(repaired).saturating_sub(filled_in(original));
+    let left_out = (results(original, |_| true) + filled_in).saturating_sub(results(repaired, |_| true));
+    let words = [
+        (left_out, "tool result without its call was left out", "tool results without their calls were left out"),
+        (filled_in, "missing tool result was filled in", "missing tool results were filled in"),
+    ];
+    let words = words.into_iter().filter(|(count, ..)| *count > 0);
+    let words: Vec<String> =
+        words.map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many })).collect();
+    match words.is_empty() {
+        true if original.messages == repaired.messages => None,
+        true => Some("tool results were moved to their calls".to_owned()),
+        false => Some(words.join(", and ")),
+    }
+}
+
 /// The conversation as assistant messages in a row, each with the replies that follow it.
 fn exchanges(messages: &[Message]) -> impl Iterator<Item = (&[Message], &[Message])> {
     let mut rest = messages;

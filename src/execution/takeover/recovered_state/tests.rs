@@ -6,7 +6,7 @@ use crate::domain::{completion::Exactness, failure::Wait, failure::WaitSource, i
 const CLASS: FailureClass = FailureClass::StreamInterrupted;
 
 fn started(attempt: u32, cause: AttemptCause) -> StreamStep {
-    StreamStep::AttemptStarted { attempt, target: "main".into(), cause, model: "m-1".to_owned() }
+    StreamStep::AttemptStarted { attempt, target: "main".into(), cause, model: "m-1".to_owned(), repaired: None }
 }
 
 fn decided(attempt: u32) -> StreamStep {

@@ -21,7 +21,7 @@ fn writer() -> StreamWriter {
 }
 
 fn attempt(number: u32, cause: AttemptCause) -> StreamStep {
-    StreamStep::AttemptStarted { attempt: number, target: "a".into(), cause, model: "m-1".to_owned() }
+    StreamStep::AttemptStarted { attempt: number, target: "a".into(), cause, model: "m-1".to_owned(), repaired: None }
 }
 
 fn block(id: u32, kind: BlockKind, text: &str) -> [StreamStep; 3] {
