@@ -77,7 +77,9 @@ impl ModelCall {
         let tool = |tool: &ToolDefinition| tool.name.len() + tool.description.len() + tool.parameters.len();
         let tools = self.tools.iter().map(|one| JSON_NAMES_BYTES + tool(one));
         let format = match &self.response_format {
-            ResponseFormat::JsonSchema { schema, .. } => schema.len(),
+            ResponseFormat::JsonSchema { schema, description, .. } => {
+                schema.len() + description.as_ref().map_or(0, String::len)
+            }
             ResponseFormat::Text | ResponseFormat::JsonObject => 0,
         };
         JSON_NAMES_BYTES + messages.sum::<usize>() + tools.sum::<usize>() + format
@@ -316,6 +318,9 @@ pub enum ResponseFormat {
     JsonSchema {
         /// The schema's name, which some providers require.
         name: String,
+        /// What the answer is for, where the caller says so and the provider has a place for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        description: Option<String>,
         /// The schema as raw JSON text.
         schema: String,
         /// Whether the provider is to enforce the schema.

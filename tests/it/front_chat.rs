@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::support::{
-    front::{Front, question},
+    front::{self, Front, question},
     upstream::{Reply, Upstream},
 };
 
@@ -217,6 +217,30 @@ async fn a_tool_call_that_the_clients_own_limit_cut_is_left_out_and_whole_ones_a
                 .collect();
             let expected: Vec<&Value> = passed_on.as_array().unwrap().iter().map(|call| &call["id"]).collect();
             assert_eq!(ids, expected, "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_description_of_a_schema_reaches_a_provider_that_takes_one() {
+    let schema = json!({"name": "n", "description": "What it is.", "schema": {"type": "object"}, "strict": true});
+    let mut flat = schema.clone();
+    flat["type"] = json!("json_schema");
+    for dialect in ["openai_chat", "openai_responses"] {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(Reply::status(400));
+        let front = Front::start(&front::over("chat", &[(&upstream, dialect)])).await;
+        let mut chat = question("chat", false);
+        chat["response_format"] = json!({"type": "json_schema", "json_schema": schema});
+        front.chat(&chat).await;
+        let response = json!({"model": "chat", "input": "Why?", "text": {"format": flat}});
+        front.send(Method::POST, "/v1/responses", &[], response.to_string()).await;
+        let sent = upstream.requests();
+        assert_eq!(sent.len(), 2);
+        for request in sent {
+            let places = ["/response_format/json_schema", "/text/format"];
+            let format = places.iter().find_map(|at| request.body.pointer(at)).unwrap();
+            assert_eq!(format["description"], "What it is.", "{request:?}");
         }
     }
 }

@@ -293,6 +293,7 @@ async fn parameters_tools_and_format_are_translated_for_the_api() {
         reasoning_effort: Some("low".into()),
         response_format: ResponseFormat::JsonSchema {
             name: "n".into(),
+            description: None,
             schema: "{\"type\":\"string\"}".into(),
             strict: true,
         },

@@ -221,6 +221,7 @@ fn response_format(fields: &mut RequestFields<'_>) -> Result<ResponseFormat, Ref
         "json_object" => Some(ResponseFormat::JsonObject),
         "json_schema" => Some(ResponseFormat::JsonSchema {
             name: value.pointer("/json_schema/name")?.as_str()?.to_owned(),
+            description: value.pointer("/json_schema/description").and_then(Value::as_str).map(str::to_owned),
             schema: value.pointer("/json_schema/schema").filter(|schema| schema.is_object())?.to_string(),
             strict: value.pointer("/json_schema/strict").and_then(Value::as_bool).unwrap_or(false),
         }),

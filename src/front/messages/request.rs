@@ -142,7 +142,7 @@ fn output_config(fields: &mut RequestFields<'_>) -> Result<(Option<String>, Resp
             None | Some(Value::Null) => ResponseFormat::Text,
             Some(format) if format.get("type")? == "json_schema" => {
                 let schema = format.get("schema").filter(|schema| schema.is_object())?.to_string();
-                ResponseFormat::JsonSchema { name: "answer".to_owned(), schema, strict: true }
+                ResponseFormat::JsonSchema { name: "answer".to_owned(), description: None, schema, strict: true }
             }
             Some(_) => return None,
         };

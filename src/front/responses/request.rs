@@ -177,6 +177,7 @@ fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, V
             "json_object" => ResponseFormat::JsonObject,
             "json_schema" => ResponseFormat::JsonSchema {
                 name: format.get("name")?.as_str()?.to_owned(),
+                description: format.get("description").and_then(Value::as_str).map(str::to_owned),
                 schema: format.get("schema").filter(|schema| schema.is_object())?.to_string(),
                 strict: format.get("strict").and_then(Value::as_bool).unwrap_or(false),
             },

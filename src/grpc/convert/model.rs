@@ -166,7 +166,12 @@ fn format_of(at: &Path<'_>, wire: v1::ResponseFormat, faults: &mut Violations) -
                 check_json_object(at.field("schema_json"), &wire.schema_json, faults);
             }
             let name = if wire.name.is_empty() { "response".to_owned() } else { wire.name };
-            ResponseFormat::JsonSchema { name, schema: wire.schema_json, strict: wire.strict.unwrap_or(false) }
+            ResponseFormat::JsonSchema {
+                name,
+                description: None,
+                schema: wire.schema_json,
+                strict: wire.strict.unwrap_or(false),
+            }
         }
     }
 }

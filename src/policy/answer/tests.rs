@@ -55,7 +55,7 @@ fn a_tool_call_must_name_a_tool_and_fit_its_schema() {
 #[test]
 fn a_structured_answer_must_be_json_of_the_requested_shape() {
     let schema = r#"{"type":"object","required":["name"]}"#.to_owned();
-    let format = ResponseFormat::JsonSchema { name: "n".into(), schema, strict: true };
+    let format = ResponseFormat::JsonSchema { name: "n".into(), description: None, schema, strict: true };
     let call = ModelCall { response_format: format, ..ModelCall::default() };
     assert_eq!(verdict(&call, BlockKind::Text, r#"{"name":"x"}"#, FinishReason::Stop), Ok(()));
     assert!(matches!(verdict(&call, BlockKind::Text, "{}", FinishReason::Stop), Err(Finding::Schema(_))));

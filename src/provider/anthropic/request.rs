@@ -159,8 +159,12 @@ mod tests {
             parameters: "{\"type\":\"object\"}".to_owned(),
             strict: None,
         }];
-        let format =
-            ResponseFormat::JsonSchema { name: "n".into(), schema: "{\"type\":\"object\"}".into(), strict: true };
+        let format = ResponseFormat::JsonSchema {
+            name: "n".into(),
+            description: None,
+            schema: "{\"type\":\"object\"}".into(),
+            strict: true,
+        };
         let call = ModelCall {
             tools,
             tool_choice: ToolChoice::Required,

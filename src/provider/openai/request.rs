@@ -115,10 +115,13 @@ fn write_response_format(format: &ResponseFormat, body: &mut ObjectWriter<'_>) {
     match format {
         ResponseFormat::Text => {}
         ResponseFormat::JsonObject => body.value("response_format", json!({"type": "json_object"})),
-        ResponseFormat::JsonSchema { name, schema, strict } => body.object("response_format", |format| {
+        ResponseFormat::JsonSchema { name, description, schema, strict } => body.object("response_format", |format| {
             format.text("type", "json_schema");
             format.object("json_schema", |named| {
                 named.text("name", name);
+                if let Some(description) = description {
+                    named.text("description", description);
+                }
                 named.raw("schema", schema.trim());
                 named.value("strict", *strict);
             });

@@ -148,6 +148,7 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
         reasoning_effort: Some("low".to_owned()),
         response_format: ResponseFormat::JsonSchema {
             name: "s".to_owned(),
+            description: None,
             schema: "{\"type\":\"object\"}".to_owned(),
             strict: true,
         },

@@ -118,9 +118,13 @@ fn format(format: &ResponseFormat) -> Result<Option<Value>, String> {
     match format {
         ResponseFormat::Text => Ok(None),
         ResponseFormat::JsonObject => Ok(Some(json!({"type": "json_object"}))),
-        ResponseFormat::JsonSchema { name, schema: text, strict } => {
+        ResponseFormat::JsonSchema { name, description, schema: text, strict } => {
             let schema = schema(text, &format!("response_format '{name}'"))?;
-            Ok(Some(json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})))
+            let mut format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
+            if let Some(description) = description {
+                format["description"] = json!(description);
+            }
+            Ok(Some(format))
         }
     }
 }

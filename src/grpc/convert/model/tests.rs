@@ -150,7 +150,8 @@ fn raw_json_is_passed_on_as_written_and_defaults_are_filled_in() {
     };
     let read = model_call(wire).unwrap();
     assert_eq!((read.tools[0].parameters.as_str(), read.tools[1].parameters.as_str()), (schema, NO_ARGUMENTS));
-    let expected = ResponseFormat::JsonSchema { name: "response".into(), schema: schema.into(), strict: false };
+    let expected =
+        ResponseFormat::JsonSchema { name: "response".into(), description: None, schema: schema.into(), strict: false };
     assert_eq!(read.response_format, expected);
 }
 

@@ -97,7 +97,12 @@ fn a_schema_violation_names_the_field_only_if_the_schema_does() {
     let schema =
         "{\"type\":\"object\",\"properties\":{\"items\":{\"items\":{\"properties\":{\"age\":{\"maximum\":150}}}}}}";
     let call = ModelCall {
-        response_format: ResponseFormat::JsonSchema { name: "people".into(), schema: schema.into(), strict: true },
+        response_format: ResponseFormat::JsonSchema {
+            name: "people".into(),
+            description: None,
+            schema: schema.into(),
+            strict: true,
+        },
         ..ModelCall::default()
     };
     let note_about = |path: &str, limit: &str| {
