@@ -95,17 +95,24 @@ async fn a_tool_call_comes_with_index_id_and_name_and_then_its_arguments() {
 
 #[tokio::test]
 async fn reasoning_has_its_own_field() {
-    let (a, b) = two().await;
-    a.otherwise(Reply::events(&[
-        chunk(&json!({"role": "assistant", "reasoning_content": "Hm."}), None),
-        chunk(&json!({"content": "Yes."}), None),
-        chunk(&json!({}), Some("stop")),
-    ]));
-    let answer = front("", (&a, &b), false).await.ask("chat", true).await;
-    assert!(answer.succeeded_with("Yes."), "{answer:?}");
-    let events = answer.events();
-    let pieces = events.iter().filter_map(|event| event["choices"][0]["delta"]["reasoning_content"].as_str());
-    assert_eq!(pieces.collect::<String>(), "Hm.");
+    // The second server sends the other name as well, and the third in a way that few write.
+    for (thought, said) in [
+        (json!({"role": "assistant", "reasoning_content": "Hm."}), json!("Yes.")),
+        (json!({"role": "assistant", "reasoning_content": "", "reasoning": "Hm."}), json!("Yes.")),
+        (
+            json!({"content": [], "reasoning_content": "", "reasoning": "Hm."}),
+            json!([{"type": "text", "text": "Yes."}]),
+        ),
+    ] {
+        let (a, b) = two().await;
+        let said = chunk(&json!({"content": said}), None);
+        a.otherwise(Reply::events(&[chunk(&thought, None), said, chunk(&json!({}), Some("stop"))]));
+        let answer = front("", (&a, &b), false).await.ask("chat", true).await;
+        assert!(answer.succeeded_with("Yes."), "{answer:?}");
+        let events = answer.events();
+        let pieces = events.iter().filter_map(|event| event["choices"][0]["delta"]["reasoning_content"].as_str());
+        assert_eq!(pieces.collect::<String>(), "Hm.", "{thought}");
+    }
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ impl<'a> Piece<'a> {
         }
         let text = |text: Option<WireText<'a>>| text.map(|text| text.0).unwrap_or_default();
         Some(Self {
-            reasoning: text(wire.reasoning_content.or(wire.reasoning)),
+            reasoning: text(wire.reasoning_content.filter(|text| !text.0.is_empty()).or(wire.reasoning)),
             content: text(wire.content),
             parts: Vec::new(),
             refusal: text(wire.refusal),
@@ -144,8 +144,9 @@ impl<'a> Piece<'a> {
     }
 
     fn of(value: &'a Value) -> Self {
-        // Some servers send the same reasoning under both names.
-        let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| value.get(name)?.as_str());
+        // Some servers send the same reasoning under both names, some an empty text beside it.
+        let mut reasoning = ["reasoning_content", "reasoning"].iter().filter_map(|name| value.get(name)?.as_str());
+        let reasoning = reasoning.find(|text| !text.is_empty());
         let (content, parts) = match value.get("content") {
             Some(Value::String(text)) => (text.as_str(), Vec::new()),
             Some(Value::Array(parts)) => ("", parts.iter().flat_map(parts_of).collect()),

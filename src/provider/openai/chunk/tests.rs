@@ -18,6 +18,7 @@ fn chunks() -> Vec<Value> {
         json!({"content": [{"type": "text", "text": "a"}, {"thinking": [{"text": "b"}]}]}),
         json!({"reasoning_content": "hm", "reasoning": "hm"}),
         json!({"reasoning_content": null, "reasoning": "hm"}),
+        json!({"reasoning_content": "", "reasoning": "hm"}),
         json!({"reasoning_content": {"deep": true}, "reasoning": "hm"}),
         json!({"tool_calls": [call]}),
         json!({"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}),
