@@ -99,6 +99,9 @@ pub struct Failure {
     pub status: Option<u16>,
     /// The typed transport fault, where there was one.
     pub fault: Option<TransportFault>,
+    /// The field of the request that the provider names as the faulty one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param: Option<String>,
     /// Whether the request surely never reached the provider.
     pub never_sent: bool,
     /// The change of the request after which the target may take it, where the failure states one.
@@ -128,6 +131,7 @@ impl Failure {
             target: None,
             status: None,
             fault: None,
+            param: None,
             never_sent: true,
             adaptation: None,
             tool: None,

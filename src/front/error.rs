@@ -15,6 +15,7 @@
 //! A provider that refuses Relight's credential is 502 and not 401: the caller's key is right. What Relight tried
 //! again already carries `x-should-retry: false`, which the official SDKs obey, so that their retries do not multiply
 //! with ours; `true` is sent where another request may succeed and Relight made at most one attempt. Messages come from the classifier, redacted; those about a credential are Relight's own words.
+//! `param` is the field of the request that Relight refused, or that the provider named in its rejection.
 
 mod early_refusal;
 mod own_refusals;
@@ -121,7 +122,8 @@ impl Refused {
             failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
         // Only a wait that somebody stated, and that mends something, makes the client's own retry worth its while.
         let should_retry = failure.retryable && retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
-        Self { retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
+        let param = failure.param.clone();
+        Self { param, retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
     }
 
     /// The error object, as the body has it and as an error event within a stream has it.

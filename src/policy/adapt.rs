@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use super::redact::redact;
 use crate::domain::{
     adaptation::{Adaptation, OutputLimitField, Parameter},
     failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError},
@@ -68,13 +69,21 @@ struct RefusedRequest {
     named: Option<String>,
 }
 
-/// Records the change after which the target that refused `call` with these facts may take it, where there is one.
+/// Longest name of a field that is kept, in bytes.
+const MAX_PARAM_BYTES: usize = 128;
+
+/// Records the change after which the target that refused `call` with these facts may take it, where there is one, and the
+/// field that it names.
 pub fn record(facts: &ProviderError, failure: &mut Failure, call: &ModelCall) {
     failure.adaptation = find(facts, failure, call);
     if failure.adaptation == Some(Adaptation::DropReasoning) {
         // By its words alone such a refusal passes as one of the key; the key is well.
         failure.class = FailureClass::InvalidRequest;
         failure.detail = Some(InvalidRequestDetail::Other);
+    }
+    if matches!(failure.class, FailureClass::InvalidRequest | FailureClass::ContextLength) {
+        let body = facts.body.as_deref().and_then(|body| serde_json::from_str::<Value>(body).ok());
+        failure.param = body.as_ref().and_then(named).map(|name| redact(name, MAX_PARAM_BYTES));
     }
 }
 
@@ -110,9 +119,7 @@ impl RefusedRequest {
         let mut named = None;
         match facts.body.as_deref().map(serde_json::from_str::<Value>) {
             Some(Ok(body)) => {
-                let param =
-                    ["/error/param", "/param", "/0/error/param"].iter().find_map(|at| body.pointer(at)?.as_str());
-                named = param.filter(|name| !name.is_empty()).map(str::to_lowercase);
+                named = self::named(&body).map(str::to_lowercase);
                 collect(&body, &mut words);
             }
             Some(Err(_)) => words.push_str(facts.body.as_deref().unwrap_or_default()),
@@ -134,6 +141,12 @@ impl RefusedRequest {
             None => names.iter().any(|name| holds_word(&self.words, name)),
         }
     }
+}
+
+/// The parameter that a rejection names as such.
+fn named(body: &Value) -> Option<&str> {
+    let mut params = ["/error/param", "/param", "/0/error/param"].iter().filter_map(|at| body.pointer(at)?.as_str());
+    params.find(|name| !name.is_empty())
 }
 
 /// All texts of a document, one a line.

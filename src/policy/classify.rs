@@ -293,6 +293,7 @@ impl Verdict {
             target,
             status: error.status,
             fault: error.fault,
+            param: None,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
             adaptation: None,
             tool: None,

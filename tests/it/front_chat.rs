@@ -246,6 +246,26 @@ async fn the_description_of_a_schema_reaches_a_provider_that_takes_one() {
 }
 
 #[tokio::test]
+async fn a_rejected_request_names_the_field_that_the_provider_named() {
+    for path in ["/v1/chat/completions", "/v1/responses"] {
+        let upstream = Upstream::start().await;
+        let error = json!({"message": "Invalid value.", "type": "invalid_request_error", "param": "messages[0].content",
+            "code": "invalid_value"});
+        upstream.otherwise(Reply::refusal(400, &[], &json!({"error": error})));
+        let front = Front::start(&over(&[&upstream])).await;
+        for stream in [false, true] {
+            let body = json!({"model": "chat", "input": "Why?", "messages": [{"role": "user", "content": "Why?"}]});
+            let mut body = body.as_object().unwrap().clone();
+            body.remove(if path.ends_with("responses") { "messages" } else { "input" });
+            body.insert("stream".to_owned(), json!(stream));
+            let answer = front.send(Method::POST, path, &[], json!(body).to_string()).await;
+            assert_eq!((answer.status, &answer.error()["param"]), (400, &json!("messages[0].content")), "{answer:?}");
+            assert_eq!(answer.error()["code"], "invalid_request", "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_rate_limit_states_its_wait() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::body(429, &[("retry-after", "7")], b"{\"error\":{\"message\":\"slow down\"}}"));
