@@ -51,6 +51,6 @@ pub(super) fn serve(
 
 /// Keeps the connection of a request open as long as the request lasts.
 async fn counted(ConnectInfo(connection): ConnectInfo<FrontConnection>, request: Request, next: Next) -> Response {
-    let guard = connection.begin();
+    let guard = connection.begin(request.body());
     intake::holding(next.run(request).await, Some(guard), None)
 }

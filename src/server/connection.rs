@@ -2,7 +2,10 @@
 //! fails.
 //!
 //! A connection is monitored where its bytes pass, below TLS and HTTP: without a request in flight it must begin one in
-//! time. Requests report their begin and end through [`Activity`].
+//! time. Requests report their begin and end through [`Activity`]. One that is refused before its body was read gets the rest
+//! of it thrown away behind the response ([`UnreadBody`]).
+
+mod unread;
 
 use std::{
     io,
@@ -13,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use axum::serve::Listener;
+use axum::{
+    body::{Body, HttpBody as _},
+    serve::Listener,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -22,6 +28,7 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
+use self::unread::UnreadBody;
 use crate::config::limits::{LimitsConfig, TimeoutsConfig};
 
 /// Waits after a failed accept, such as for want of file descriptors.
@@ -53,6 +60,8 @@ pub(super) struct LimitedStream {
     check: Pin<Box<Sleep>>,
     /// When a write that the peer does not take has lasted too long.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// What is still to be read behind the last response.
+    unread: Option<UnreadBody>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -74,6 +83,8 @@ struct ConnectionState {
     since: Instant,
     is_http2: bool,
     is_identified: bool,
+    /// Whether the newest request has a body that was not read to its end.
+    is_body_unread: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,7 +197,7 @@ impl LogLimit {
 impl LimitedStream {
     fn new(stream: TcpStream, timeouts: &TimeoutsConfig, place: OwnedSemaphorePermit) -> Self {
         let activity = Arc::new(Activity::new(timeouts.clone()));
-        Self { stream, activity, check: Box::pin(sleep(timeouts.head)), stalled: None, _place: place }
+        Self { stream, activity, check: Box::pin(sleep(timeouts.head)), stalled: None, unread: None, _place: place }
     }
 
     pub(super) fn activity(&self) -> &Arc<Activity> {
@@ -253,8 +264,13 @@ impl AsyncWrite for LimitedStream {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
+        if !this.activity.leaves_body_unread() {
+            return Poll::Ready(Ok(()));
+        }
+        this.unread.get_or_insert_with(UnreadBody::new).poll_discard(&mut this.stream, context)
     }
 }
 
@@ -276,14 +292,31 @@ impl Activity {
             since: Instant::now(),
             is_http2: false,
             is_identified: false,
+            is_body_unread: false,
         };
         Self { timeouts, state: Mutex::new(state), bytes: AtomicU64::new(0) }
     }
 
-    /// A request begins; it ends when the guard is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
-        self.state().requests += 1;
+    /// A request with this body begins; it ends when the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>, body: &Body) -> RequestGuard {
+        // Before the lock is taken: HTTP/2 has a lock of its own here, under which it drops guards, which take this one.
+        let is_body_unread = !body.is_end_stream();
+        let mut state = self.state();
+        state.requests += 1;
+        state.is_body_unread = is_body_unread;
+        drop(state);
         RequestGuard(Arc::clone(self))
+    }
+
+    /// The body of the request was read to its end.
+    pub(super) fn read_body(&self) {
+        self.state().is_body_unread = false;
+    }
+
+    /// Whether the client may still send a body that nothing reads; over HTTP/2 that closes no connection.
+    fn leaves_body_unread(&self) -> bool {
+        let state = self.state();
+        state.is_body_unread && !state.is_http2
     }
 
     /// A request showed whose it is.

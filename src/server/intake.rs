@@ -131,7 +131,12 @@ impl Intake {
         let mut whole = Vec::new();
         loop {
             let frame = timeout_at(end, body.frame()).await.map_err(|_| BodyFault::Late)?;
-            let Some(frame) = frame else { return Ok(Bytes::from(whole)) };
+            let Some(frame) = frame else {
+                if let Some(activity) = &reservation.connection {
+                    activity.read_body();
+                }
+                return Ok(Bytes::from(whole));
+            };
             let Ok(data) = frame.map_err(|_| BodyFault::Broken)?.into_data() else { continue };
             reservation.grow(data.len() as u64, &self.limits)?;
             if reservation.bytes > most {

@@ -23,6 +23,7 @@ mod contract_short;
 mod costly_schema;
 mod demo_wires;
 mod docs_as_written;
+mod early_refusals;
 mod fail_over;
 mod failure_rules;
 mod front_browsers;

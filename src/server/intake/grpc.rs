@@ -51,7 +51,7 @@ impl Intake {
     async fn handle(&self, request: Request, next: Next) -> Result<Response, Status> {
         let (mut parts, body) = request.into_parts();
         let (connection, certificate) = connection(&parts.extensions);
-        let guard = connection.as_ref().map(|connection| connection.activity.begin());
+        let guard = connection.as_ref().map(|connection| connection.activity.begin(&body));
         let activity = connection.as_ref().map(|connection| &connection.activity);
         if !parts.uri.path().starts_with("/relight.") {
             let reserved = self.reserve(&TenantId::from(""), activity, &parts).and_then(|mut reservation| {

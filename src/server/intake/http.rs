@@ -30,9 +30,9 @@ pub(in crate::server) struct FrontConnection {
 }
 
 impl FrontConnection {
-    /// A request begins on it.
-    pub(in crate::server) fn begin(&self) -> RequestGuard {
-        self.activity.begin()
+    /// A request with this body begins on it.
+    pub(in crate::server) fn begin(&self, body: &Body) -> RequestGuard {
+        self.activity.begin(body)
     }
 }
 
@@ -55,7 +55,7 @@ impl Intake {
     async fn handle_http(&self, request: Request, next: Next) -> Result<Response, EarlyRefusal> {
         let (mut parts, body) = request.into_parts();
         let connection = parts.extensions.remove::<ConnectInfo<FrontConnection>>().map(|ConnectInfo(it)| it);
-        let guard = connection.as_ref().map(FrontConnection::begin);
+        let guard = connection.as_ref().map(|connection| connection.begin(&body));
         let activity = connection.as_ref().map(|connection| &connection.activity);
         let certificate = connection.as_ref().and_then(|connection| connection.certificate.0.as_deref());
         if !self.takes_origin(&parts.headers) {
