@@ -1,7 +1,7 @@
 //! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or rejected.
 //!
 //! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them
-//! (`directories`). SIGHUP has the same effect where nothing can be watched, and its result is always logged. A file that
+//! (`directories`), and every two seconds it is looked whether they are still the same ones. SIGHUP has the same effect where nothing can be watched, and its result is always logged. A file that
 //! is invalid, that would weaken the running server (`weaken`) or that the server rejects changes nothing and is
 //! reported; later ones are compared with what is in force. Reloading neither ends the process nor affects running
 //! calls: they keep the configuration that they began with.
@@ -28,6 +28,9 @@ const QUIET: Duration = Duration::from_millis(250);
 
 /// After this time the file is read even if the directory keeps changing.
 const IMPATIENT: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether other directories took the place of those that are watched.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// The running server, as the receiver of a changed configuration.
 pub trait Reloadable: Send + 'static {
@@ -128,6 +131,10 @@ impl<S: Reloadable> FileFollower<S> {
                     ReadBecause::OfChange
                 }
                 () = hangup.recv() => ReadBecause::OfHangup,
+                () = tokio::time::sleep(LOOK_AGAIN) => {
+                    self.directories.look_again();
+                    continue;
+                }
             };
             self.reload(because).await;
         }

@@ -72,3 +72,28 @@ async fn the_log_says_that_a_restart_is_needed_as_long_as_it_is_and_never_for_an
         assert_eq!(next(&process, &mut seen, "configuration_reloaded", "").await, expected);
     }
 }
+
+#[tokio::test]
+async fn a_folder_that_another_one_takes_the_place_of_is_followed_and_so_is_what_changes_in_it() {
+    let process = Process::start("admission: { max_in_flight: 5 }\n").await;
+    let (folder, mut seen) = (process.file.parent().unwrap(), process.log().len());
+    let kept = tempfile::tempdir_in(folder.parent().unwrap()).unwrap();
+    let (old, new) = (kept.path().join("old"), kept.path().join("new"));
+    std::fs::create_dir(&new).unwrap();
+    std::fs::write(new.join("relight.yaml"), "admission: { max_in_flight: 6 }\n").unwrap();
+    std::fs::rename(folder, &old).unwrap();
+    // Without the file for a while, as between the two commands of an operator.
+    next(&process, &mut seen, "configuration_rejected", "no such file").await;
+    std::fs::rename(&new, folder).unwrap();
+    next(&process, &mut seen, "configuration_reloaded", "number 2: admission.max_in_flight").await;
+    replace(&process, "admission: { max_in_flight: 7 }\n");
+    next(&process, &mut seen, "configuration_reloaded", "number 3: admission.max_in_flight").await;
+
+    std::fs::create_dir(&new).unwrap();
+    std::fs::write(new.join("relight.yaml"), "admission: { max_in_flight: 8 }\n").unwrap();
+    std::fs::rename(folder, kept.path().join("older")).unwrap();
+    std::fs::rename(&new, folder).unwrap();
+    next(&process, &mut seen, "configuration_reloaded", "number 4: admission.max_in_flight").await;
+    replace(&process, "admission: { max_in_flight: 9 }\n");
+    next(&process, &mut seen, "configuration_reloaded", "number 5: admission.max_in_flight").await;
+}

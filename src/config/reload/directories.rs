@@ -1,12 +1,14 @@
 //! The directories that are watched; they report that something changed, not what.
 //!
 //! A file that is reached through links becomes another one when any of them changes, so that the directory of each link
-//! is watched beside that of the file itself, and found anew after every change.
+//! is watched beside that of the file itself, and found anew after every change. What takes the place of a whole directory
+//! changes nothing in it, so that it is also looked from time to time whether each is still the same one.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use notify::{
@@ -21,9 +23,14 @@ const MAX_LINKS: usize = 40;
 /// The directories that are watched.
 pub(super) struct Directories {
     watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
+    files: BTreeSet<PathBuf>,
+    watched: BTreeMap<PathBuf, DirectoryIdentity>,
     something_happened: mpsc::Sender<()>,
 }
+
+/// What distinguishes a directory from another one that takes its path: its numbers in the file system, where there are
+/// such, and when it was made, since the numbers of a directory that was deleted are given to new ones.
+type DirectoryIdentity = ((u64, u64), Option<SystemTime>);
 
 // === impl Directories ===
 
@@ -38,20 +45,32 @@ impl Directories {
             // A full channel already holds this notification.
             let _ = sender.try_send(());
         });
-        Self { watcher: watcher.ok(), watched: BTreeSet::new(), something_happened }
+        Self { watcher: watcher.ok(), files: BTreeSet::new(), watched: BTreeMap::new(), something_happened }
     }
 
     /// Watches where these files are and no other directories; those that cannot be watched are left to SIGHUP.
     pub(super) fn watch<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) {
+        self.files = files.cloned().collect();
+        self.look_again();
+    }
+
+    /// Watches where the same files are now, if that is somewhere else than before.
+    pub(super) fn look_again(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
-        let wanted: BTreeSet<PathBuf> = files.flat_map(|file| directories_of(file)).collect();
-        for gone in self.watched.difference(&wanted) {
-            let _ = watcher.unwatch(gone);
-        }
-        self.watched.retain(|directory| wanted.contains(directory));
-        for directory in wanted {
-            if !self.watched.contains(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok() {
-                self.watched.insert(directory);
+        let directories: BTreeSet<PathBuf> = self.files.iter().flat_map(|file| directories_of(file)).collect();
+        let identified = |directory: PathBuf| identity(&directory).map(|identity| (directory, identity));
+        let wanted: BTreeMap<PathBuf, DirectoryIdentity> = directories.into_iter().filter_map(identified).collect();
+        self.watched.retain(|directory, identity| {
+            let is_wanted = wanted.get(directory) == Some(identity);
+            if !is_wanted {
+                let _ = watcher.unwatch(directory);
+            }
+            is_wanted
+        });
+        for (directory, identity) in wanted {
+            if !self.watched.contains_key(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok()
+            {
+                self.watched.insert(directory, identity);
                 // What was written after the files were loaded and before this would be missed; so they are read again.
                 let _ = self.something_happened.try_send(());
             }
@@ -91,6 +110,19 @@ fn directories_of(file: &Path) -> BTreeSet<PathBuf> {
     holders.extend(reached.parent().map(Path::to_path_buf));
     let named = |directory: PathBuf| if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory };
     holders.into_iter().filter_map(|directory| fs::canonicalize(named(directory)).ok()).collect()
+}
+
+/// Which directory is at this path; `None` where there is none.
+fn identity(directory: &Path) -> Option<DirectoryIdentity> {
+    let metadata = fs::metadata(directory).ok()?;
+    #[cfg(unix)]
+    let numbers = {
+        use std::os::unix::fs::MetadataExt as _;
+        (metadata.dev(), metadata.ino())
+    };
+    #[cfg(not(unix))]
+    let numbers = (0, 0);
+    Some((numbers, metadata.created().ok()))
 }
 
 /// The parts of a path, the last one first.
