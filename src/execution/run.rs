@@ -137,6 +137,7 @@ impl Run {
 
     /// Records the end and publishes it.
     async fn end(mut self, outcome: Arc<Outcome>) {
+        let ended = Instant::now();
         let Ok(mut entries) = self.recorder.rest().await else { return };
         let before = self.filter.blocks().to_vec();
         let seq = self.recorder.next_seq();
@@ -161,10 +162,10 @@ impl Run {
         if self.recorder.writes_nothing() {
             // Its steps have gaps in the journal; its end has none.
             self.execution.replay.publish(finish.entries);
-            let _ = self.write(Finish { entries: Vec::new(), ..finish }).await;
+            let _ = self.write(Finish { entries: Vec::new(), ..finish }, ended).await;
             return;
         }
-        match self.write_and_publish(finish, needs_record).await {
+        match self.write_and_publish(finish, ended, needs_record).await {
             Written::Done | Written::Lost => {}
             Written::Never | Written::Unavailable if self.turn.is_none() && !needs_record => {}
             Written::Never | Written::Unavailable => {
@@ -203,7 +204,7 @@ impl Run {
         entries.push(self.recorder.number(StreamStep::Terminal(Arc::clone(&failed))));
         let finish = self.finish(entries, failed, blocks, thread);
         let entries = finish.entries.clone();
-        match self.write_and_publish(finish, false).await {
+        match self.write_and_publish(finish, Instant::now(), false).await {
             Written::Done | Written::Lost | Written::Unavailable => {}
             Written::Never | Written::Refused(_) => self.execution.replay.publish(entries),
         }
@@ -211,11 +212,11 @@ impl Run {
 
     /// Writes the end, and retries while the journal is unavailable; publishes it once it is written, or, unless it needs
     /// its record, when that takes too long.
-    async fn write_and_publish(&mut self, finish: Finish, needs_record: bool) -> Written {
+    async fn write_and_publish(&mut self, finish: Finish, ended: Instant, needs_record: bool) -> Written {
         let began = Instant::now();
         let mut published = false;
         loop {
-            let mut writing = self.write(finish.clone());
+            let mut writing = self.write(finish.clone(), ended);
             let written = if needs_record || published {
                 writing.await
             } else if let Ok(written) = timeout_at(began + UNRECORDED_AFTER, &mut writing).await {
@@ -254,11 +255,12 @@ impl Run {
         }
     }
 
-    /// Writes the end. The future borrows nothing of this, so that it may move between threads.
-    fn write(&self, finish: Finish) -> BoxFuture<'static, Written> {
+    /// Writes the end, with the time since then. The future borrows nothing of this, so that it may move between threads.
+    fn write(&self, finish: Finish, ended: Instant) -> BoxFuture<'static, Written> {
         let (journal, id) = (Arc::clone(&self.shared.journal), self.execution.id.clone());
         Box::pin(async move {
             let abandoned = is_abandoned(&finish.outcome);
+            let finish = Finish { ended_before: ended.elapsed(), ..finish };
             match journal.finish(finish, clock::wall_now()).await {
                 Ok(()) => {
                     if abandoned && let Err(error) = free_unless_kept(journal.as_ref(), &id).await {
@@ -287,7 +289,8 @@ impl Run {
         snapshot: Vec<Block>,
         thread: Option<ThreadEnd>,
     ) -> Finish {
-        Finish { id: self.execution.id.clone(), epoch: self.execution.epoch, entries, outcome, snapshot, thread }
+        let (id, epoch, ended_before) = (self.execution.id.clone(), self.execution.epoch, Duration::ZERO);
+        Finish { id, epoch, entries, outcome, snapshot, thread, ended_before }
     }
 
     /// The end of a stack that ended without one, which would be a defect.

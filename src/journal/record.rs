@@ -244,6 +244,8 @@ pub struct Finish {
     pub snapshot: Vec<Block>,
     /// What becomes of its thread, which is unlocked in any case.
     pub thread: Option<ThreadEnd>,
+    /// How long ago it ended, where that could not be recorded at once.
+    pub ended_before: Duration,
 }
 
 /// An invocation that was not recorded when it began, with all that is known of it so far.
@@ -335,6 +337,15 @@ pub struct Stats {
     pub bytes: u64,
     /// Threads.
     pub threads: u64,
+}
+
+// === impl Finish ===
+
+impl Finish {
+    /// When it ended, as seen from `now`.
+    pub(super) fn ended_at(&self, now: Timestamp) -> Timestamp {
+        now.checked_sub(self.ended_before).unwrap_or(now)
+    }
 }
 
 // === impl Listing ===

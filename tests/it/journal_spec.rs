@@ -252,13 +252,14 @@ fn end(name: &str, epoch: u64, text: &str, entries: Vec<Entry>) -> Finish {
         outcome: Arc::new(outcome(name, Ok(text))),
         snapshot: Vec::new(),
         thread: None,
+        ended_before: Duration::ZERO,
     }
 }
 
 /// The end of an invocation that failed.
 fn failed_end(name: &str, thread: Option<ThreadEnd>) -> Finish {
     let outcome = outcome(name, Err(FailureClass::ServerError));
-    Finish { id: id(name), epoch: 1, entries: Vec::new(), outcome: Arc::new(outcome), snapshot: Vec::new(), thread }
+    Finish { outcome: Arc::new(outcome), thread, ..end(name, 1, "", Vec::new()) }
 }
 
 async fn seqs(journal: &Arc<dyn Journal>, name: &str) -> Vec<u64> {

@@ -3,25 +3,30 @@
 use std::{path::Path, time::Duration};
 
 use relight::internals::grpc::v1::{
-    CancelInvocationRequest, Invocation, InvocationState, InvokeWithRecoveryRequest, ListInvocationsRequest,
-    cancel_invocation_request::Invocation as Cancelled,
+    CancelInvocationRequest, GetInvocationRequest, Invocation, InvocationRecord, InvocationState,
+    InvokeWithRecoveryRequest, ListInvocationsRequest, cancel_invocation_request::Invocation as Cancelled,
+    get_invocation_request,
 };
 use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
 use crate::support::{
+    postgres::Database,
     process::Process,
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
 
 fn settings(upstream: &Upstream, folder: &Path, mode: &str) -> String {
+    settings_on(upstream, &format!("sqlite:{}", folder.join("journal.db").display()), mode)
+}
+
+fn settings_on(upstream: &Upstream, store: &str, mode: &str) -> String {
     format!(
         "providers: {{ p: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }} }}\n\
          targets: {{ main: {{ provider: p, model: m-1 }} }}\n\
          routes: {{ default: {{ targets: [main] }} }}\n\
-         journal: {{ store: \"sqlite:{}\", mode: {mode} }}\n",
-        upstream.base_url(),
-        folder.join("journal.db").display()
+         journal: {{ store: \"{store}\", mode: {mode} }}\n",
+        upstream.base_url()
     )
 }
 
@@ -100,4 +105,42 @@ async fn a_call_that_continues_is_recorded_as_running_and_ends_when_it_is_cancel
     let ended = calling.join_next().await.unwrap().unwrap().unwrap().into_inner();
     assert_eq!(server.get(&ended.invocation_id).await.state(), InvocationState::Cancelled);
     assert_eq!(rows(folder.path(), "state = 'finished'").await, 1);
+}
+
+/// From an invocation's begin to its end, as the record has it.
+fn took(record: &InvocationRecord) -> Duration {
+    let (from, to) = (record.created_at.as_ref().unwrap(), record.finished_at.as_ref().unwrap());
+    let nanos = i128::from(to.seconds - from.seconds) * 1_000_000_000 + i128::from(to.nanos - from.nanos);
+    Duration::from_nanos(u64::try_from(nanos).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_ended_while_the_database_was_away_ended_then_and_not_when_it_was_back() {
+    let Some(database) = Database::create().await else { return };
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::text("Fine.").slow_head(Duration::from_secs(1)));
+    let server = Relight::start(&settings_on(&upstream, &database.url(), "fast")).await;
+    let invocation = Invocation { request_id: "order-17".to_owned(), ..asking("How are you?") };
+    let closing = async {
+        upstream.await_request(1).await;
+        database.close().await;
+    };
+    let (answered, ()) = tokio::join!(server.invoke(invocation), closing);
+    let away = Duration::from_secs(8);
+    tokio::time::sleep(away).await;
+    database.open().await;
+    let ended = async {
+        loop {
+            let invocation = Some(get_invocation_request::Invocation::InvocationId(answered.invocation_id.clone()));
+            let found = server.recovery().get_invocation(GetInvocationRequest { invocation }).await;
+            let record = found.ok().and_then(|found| found.into_inner().invocation);
+            if let Some(record) = record.filter(|record| record.finished_at.is_some()) {
+                return record;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let record = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the end is recorded");
+    let (took, attempt) = (took(&record), Duration::from_millis(record.attempts[0].duration_ms));
+    assert!(attempt <= took + Duration::from_millis(5) && took < attempt + away / 2, "{took:?}: {record:#?}");
 }

@@ -114,7 +114,8 @@ impl LateRecords {
         waiting.bytes += bytes;
         self.bytes.fetch_add(bytes, Relaxed);
         record.add(&end.entries);
-        record.end = Some((end, now));
+        let ended_at = end.ended_at(now);
+        record.end = Some((end, ended_at));
         waiting.ended = Some(Instant::now());
         None
     }

@@ -160,9 +160,10 @@ impl MemoryState {
         let fresh = write_guard.fresh(&end.entries)?;
         let key = row.record.thread.clone().map(|thread| ThreadKey::new(row.record.tenant.clone(), thread));
         self.end_thread(key.as_ref(), &end, now)?;
+        let ended_at = end.ended_at(now);
         self.record(&end.id, fresh, content_bytes(fresh));
         if let Some(row) = self.rows.get_mut(&end.id) {
-            row.record.state = RunState::Finished { at: now };
+            row.record.state = RunState::Finished { at: ended_at };
             row.record.upstream = None;
             let executions =
                 ToolExecution::of(&row.record.whose(), &end.outcome, self.limits.payloads == Payloads::Full);
@@ -185,7 +186,7 @@ impl MemoryState {
             }
         }
         self.running.remove(&end.id);
-        self.finished.insert((now, end.id));
+        self.finished.insert((ended_at, end.id));
         self.free(0);
         Ok(())
     }

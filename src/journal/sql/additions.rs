@@ -36,7 +36,10 @@ pub(super) struct Addition {
 /// The end of an invocation, as its row has it.
 struct End {
     epoch: u64,
+    /// When it is recorded.
     at: i64,
+    /// How long before that it was.
+    ended_before: i64,
     /// `None` where payloads are not kept, as the snapshot.
     sealed: Option<(String, String)>,
     outcome: Arc<Outcome>,
@@ -80,6 +83,7 @@ impl Addition {
             end: Some(End {
                 epoch: end.epoch,
                 at: micros(now),
+                ended_before: i64::try_from(end.ended_before.as_micros()).unwrap_or(i64::MAX),
                 sealed: store.sealed_end(end)?,
                 outcome: Arc::clone(&end.outcome),
             }),
@@ -181,11 +185,11 @@ impl Store {
         let counted =
             "last_seq = v.column2, event_count = event_count + v.column3, event_bytes = event_bytes + v.column4";
         let end = format!(
-            "state = 'finished', upstream = NULL, finished_at = {}, outcome = v.column6, snapshot = v.column7, \
+            "state = 'finished', upstream = NULL, finished_at = {} - v.column9, outcome = v.column6, snapshot = v.column7, \
              content_bytes = content_bytes + v.column8",
             self.now("v.column5")
         );
-        for (set, columns, admitted) in [(counted.to_owned(), 4, continued), (format!("{counted}, {end}"), 8, ended)] {
+        for (set, columns, admitted) in [(counted.to_owned(), 4, continued), (format!("{counted}, {end}"), 9, ended)] {
             for admitted in admitted.chunks(ROWS_PER_INSERT) {
                 let sql = format!(
                     "UPDATE invocations SET {set} FROM (VALUES {}) AS v WHERE invocation_id = v.column1",
@@ -201,7 +205,7 @@ impl Store {
                     if let Some(end) = end {
                         let (outcome, snapshot) = end.sealed.clone().unzip();
                         let added = length(outcome.as_deref()) + length(snapshot.as_deref());
-                        query = query.bind(end.at).bind(outcome).bind(snapshot).bind(added);
+                        query = query.bind(end.at).bind(outcome).bind(snapshot).bind(added).bind(end.ended_before);
                     }
                 }
                 query.execute(&mut *db).await?;

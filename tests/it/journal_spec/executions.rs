@@ -43,6 +43,7 @@ async fn end(journal: &Arc<dyn Journal>, name: &str, attempts: Vec<AttemptRecord
         outcome: outcome.into(),
         snapshot: Vec::new(),
         thread: None,
+        ended_before: Duration::ZERO,
     };
     journal.finish(finish, at(9)).await.unwrap();
 }
