@@ -156,8 +156,9 @@ fn show(output: Output, listed: &v1::ListReleasesResponse, with_decisions: bool)
                 let what = words::release_action(decision.action);
                 let provisional = if decision.provisional { " provisionally" } else { "" };
                 let by = words::release_lane(decision.lane);
-                let reason = &decision.reason;
-                print_line(&format!("{time}  {}  {what}{provisional} by {by}: {reason}", release.id))?;
+                let reason = Some(&decision.reason).filter(|reason| !reason.is_empty());
+                let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+                print_line(&format!("{time}  {}  {what}{provisional} by {by}{because}", release.id))?;
             }
         }
     }
@@ -173,7 +174,7 @@ fn table(releases: &[v1::Release]) -> Table {
         ["SUBJECT", "RELEASE", "CHANNEL", "STATE", "SHARE", "EXECUTIONS", "FAILED", "SUCCESS", "STABLE'S", "E-VALUE"];
     let mut table = Table::new(&headings);
     for release in releases {
-        let evidence = release.evidence.clone().unwrap_or_default();
+        let evidence = figures(release);
         let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |it| format!("{:.0} %", it * 100.0));
         table.row(vec![
             release.subject.clone(),
@@ -189,6 +190,16 @@ fn table(releases: &[v1::Release]) -> Table {
         ]);
     }
     table
+}
+
+/// The figures of a release: after a rollback those that led to it, until there are newer ones.
+fn figures(release: &v1::Release) -> v1::ReleaseEvidence {
+    let now = release.evidence.clone().unwrap_or_default();
+    if !is_rolled_back(release) || now.window_success_ratio.is_some() {
+        return now;
+    }
+    let mut rollbacks = release.decisions.iter().filter(|it| it.action() == v1::ReleaseAction::RolledBack);
+    rollbacks.next_back().and_then(|rollback| rollback.evidence.clone()).unwrap_or(now)
 }
 
 /// The state, and what keeps it so.

@@ -60,6 +60,13 @@ impl Trial {
         matches!(self.relight.ask("Why?").await.outcome, Some(Outcome::Completion(_)))
     }
 
+    /// What the command shows of them.
+    async fn shown(&self) -> String {
+        let ran = run(&["releases", "--address", &self.relight.running.address.to_string(), "show", "fast"]).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.out
+    }
+
     async fn candidate_id(&self) -> String {
         candidate(&self.releases().await).id.clone()
     }
@@ -116,8 +123,11 @@ async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_no
     assert!(event.display_text.starts_with("Release next@"), "{}", event.display_text);
     let metrics = metrics(trial.relight.running.admin_address).await;
     assert!(metrics.contains("relight_release_decisions_total{action=\"rolled_back\""), "{metrics}");
-    let shown = run(&["releases", "--address", &trial.relight.running.address.to_string(), "show", "fast"]).await;
-    assert!(shown.out.contains("rolled back") && shown.out.contains("failures in a row"), "{shown:?}");
+    let shown = trial.shown().await;
+    assert!(shown.contains("rolled back") && shown.contains("failures in a row"), "{shown}");
+    let row = shown.lines().find(|line| line.contains("next@") && line.contains("candidate")).unwrap();
+    let success = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).nth(7);
+    assert_eq!(success, Some("0 %"), "the figures that it was rolled back for: {shown}");
 }
 
 #[tokio::test]
@@ -168,13 +178,16 @@ async fn an_operator_rolls_back_pins_and_promotes() {
     assert_eq!((trial.candidate.requests().len(), trial.stable.requests().len()), (1, 1));
     let pin = PinReleaseRequest { subject: "fast".to_owned(), pinned: true, reason: String::new() };
     assert!(admin.pin_release(pin).await.unwrap().into_inner().releases.iter().all(|release| release.pinned));
-    let request = PromoteReleaseRequest { release_id: id.clone(), reason: "mended".to_owned(), pin: false };
+    let request = PromoteReleaseRequest { release_id: id.clone(), reason: String::new(), pin: false };
     let promoted = admin.promote_release(request).await.unwrap().into_inner().release.unwrap();
     assert_eq!((promoted.channel(), promoted.traffic_share, promoted.pinned), (ReleaseChannel::Stable, 1.0, false));
     assert_eq!(promoted.decisions.last().unwrap().action(), ReleaseAction::Promoted);
     assert!(trial.releases().await.iter().any(|release| release.state() == ReleaseState::Superseded));
     assert!(trial.call().await);
     assert_eq!(trial.candidate.requests().len(), 2, "it serves what names `fast`");
+    let shown = trial.shown().await;
+    assert!(shown.contains("rolled back by an operator: too slow\n"), "{shown}");
+    assert!(shown.contains("promoted by an operator\n"), "no reason was given: {shown}");
     let unknown = RollbackReleaseRequest { release_id: "none@0".to_owned(), ..RollbackReleaseRequest::default() };
     assert_eq!(admin.rollback_release(unknown).await.unwrap_err().code(), Code::NotFound);
     let stable = RollbackReleaseRequest { release_id: id, ..RollbackReleaseRequest::default() };
