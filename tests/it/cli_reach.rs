@@ -34,6 +34,7 @@ const COMMANDS: &[&[&str]] = &[
     &["watch"],
     &["invoke", "Hello?"],
     &["invoke", "--output", "json", "Hello?"],
+    &["invoke", "--resume=some-token"],
 ];
 
 /// Writes a certificate for `localhost`, its key and its authority.

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Streaming};
 
 use super::{
     super::{
-        client::{RecoveryClient, ResponseLimit},
+        client::{RecoveryClient, ResponseLimit, Unreachable},
         refusal::ServerRefusal,
         terminal::{Paint, end_line, one_line, print_note, printable, show},
     },
@@ -91,7 +91,9 @@ impl Live {
                 }
                 Err(status) => status,
             };
-            if self.token.is_empty() && !matches!(start, Start::Resume(_)) || !may_come_back(&status) {
+            let is_begun =
+                !self.token.is_empty() || matches!(start, Start::Resume(_)) && !Unreachable::is_silence(&status);
+            if !is_begun || !may_come_back(&status) {
                 end_line();
                 return Err(ServerRefusal::from(status).into());
             }
