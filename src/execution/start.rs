@@ -151,7 +151,12 @@ impl ExecutionShared {
         fingerprint: Fingerprint,
         key: &ThreadKey,
     ) -> Result<Started, StartError> {
-        let in_line = self.wait_in_line(key, incoming.invocation.deadline).await?;
+        let in_line = match self.wait_in_line(key, incoming.invocation.deadline).await {
+            Err(busy @ StartError::ThreadBusy(_)) => {
+                return self.same_request(&incoming.invocation, &fingerprint).await.unwrap_or(Err(busy));
+            }
+            waited => waited?,
+        };
         let id = incoming.invocation.id.clone();
         let epoch = match self.begin_on_thread(&incoming.invocation, &fingerprint).await {
             Ok(BeginResult::New { epoch }) => epoch,
@@ -190,6 +195,17 @@ impl ExecutionShared {
         };
         let launch = Launch { turn: Some(turn), ..Launch::new(&invocation, epoch, ends, steps) };
         Ok(self.started(&invocation, launch))
+    }
+
+    /// The same request, where it began since it was looked for.
+    async fn same_request(
+        self: &Arc<Self>,
+        invocation: &Invocation,
+        fingerprint: &Fingerprint,
+    ) -> Option<Result<Started, StartError>> {
+        let request = invocation.request_id.as_ref()?;
+        let record = self.earlier(&invocation.tenant, request, fingerprint).await.ok()??;
+        Some(self.known(record, fingerprint))
     }
 
     /// Begins an invocation on a thread; one failure of the journal is forgiven.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     front::{Answer, Front, over},
+    postgres::Database,
     upstream::{Reply, Upstream},
 };
 
@@ -114,5 +115,29 @@ async fn a_turn_that_is_sent_once_more_while_it_runs_joins_itself() {
         let (one, other) = tokio::join!(send(&front, &key, &first, &body), once_more);
         assert_eq!(id(&one), id(&other));
         assert_eq!(upstream.requests().len(), 2, "stream: {stream}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_turn_that_comes_twice_at_once_is_one_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stores = vec![format!("sqlite:{}", folder.path().join("journal.db").display())];
+    let database = Database::create().await;
+    stores.extend(database.iter().map(Database::url));
+    for store in stores {
+        let upstream = Upstream::start().await;
+        upstream.otherwise(Reply::text(TEXT).slow_head(Duration::from_millis(300)));
+        let settings = over("chat", &[(&upstream, "openai_chat")]);
+        let front = Front::start(&format!("{settings}journal: {{ store: \"{store}\" }}\n")).await;
+        let turns = (0..40).map(async |n| {
+            let (key, thread) = (format!("k-{n}"), format!("t-{n}"));
+            let headers = [("idempotency-key", key.as_str()), ("x-relight-thread", thread.as_str())];
+            let body = json!({"input": "Why?"});
+            let sending = || send(&front, &headers, &Value::Null, &body);
+            let (one, other, third) = tokio::join!(sending(), sending(), sending());
+            assert_eq!([id(&one), id(&other)], [id(&third), id(&third)], "{n}");
+        });
+        futures_util::future::join_all(turns).await;
+        assert_eq!(upstream.requests().len(), 40, "{store}");
     }
 }
