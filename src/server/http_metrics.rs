@@ -43,7 +43,8 @@ async fn record(
     let status = response.status().as_u16();
     // A response that belongs to an invocation has the status of its failure: a provider refused then, and not Relight.
     let is_of_invocation = response.headers().contains_key("x-relight-invocation");
-    if matches!(status, 400 | 401 | 403 | 404) && !is_of_invocation {
+    // What does not exist may be looked up, as over gRPC.
+    if matches!(status, 400 | 401 | 403) && !is_of_invocation {
         refused.note("http", &status.to_string(), &response);
     }
     let request = HttpRequest { metrics, method, route, status, began };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, body::Bytes};
+use hyper::{Request, body::Bytes, http::request::Builder};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 
 use super::front::get;
@@ -20,8 +20,16 @@ pub(crate) type Came = Result<(u16, Option<String>), String>;
 
 /// Posts a body with these header fields and reads the response.
 pub(crate) async fn post(address: &str, path: &str, headers: &[(&str, &str)], http2: bool, body: Vec<u8>) -> Came {
+    exchange(Request::post(format!("http://{address}{path}")), headers, http2, body).await
+}
+
+/// Looks up what is at this path, with these header fields.
+pub(crate) async fn look_up(address: &str, path: &str, headers: &[(&str, &str)]) -> Came {
+    exchange(Request::get(format!("http://{address}{path}")), headers, false, Vec::new()).await
+}
+
+async fn exchange(mut request: Builder, headers: &[(&str, &str)], http2: bool, body: Vec<u8>) -> Came {
     let client = Client::builder(TokioExecutor::new()).http2_only(http2).build_http();
-    let mut request = Request::post(format!("http://{address}{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
