@@ -3,12 +3,17 @@
 //! An upstream in this process responds at once, or a piece at a time as models do. Each kind of call of `tests/cost` is made
 //! by 16 connections in a closed loop, first through a reverse proxy of hyper that does nothing else, then through
 //! `relight serve`; each is a process of its own, whose CPU time the system counts. Each cell is the median of three rounds,
-//! and means something on an idle machine only.
+//! and means something on an idle machine only. Unary calls are made by 64 connections, too, and long streams are also measured
+//! with their pieces apart.
 //!
 //! `cargo bench --bench overhead` measures the binary that it builds, `RELIGHT_BINARY=… cargo bench --bench overhead` another
-//! one; words after `--` select the kinds that have one of them in their names. With `RELIGHT_PROFILE` the first of them
-//! is recorded by `perf` into that file instead (`just profile`), with `RELIGHT_INSTRUCTIONS` the instructions of the server's
-//! own code are counted into that file by `callgrind` (`just instructions`), which no other load changes. Runs on Linux only.
+//! one; words after `--` select the kinds that have one of them in their names. Two measurements of memory run only where a
+//! word is their whole name: `resident after calls` (a fresh process, after 40,000 calls and after 200,000; some minutes) and
+//! `streams in flight` (each of 400 streams after 120 pieces; a minute).
+//!
+//! With `RELIGHT_PROFILE` the first of the kinds is recorded by `perf` into that file instead (`just profile`), with
+//! `RELIGHT_INSTRUCTIONS` the instructions of the server's own code are counted into that file by `callgrind`
+//! (`just instructions`), which no other load changes. Runs on Linux only.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark of what does not work must stop")]
 #![expect(
@@ -18,6 +23,10 @@
 
 #[path = "../tests/cost/calls.rs"]
 mod calls;
+#[path = "overhead/load.rs"]
+mod load;
+#[path = "overhead/memory.rs"]
+mod memory;
 #[path = "overhead/passthrough.rs"]
 mod passthrough;
 #[path = "overhead/process.rs"]
@@ -25,31 +34,31 @@ mod process;
 #[path = "overhead/upstream.rs"]
 mod upstream;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use calls::{Caller, KINDS, Kind};
+use calls::{FRONT_UNARY, KINDS, Kind, SQLITE};
+use load::{CONNECTIONS, Measured, RATE, SCHEDULED, closed_loop, ms, open_loop};
 use process::{COUNTS, Process};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use upstream::Pace;
 
-const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 3;
 const DURATION: Duration = Duration::from_secs(3);
 
-/// The kind that is also measured with its pieces apart, and how far apart they are.
-const PACED: (&str, Duration) = ("stream of 64", Duration::from_millis(2));
+/// The loads: which kinds are measured under each, by words of their names, what it adds to these, how many connections
+/// call, and how streams come.
+const LOADS: &[(&str, &str, u32, Pace)] = &[
+    ("", "", CONNECTIONS, Pace::AtOnce),
+    ("stream of 64", ", 2 ms apart", CONNECTIONS, Pace::Apart(Duration::from_millis(2))),
+    ("unary", ", 64 connections", 64, Pace::AtOnce),
+];
 
-/// Calls in each second of the open loop.
-const RATE: u32 = 200;
-
-/// How a process did under load.
-#[derive(Debug, Clone, Copy, Default)]
-struct Measured {
-    calls: u32,
-    cpu_ms: f64,
-    calls_per_second: f64,
+/// A row of the table.
+struct Row {
+    name: String,
+    store: &'static str,
+    kind: Kind,
+    connections: u32,
+    pace: Pace,
 }
 
 fn main() {
@@ -63,119 +72,94 @@ fn main() {
 }
 
 async fn measure(wanted: &[String]) {
+    let is_named = |name: &str| wanted.iter().any(|word| word == name);
+    let (after_calls, in_flight) = (is_named(memory::AFTER_CALLS), is_named(memory::IN_FLIGHT));
+    if after_calls {
+        memory::after_calls().await;
+    }
+    if in_flight {
+        memory::in_flight().await;
+    }
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
-    let (paced, pace) = PACED;
-    let at_once = KINDS.iter().map(|(name, store, kind)| ((*name).to_owned(), *store, *kind, Duration::ZERO));
-    let apart = KINDS.iter().filter(|(name, ..)| name.contains(paced));
-    let apart =
-        apart.map(|(name, store, kind)| (format!("{name}, {} ms apart", pace.as_millis()), *store, *kind, pace));
-    let (kinds, others): (Vec<_>, Vec<_>) = at_once.chain(apart).partition(|(name, ..)| is_wanted(name));
-    let others: Vec<String> = others.into_iter().map(|(name, ..)| name).collect();
-    assert!(!kinds.is_empty(), "no kind has {wanted:?} in its name, of {others:?}");
-    println!("{:<32}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
-    for (name, store, kind, pace) in kinds {
-        let upstream = upstream::start(pace).await;
-        let proxy = Process::passthrough(upstream).await;
-        let server = Process::relight(upstream, store).await;
+    let (rows, others): (Vec<_>, Vec<_>) = rows().partition(|row| is_wanted(&row.name));
+    if rows.is_empty() {
+        let others: Vec<_> =
+            others.iter().map(|row| row.name.as_str()).chain([memory::AFTER_CALLS, memory::IN_FLIGHT]).collect();
+        assert!(after_calls || in_flight, "no kind has {wanted:?} in its name, of {others:?}");
+        return;
+    }
+    println!("{:<48}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
+    for row in rows {
+        let upstream = upstream::start(row.pace).await;
+        let server = Process::relight(upstream, row.store).await;
         if let Ok(file) = std::env::var("RELIGHT_PROFILE") {
             let mut recorder = server.profile(&file, DURATION);
-            closed_loop(&server, kind).await;
+            row.measure(&server, row.kind).await;
             assert!(recorder.wait().await.unwrap().success(), "perf failed");
             return;
         }
         if let Ok(file) = std::env::var(COUNTS) {
-            closed_loop(&server, kind).await;
+            row.measure(&server, row.kind).await;
             server.count_instructions(true).await;
-            let calls = closed_loop(&server, kind).await.calls;
+            let calls = row.measure(&server, row.kind).await.calls;
             server.count_instructions(false).await;
             let instructions = server.instructions(&file).await;
-            println!("{name}: {} instructions a call ({calls} calls)", instructions / u64::from(calls));
+            println!("{}: {} instructions a call ({calls} calls)", row.name, instructions / u64::from(calls));
             return;
         }
-        let mut rounds = Vec::new();
+        let proxy = Process::passthrough(upstream).await;
+        let (mut bare, mut own) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            rounds.push((closed_loop(&proxy, same_over_http(kind)).await, closed_loop(&server, kind).await));
+            bare.push(row.measure(&proxy, same_over_http(row.kind)).await);
+            own.push(row.measure(&server, row.kind).await);
         }
-        let bare = median(rounds.iter().map(|round| round.0.cpu_ms));
-        let own = median(rounds.iter().map(|round| round.1.cpu_ms));
-        let calls = median(rounds.iter().map(|round| round.1.calls_per_second));
-        println!("{name:<32}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}", own / bare);
+        let (bare, calls) = (median(&bare, |round| round.cpu_ms), median(&own, |round| round.calls_per_second));
+        let (name, own) = (row.name, median(&own, |round| round.cpu_ms));
+        println!("{name:<48}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}", own / bare);
     }
     if wanted.is_empty() {
         added_latency().await;
     }
 }
 
-/// The median latency at a fixed rate, and what the process holds and how soon it was ready.
+/// Each kind under each load that it is measured under.
+fn rows() -> impl Iterator<Item = Row> {
+    LOADS.iter().flat_map(|&(words, added, connections, pace)| {
+        KINDS.iter().filter(move |(name, ..)| name.contains(words)).map(move |&(name, store, kind)| Row {
+            name: format!("{name}{added}"),
+            store,
+            kind,
+            connections,
+            pace,
+        })
+    })
+}
+
+impl Row {
+    async fn measure(&self, process: &Process, kind: Kind) -> Measured {
+        closed_loop(process, kind, self.connections, |_, elapsed| elapsed < DURATION).await
+    }
+}
+
+/// The median latency at a fixed rate, and what each process holds and how soon it was ready.
 async fn added_latency() {
-    let upstream = upstream::start(Duration::ZERO).await;
-    let bare = open_loop(&Process::passthrough(upstream).await, KINDS[0].2).await;
+    let upstream = upstream::start(Pace::AtOnce).await;
+    let bare = open_loop(&Process::passthrough(upstream).await, FRONT_UNARY).await;
     println!("\nat {RATE} calls/s: {:.2} ms through the bare proxy (median)", ms(bare));
-    for store in ["memory", "sqlite:{}/journal.db"] {
-        let server = Process::relight(upstream, store).await;
-        let idle = server.resident_mib();
-        let latency = open_loop(&server, KINDS[0].2).await;
-        let (ready, ratio) = (ms(server.ready_after), latency.as_secs_f64() / bare.as_secs_f64());
-        println!(
-            "relight, {store}: {:.2} ms ({ratio:.1} times), ready after {ready:.0} ms, idle {idle:.0} MiB, after {} calls {:.0} MiB",
-            ms(latency),
-            RATE * 5,
-            server.resident_mib(),
-        );
+    for store in ["memory", SQLITE] {
+        report_latency(&format!("relight, {store}"), &Process::relight(upstream, store).await, bare).await;
     }
 }
 
-/// Calls by some connections, each of which makes its next call when the last has ended.
-async fn closed_loop(process: &Process, kind: Kind) -> Measured {
-    let callers = connections(process).await;
-    let (began, before) = (Instant::now(), process.cpu());
-    let mut tasks = JoinSet::new();
-    for mut caller in callers {
-        tasks.spawn(async move {
-            let mut calls = 0_u32;
-            while began.elapsed() < DURATION {
-                caller.call(kind).await;
-                calls += 1;
-            }
-            calls
-        });
-    }
-    let calls: u32 = tasks.join_all().await.into_iter().sum();
-    let (seconds, cpu) = (began.elapsed().as_secs_f64(), process.cpu() - before);
-    Measured { calls, cpu_ms: ms(cpu) / f64::from(calls), calls_per_second: f64::from(calls) / seconds }
-}
-
-/// The median latency of calls that start on schedule, whatever became of those before.
-async fn open_loop(process: &Process, kind: Kind) -> Duration {
-    let idle: Arc<tokio::sync::Mutex<Vec<Caller>>> = Arc::new(connections(process).await.into());
-    let (mut ticks, mut tasks) = (interval(Duration::from_secs(1) / RATE), JoinSet::new());
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    for _ in 0..RATE * 5 {
-        let due = ticks.tick().await;
-        let (idle, (front, grpc)) = (Arc::clone(&idle), (process.front, process.grpc));
-        tasks.spawn(async move {
-            let free = idle.lock().await.pop();
-            let mut caller = match free {
-                Some(caller) => caller,
-                None => Caller::connect(front, grpc).await,
-            };
-            caller.call(kind).await;
-            let latency = due.elapsed();
-            idle.lock().await.push(caller);
-            latency
-        });
-    }
-    let mut latencies = tasks.join_all().await;
-    latencies.sort_unstable();
-    latencies[latencies.len() / 2]
-}
-
-async fn connections(process: &Process) -> Vec<Caller> {
-    let mut callers = Vec::new();
-    for _ in 0..CONNECTIONS {
-        callers.push(Caller::connect(process.front, process.grpc).await);
-    }
-    callers
+async fn report_latency(name: &str, server: &Process, bare: Duration) {
+    let idle = server.resident_mib();
+    let latency = open_loop(server, FRONT_UNARY).await;
+    let (ready, ratio) = (ms(server.ready_after), latency.as_secs_f64() / bare.as_secs_f64());
+    println!(
+        "{name}: {:.2} ms ({ratio:.1} times), ready after {ready:.0} ms, idle {idle:.0} MiB, after {SCHEDULED} calls {:.0} MiB",
+        ms(latency),
+        server.resident_mib(),
+    );
 }
 
 /// The call over HTTP that a call over gRPC is compared with.
@@ -186,12 +170,8 @@ const fn same_over_http(kind: Kind) -> Kind {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
+fn median(rounds: &[Measured], of: fn(&Measured) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }

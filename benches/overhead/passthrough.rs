@@ -20,14 +20,14 @@ pub(crate) const ARGUMENT: &str = "serve-as-passthrough";
 
 type Pool = Client<HttpConnector, Incoming>;
 
-/// Serves for ever, and prints its address first.
+/// Serves for ever, and prints first what a peer prints.
 pub(crate) fn serve(upstream: SocketAddr) {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let pool: Pool = Client::builder(TokioExecutor::new()).build(connector);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        println!("{}", listener.local_addr().unwrap());
+        println!("http://{}/v1/chat/completions default", listener.local_addr().unwrap());
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();

@@ -2,41 +2,55 @@
 
 use std::{net::SocketAddr, process::Stdio, time::Duration};
 
+use hyper::Uri;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     net::{TcpListener, TcpStream},
     process::{Child, Command},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
-use crate::passthrough;
+use crate::{calls::Interfaces, passthrough};
 
 /// Where callgrind writes what it counts of Relight, where that is wanted.
 pub(crate) const COUNTS: &str = "RELIGHT_INSTRUCTIONS";
 
+/// The longest time in which a server listens after its start.
+const PATIENCE: Duration = Duration::from_mins(2);
+
 /// The process; it ends when it is dropped.
 pub(crate) struct Process {
     child: Child,
-    pub(crate) front: SocketAddr,
-    pub(crate) grpc: SocketAddr,
+    pub(crate) interfaces: Interfaces,
     /// How long after its start it accepted a connection.
     pub(crate) ready_after: Duration,
     _folder: Option<tempfile::TempDir>,
 }
 
 impl Process {
-    /// Starts the bare proxy. Its gRPC address is never called.
+    /// Starts the bare proxy.
     pub(crate) async fn passthrough(upstream: SocketAddr) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(passthrough::ARGUMENT);
+        Self::announced(command, upstream).await
+    }
+
+    /// Starts a program whose last argument is the upstream's address, and whose first line is the URL to call and what the
+    /// model is called there. Its gRPC address is never called.
+    pub(crate) async fn announced(mut command: Command, upstream: SocketAddr) -> Self {
         let began = Instant::now();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([passthrough::ARGUMENT, &upstream.to_string()])
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        command.arg(upstream.to_string()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let front = lines.next_line().await.unwrap().unwrap().parse().unwrap();
-        Self { child, front, grpc: upstream, ready_after: began.elapsed(), _folder: None }
+        let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap();
+        assert!(line.is_some(), "{command:?} ended before it listened");
+        let line = line.unwrap();
+        let (url, model) = line.split_once(' ').unwrap();
+        let url: Uri = url.parse().unwrap();
+        let front = url.authority().unwrap().as_str().parse().unwrap();
+        let interfaces = Interfaces { front, path: url.path().to_owned(), model: model.to_owned(), grpc: upstream };
+        let ready_after = listens(&mut child, front, began).await;
+        Self { child, interfaces, ready_after, _folder: None }
     }
 
     /// Starts `relight serve` with its defaults and this journal; `{}` in `store` is replaced by a folder of its own.
@@ -60,18 +74,16 @@ impl Process {
             command = Command::new("valgrind");
             command.args(["--tool=callgrind", "--instr-atstart=no", &format!("--callgrind-out-file={file}"), &binary]);
         }
-        let child = command
+        let mut child = command
             .args(["serve", "--config", configuration.to_str().unwrap()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        while TcpStream::connect(front).await.is_err() || TcpStream::connect(grpc).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(30), "relight does not listen");
-            sleep(Duration::from_millis(1)).await;
-        }
-        Self { child, front, grpc, ready_after: began.elapsed(), _folder: Some(folder) }
+        listens(&mut child, front, began).await;
+        let ready_after = listens(&mut child, grpc, began).await;
+        Self { child, interfaces: Interfaces::new(front, grpc), ready_after, _folder: Some(folder) }
     }
 
     /// The CPU time that it has used.
@@ -122,4 +134,14 @@ impl Process {
 
 async fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+/// How long after `began` it accepted a connection.
+async fn listens(child: &mut Child, address: SocketAddr, began: Instant) -> Duration {
+    while TcpStream::connect(address).await.is_err() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it listened");
+        assert!(began.elapsed() < PATIENCE, "nothing listens at {address}");
+        sleep(Duration::from_millis(1)).await;
+    }
+    began.elapsed()
 }

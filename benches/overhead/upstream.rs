@@ -8,8 +8,21 @@ use tokio::{
     time::sleep,
 };
 
-/// Starts it, for as long as the process runs. Between two pieces of a stream it waits for `pace`.
-pub(crate) async fn start(pace: Duration) -> SocketAddr {
+/// The reason of the end, the usage, and `[DONE]`.
+const EVENTS_OF_END: usize = 3;
+
+/// How a stream comes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pace {
+    AtOnce,
+    /// A piece at a time, with so much time after each.
+    Apart(Duration),
+    /// The same, and it never ends.
+    Open(Duration),
+}
+
+/// Starts it, for as long as the process runs.
+pub(crate) async fn start(pace: Pace) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -22,18 +35,28 @@ pub(crate) async fn start(pace: Duration) -> SocketAddr {
     address
 }
 
-async fn serve(mut socket: TcpStream, pace: Duration) {
+async fn serve(mut socket: TcpStream, pace: Pace) {
     let mut bytes = Vec::new();
     while let Some(body) = request(&mut socket, &mut bytes).await {
         let response = response(&body);
-        let pieces: Vec<&str> =
-            if pace.is_zero() { vec![response.as_str()] } else { response.split_inclusive("\n\n").collect() };
+        let mut pieces: Vec<&str> = response.split_inclusive("\n\n").collect();
+        let wait = match pace {
+            Pace::AtOnce => {
+                pieces = vec![&response];
+                Duration::ZERO
+            }
+            Pace::Apart(wait) => wait,
+            Pace::Open(wait) => {
+                pieces.truncate(pieces.len() - EVENTS_OF_END);
+                wait
+            }
+        };
         for piece in pieces {
             if socket.write_all(piece.as_bytes()).await.is_err() {
                 return;
             }
-            if !pace.is_zero() {
-                sleep(pace).await;
+            if !wait.is_zero() {
+                sleep(wait).await;
             }
         }
     }
@@ -63,9 +86,11 @@ async fn request(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> 
 }
 
 fn response(request: &str) -> String {
-    let limit = request.split("tokens\":").nth(1).unwrap();
+    // Some clients write a space after the colon.
+    let value = |end_of_name: &str| request.split_once(end_of_name).map(|(_, rest)| rest.trim_start());
+    let limit = value("tokens\":").unwrap();
     let words: u32 = limit.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap();
-    let is_stream = request.contains("\"stream\":true");
+    let is_stream = value("\"stream\":").is_some_and(|value| value.starts_with("true"));
     let common = "\"id\":\"c-1\",\"created\":1,\"model\":\"m-1\"";
     let usage =
         format!("\"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":{words},\"total_tokens\":{}}}", words + 10);

@@ -63,8 +63,7 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
     let grouped = grouped.map(|(name, store, kind)| (format!("{name}, {CALLERS} callers"), *store, *kind, CALLERS));
     for (name, store, kind, callers) in alone.chain(grouped) {
         let server = Server::start(upstream.address(), store).await;
-        let connecting = (0..callers).map(|_| Caller::connect(server.front, server.grpc));
-        let mut connected = join_all(connecting).await;
+        let mut connected: Vec<Caller> = (0..callers).map(|_| Caller::new(&server.interfaces)).collect();
         call(&mut connected, kind, WARM_UP).await;
         let before = server.allocated().await;
         call(&mut connected, kind, CALLS).await;

@@ -20,6 +20,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::calls::Interfaces;
+
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -33,8 +35,7 @@ const OF_CHANCE: &[&str] = &["futex", "epoll_wait", "epoll_pwait", "sched_yield"
 pub(crate) struct Server {
     child: Child,
     talk: Mutex<(ChildStdin, tokio::io::Lines<BufReader<ChildStdout>>)>,
-    pub(crate) grpc: SocketAddr,
-    pub(crate) front: SocketAddr,
+    pub(crate) interfaces: Interfaces,
     _folder: tempfile::TempDir,
 }
 
@@ -90,8 +91,8 @@ impl Server {
             .unwrap();
         let mut talk = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
         let words = said(&mut talk.1).await;
-        let (grpc, front) = (words[0].parse().unwrap(), words[1].parse().unwrap());
-        Self { child, talk: Mutex::new(talk), grpc, front, _folder: folder }
+        let interfaces = Interfaces::new(words[1].parse().unwrap(), words[0].parse().unwrap());
+        Self { child, talk: Mutex::new(talk), interfaces, _folder: folder }
     }
 
     /// How often it allocated since its start, and how many bytes.
