@@ -43,6 +43,10 @@ scenarios *ARGS:
 bench KIND="":
     cargo bench --locked --bench overhead -- "{{KIND}}"
 
+# The same with other gateways beside Relight, which are installed into target/peers (tensorzero, litellm; needs PyPI).
+bench-peers KIND="" PEERS="tensorzero":
+    benches/peers.sh "{{KIND}}" {{PEERS}}
+
 # The benchmarks of what is hot.
 bench-parts *ARGS:
     cargo bench --locked --bench hot_paths -- {{ARGS}}

@@ -11,6 +11,10 @@
 //! word is their whole name: `resident after calls` (a fresh process, after 40,000 calls and after 200,000; some minutes) and
 //! `streams in flight` (each of 400 streams after 120 pieces; a minute).
 //!
+//! `RELIGHT_PEERS="NAME=COMMAND; NAME=COMMAND"` names other gateways, which are measured in the same rounds where a call is over
+//! HTTP (`just bench-peers`). A command gets the upstream's address as its last argument; the first line that it prints is the
+//! URL to call and what the model is called there.
+//!
 //! With `RELIGHT_PROFILE` the first of the kinds is recorded by `perf` into that file instead (`just profile`), with
 //! `RELIGHT_INSTRUCTIONS` the instructions of the server's own code are counted into that file by `callgrind`
 //! (`just instructions`), which no other load changes. Runs on Linux only.
@@ -29,6 +33,8 @@ mod load;
 mod memory;
 #[path = "overhead/passthrough.rs"]
 mod passthrough;
+#[path = "overhead/peers.rs"]
+mod peers;
 #[path = "overhead/process.rs"]
 mod process;
 #[path = "overhead/upstream.rs"]
@@ -38,6 +44,7 @@ use std::time::Duration;
 
 use calls::{FRONT_UNARY, KINDS, Kind, SQLITE};
 use load::{CONNECTIONS, Measured, RATE, SCHEDULED, closed_loop, ms, open_loop};
+use peers::Peer;
 use process::{COUNTS, Process};
 use upstream::Pace;
 
@@ -88,6 +95,7 @@ async fn measure(wanted: &[String]) {
         assert!(after_calls || in_flight, "no kind has {wanted:?} in its name, of {others:?}");
         return;
     }
+    let peers = Peer::all();
     println!("{:<48}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
     for row in rows {
         let upstream = upstream::start(row.pace).await;
@@ -108,17 +116,27 @@ async fn measure(wanted: &[String]) {
             return;
         }
         let proxy = Process::passthrough(upstream).await;
-        let (mut bare, mut own) = (Vec::new(), Vec::new());
+        let mut servers = vec![(row.name.clone(), server, Vec::new())];
+        if row.kind == same_over_http(row.kind) {
+            for peer in &peers {
+                servers.push((format!("{}, {}", row.name, peer.name), peer.start(upstream).await, Vec::new()));
+            }
+        }
+        let mut bare = Vec::new();
         for _ in 0..ROUNDS {
             bare.push(row.measure(&proxy, same_over_http(row.kind)).await);
-            own.push(row.measure(&server, row.kind).await);
+            for (_, server, rounds) in &mut servers {
+                rounds.push(row.measure(server, row.kind).await);
+            }
         }
-        let (bare, calls) = (median(&bare, |round| round.cpu_ms), median(&own, |round| round.calls_per_second));
-        let (name, own) = (row.name, median(&own, |round| round.cpu_ms));
-        println!("{name:<48}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}", own / bare);
+        let bare = median(&bare, |round| round.cpu_ms);
+        for (name, _, rounds) in servers {
+            let (own, calls) = (median(&rounds, |round| round.cpu_ms), median(&rounds, |round| round.calls_per_second));
+            println!("{name:<48}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}", own / bare);
+        }
     }
     if wanted.is_empty() {
-        added_latency().await;
+        added_latency(&peers).await;
     }
 }
 
@@ -142,12 +160,15 @@ impl Row {
 }
 
 /// The median latency at a fixed rate, and what each process holds and how soon it was ready.
-async fn added_latency() {
+async fn added_latency(peers: &[Peer]) {
     let upstream = upstream::start(Pace::AtOnce).await;
     let bare = open_loop(&Process::passthrough(upstream).await, FRONT_UNARY).await;
     println!("\nat {RATE} calls/s: {:.2} ms through the bare proxy (median)", ms(bare));
     for store in ["memory", SQLITE] {
         report_latency(&format!("relight, {store}"), &Process::relight(upstream, store).await, bare).await;
+    }
+    for peer in peers {
+        report_latency(&peer.name, &peer.start(upstream).await, bare).await;
     }
 }
 

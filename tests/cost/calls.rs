@@ -19,7 +19,7 @@ use tokio::{
 };
 use tonic::transport::Channel;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A journal in a file of a folder of its own.
 pub(crate) const SQLITE: &str = "sqlite:{}/journal.db";
@@ -220,7 +220,7 @@ fn is_whole(answer: &[u8]) -> bool {
     let Some(head) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
     let body = &answer[head + 4..];
     let head = String::from_utf8_lossy(&answer[..head]).to_lowercase();
-    match head.split("content-length: ").nth(1) {
+    match head.split("\r\ncontent-length: ").nth(1) {
         Some(length) => body.len() >= length.lines().next().unwrap().trim().parse::<usize>().unwrap(),
         None => body.ends_with(b"0\r\n\r\n"),
     }

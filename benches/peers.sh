@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Measures other gateways beside Relight, in the same rounds; installs them from PyPI into target/peers first.
+#
+#   benches/peers.sh "front unary"                        # TensorZero
+#   benches/peers.sh "front unary" tensorzero litellm
+#
+# The kinds are those of `cargo bench --bench overhead`. Needs Python 3.11 with venv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kind=${1-}
+shift || true
+(($#)) || set -- tensorzero
+
+# A peer's name and version, the program that runs it, its package, and what else it needs.
+peer() {
+  local name=$1 version=$2 program=$3 package=$4
+  shift 4
+  local venv=target/peers/$name-$version
+  if [[ ! -e $venv/installed ]]; then
+    python3 -m venv --clear "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$package==$version" "$@"
+    touch "$venv/installed"
+  fi
+  RELIGHT_PEERS+="$name $version=$venv/bin/python -W ignore benches/peers/$program;"
+}
+
+RELIGHT_PEERS=
+for name; do
+  case $name in
+    tensorzero) peer TensorZero 2026.6.0 tensorzero_gateway.py tensorzero openai==3.54.0 ;;
+    litellm) peer LiteLLM 1.104.3 litellm_proxy.py "litellm[proxy]" ;;
+    *) echo "no peer is called $name: tensorzero, litellm" >&2; exit 2 ;;
+  esac
+done
+export RELIGHT_PEERS
+cargo bench --locked --bench overhead -- "$kind"
