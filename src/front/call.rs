@@ -141,14 +141,14 @@ pub(super) fn whole<D: Into<Body>>(
     outcome: &Outcome,
     write: impl FnOnce(&Completion) -> D,
 ) -> Result<Response, Refused> {
-    let told = ResponseHeaders::of(outcome);
+    let own_headers = ResponseHeaders::of(outcome);
     let completion = match &outcome.result {
         Ok(completion) => completion,
-        Err(failure) => return Err(Refused::outcome(outcome, failure, told)),
+        Err(failure) => return Err(Refused::outcome(outcome, failure, own_headers)),
     };
     let mut response = Response::new(write(completion).into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    told.write(headers);
+    own_headers.write(headers);
     Ok(response)
 }

@@ -60,7 +60,7 @@ pub(super) struct Refused {
     retry_after_ms: Option<u64>,
     should_retry: bool,
     details: Option<Box<Value>>,
-    told: Option<Box<ResponseHeaders>>,
+    own_headers: Option<Box<ResponseHeaders>>,
 }
 
 // === impl Protocol ===
@@ -87,12 +87,12 @@ impl Refused {
             retry_after_ms: None,
             should_retry: false,
             details: None,
-            told: None,
+            own_headers: None,
         }
     }
 
     /// An invocation that failed, with its attempts.
-    pub(super) fn outcome(outcome: &Outcome, failure: &Failure, told: ResponseHeaders) -> Self {
+    pub(super) fn outcome(outcome: &Outcome, failure: &Failure, own_headers: ResponseHeaders) -> Self {
         let details = json!({
             "invocation": outcome.invocation.as_str(),
             "class": failure.class.as_str(),
@@ -104,7 +104,7 @@ impl Refused {
         let refused = Self::failure(failure);
         let sent = outcome.attempts.iter().filter(|attempt| attempt.sent).count();
         let should_retry = refused.should_retry && sent <= 1;
-        Self { details: Some(Box::new(details)), told: Some(Box::new(told)), should_retry, ..refused }
+        Self { details: Some(Box::new(details)), own_headers: Some(Box::new(own_headers)), should_retry, ..refused }
     }
 
     /// A failure by its class.
@@ -139,7 +139,7 @@ impl Refused {
         match protocol {
             Protocol::Openai => json!({"error": error}),
             Protocol::Anthropic => {
-                let id = self.told.as_ref().map(|told| told.invocation.as_str());
+                let id = self.own_headers.as_ref().map(|own_headers| own_headers.invocation.as_str());
                 json!({"type": "error", "error": error, "request_id": id})
             }
         }
@@ -157,8 +157,8 @@ impl Refused {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(1000).max(1)));
             headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait));
         }
-        if let Some(told) = &self.told {
-            told.write(headers);
+        if let Some(own_headers) = &self.own_headers {
+            own_headers.write(headers);
         }
         response
     }

@@ -51,7 +51,7 @@ struct Relay<E> {
     follower: Follower,
     fold: AnswerState,
     events: E,
-    told: ResponseHeaders,
+    own_headers: ResponseHeaders,
     keepalive: Duration,
     ready: VecDeque<Bytes>,
     /// The end, once it came; an error is still to be sent.
@@ -65,7 +65,7 @@ pub(super) async fn respond(front: &Front, started: Started, events: impl Answer
         follower,
         fold: AnswerState::default(),
         events,
-        told: ResponseHeaders { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
+        own_headers: ResponseHeaders { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
         keepalive: front.settings().keepalive,
         ready: VecDeque::new(),
         end: None,
@@ -76,14 +76,14 @@ pub(super) async fn respond(front: &Front, started: Started, events: impl Answer
     {
         return Err(refused);
     }
-    let told = relay.told.clone();
+    let own_headers = relay.own_headers.clone();
     let mut response = Response::new(Body::from_stream(relay.bytes()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Reverse proxies that buffer would hold the answer until it is whole.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    told.write(headers);
+    own_headers.write(headers);
     Ok(response)
 }
 
@@ -145,7 +145,7 @@ impl<E: AnswerEvents> Relay<E> {
         }
         match step {
             StreamStep::AttemptStarted { attempt, target, cause, model, repaired } => {
-                self.told.adapted.extend(repaired.clone());
+                self.own_headers.adapted.extend(repaired.clone());
                 self.started(*attempt, target, *cause, model);
             }
             StreamStep::BlockDelta { block, text, .. } => {
@@ -159,7 +159,7 @@ impl<E: AnswerEvents> Relay<E> {
                 }
             }
             StreamStep::Usage { usage, .. } => self.events.cost(*usage),
-            StreamStep::Recovery { adaptation, .. } => self.told.adapted.extend(adaptation.clone()),
+            StreamStep::Recovery { adaptation, .. } => self.own_headers.adapted.extend(adaptation.clone()),
             // Only an invocation that another front began takes something back.
             StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
             StreamStep::ContextInjected { .. }
@@ -171,7 +171,7 @@ impl<E: AnswerEvents> Relay<E> {
 
     /// Sends what of all blocks was not sent yet, in place of the steps that made them.
     fn catch_up(&mut self, blocks: Vec<Block>, attempt: u32) {
-        self.told.attempts = self.told.attempts.max(attempt);
+        self.own_headers.attempts = self.own_headers.attempts.max(attempt);
         let sent = std::mem::take(&mut self.fold);
         let sent = sent.blocks();
         let continues = |(index, old): (usize, &Block)| {
@@ -197,23 +197,23 @@ impl<E: AnswerEvents> Relay<E> {
     }
 
     fn started(&mut self, attempt: u32, target: &TargetId, cause: AttemptCause, model: &str) {
-        self.told.attempts = self.told.attempts.max(attempt);
+        self.own_headers.attempts = self.own_headers.attempts.max(attempt);
         if cause == AttemptCause::Hedge {
             // Either of the two may speak first; the last chunk says who did.
-            self.told.target = None;
+            self.own_headers.target = None;
             return;
         }
-        self.told.target = Some(target.clone());
+        self.own_headers.target = Some(target.clone());
         self.events.answered_by(model);
     }
 
     fn over(&mut self, outcome: &Outcome) {
         match &outcome.result {
             Ok(completion) => {
-                self.told = ResponseHeaders::of(outcome);
+                self.own_headers = ResponseHeaders::of(outcome);
                 let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
                 let mut words = format!("attempts={} target={target}", outcome.attempts.len());
-                if let Some(changes) = self.told.changes() {
+                if let Some(changes) = self.own_headers.changes() {
                     words = format!("{words} adapted={changes}");
                 }
                 self.ready.push_back(comment(&words));

@@ -29,7 +29,7 @@ pub struct DeltaAssembler {
     uncommitted: Vec<(u32, Option<Opaque>)>,
     /// The end of the newest text, held back while the text may be continued.
     closing: Option<(u32, Option<Opaque>)>,
-    standing: Option<AbandonedText>,
+    abandoned: Option<AbandonedText>,
     model: Option<String>,
     response_id: Option<String>,
     usage: Usage,
@@ -89,7 +89,7 @@ impl DeltaAssembler {
             Delta::BlockStop { block, opaque } => self.end(block, opaque, &mut steps),
             Delta::Usage(usage) => {
                 self.usage = usage;
-                self.say(StreamStep::Usage { attempt, usage }, &mut steps);
+                self.emit(StreamStep::Usage { attempt, usage }, &mut steps);
             }
             // Followers see an answer that continues; what a tool returned is delivered when the planner accepts it.
             Delta::ReadOn(_) | Delta::ToolReply(_) => {}
@@ -119,8 +119,8 @@ impl DeltaAssembler {
         };
         let steps = if alone.is_some() { self.flush() } else { Vec::new() };
         self.tails.clear();
-        self.standing = alone.map(|id| AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
-        if self.standing.is_some() || !self.has_content() {
+        self.abandoned = alone.map(|id| AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
+        if self.abandoned.is_some() || !self.has_content() {
             return steps;
         }
         let step = StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
@@ -130,8 +130,8 @@ impl DeltaAssembler {
 
     /// The text of an abandoned attempt that followers still hold.
     pub fn held_text(&self) -> Option<Arc<str>> {
-        let standing = self.standing.as_ref()?;
-        let held = self.fold.blocks().iter().find(|held| held.id == standing.id && !held.stopped)?;
+        let abandoned = self.abandoned.as_ref()?;
+        let held = self.fold.blocks().iter().find(|held| held.id == abandoned.id && !held.stopped)?;
         Some(Arc::from(held.text.as_str()))
     }
 
@@ -150,21 +150,21 @@ impl DeltaAssembler {
     pub fn reopen(&mut self, attempt: u32) -> Option<(FinishReason, String)> {
         let (id, _) = self.closing.take()?;
         let cause = FailureClass::StreamInterrupted;
-        self.standing = Some(AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
+        self.abandoned = Some(AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
         self.finish.take()
     }
 
     /// Takes what followers hold for the whole answer after all, which finished like this.
     pub fn settle(&mut self, finish: (FinishReason, String)) -> Vec<StreamStep> {
         let mut steps = self.flush();
-        self.standing = None;
+        self.abandoned = None;
         self.closing = None;
         self.finish = Some(finish);
         let open: Vec<u32> = self.fold.blocks().iter().filter(|block| !block.stopped).map(|block| block.id).collect();
         for id in open {
             if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id) {
                 let step = stop(held, None);
-                self.say(step, &mut steps);
+                self.emit(step, &mut steps);
             }
         }
         steps
@@ -190,7 +190,7 @@ impl DeltaAssembler {
         for (id, opaque) in std::mem::take(&mut self.uncommitted) {
             if let Some(block) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
                 let step = stop(block, opaque);
-                self.say(step, &mut steps);
+                self.emit(step, &mut steps);
             }
         }
         steps
@@ -217,10 +217,10 @@ impl DeltaAssembler {
 
     fn start(&mut self, block: u32, kind: BlockKind, steps: &mut Vec<StreamStep>) {
         self.close(steps);
-        if let Some(standing) = &mut self.standing {
-            if standing.repeated_by.is_none() && kind == BlockKind::Text {
-                standing.repeated_by = Some(block);
-                self.numbers.insert(block, standing.id);
+        if let Some(abandoned) = &mut self.abandoned {
+            if abandoned.repeated_by.is_none() && kind == BlockKind::Text {
+                abandoned.repeated_by = Some(block);
+                self.numbers.insert(block, abandoned.id);
                 return;
             }
             self.diverge(steps);
@@ -228,23 +228,23 @@ impl DeltaAssembler {
         self.last_block += 1;
         let id = self.last_block;
         self.numbers.insert(block, id);
-        self.say(StreamStep::BlockStart { block: id, kind }, steps);
+        self.emit(StreamStep::BlockStart { block: id, kind }, steps);
     }
 
     fn grow(&mut self, block: u32, text: &str, steps: &mut Vec<StreamStep>) {
         let Some(id) = self.numbers.get(&block).copied().filter(|_| !text.is_empty()) else { return };
         let mut new = text;
-        if let Some(standing) = self.standing.as_mut().filter(|standing| standing.repeated_by == Some(block)) {
-            let held = self.fold.blocks().iter().find(|held| held.id == standing.id);
-            let (left, open) = held.map_or(("", false), |held| (&held.text[standing.matched..], !held.stopped));
+        if let Some(abandoned) = self.abandoned.as_mut().filter(|abandoned| abandoned.repeated_by == Some(block)) {
+            let held = self.fold.blocks().iter().find(|held| held.id == abandoned.id);
+            let (left, open) = held.map_or(("", false), |held| (&held.text[abandoned.matched..], !held.stopped));
             if left.starts_with(text) {
-                standing.matched += text.len();
+                abandoned.matched += text.len();
                 return;
             }
             match text.strip_prefix(left) {
                 Some(rest) if open && held.is_some_and(|held| ends_cleanly(&held.text, rest)) => {
                     // All of it was repeated: from here on it simply continues.
-                    self.standing = None;
+                    self.abandoned = None;
                     new = rest;
                 }
                 Some(_) | None => {
@@ -263,11 +263,11 @@ impl DeltaAssembler {
     }
 
     fn end(&mut self, block: u32, opaque: Option<Opaque>, steps: &mut Vec<StreamStep>) {
-        if let Some(standing) = self.standing.as_ref().filter(|standing| standing.repeated_by == Some(block)) {
-            let held = self.fold.blocks().iter().find(|held| held.id == standing.id);
-            if held.is_some_and(|held| held.text.len() == standing.matched && (!held.stopped || held.opaque == opaque))
+        if let Some(abandoned) = self.abandoned.as_ref().filter(|abandoned| abandoned.repeated_by == Some(block)) {
+            let held = self.fold.blocks().iter().find(|held| held.id == abandoned.id);
+            if held.is_some_and(|held| held.text.len() == abandoned.matched && (!held.stopped || held.opaque == opaque))
             {
-                self.standing = None;
+                self.abandoned = None;
             } else {
                 self.diverge(steps);
             }
@@ -284,7 +284,7 @@ impl DeltaAssembler {
             }
             BlockKind::Reasoning | BlockKind::Refusal => {
                 let step = stop(held, opaque);
-                self.say(step, steps);
+                self.emit(step, steps);
             }
         }
     }
@@ -299,17 +299,17 @@ impl DeltaAssembler {
         let Some((id, opaque)) = self.closing.take() else { return };
         if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
             let step = stop(held, opaque);
-            self.say(step, steps);
+            self.emit(step, steps);
         }
     }
 
     /// The running attempt does not repeat what was delivered: takes it back, and delivers what was passed over so far.
     fn diverge(&mut self, steps: &mut Vec<StreamStep>) {
-        let Some(AbandonedText { id, cause, attempt, repeated_by, matched }) = self.standing.take() else { return };
+        let Some(AbandonedText { id, cause, attempt, repeated_by, matched }) = self.abandoned.take() else { return };
         let held = self.fold.blocks().iter().find(|held| held.id == id);
         let repeated = held.map(|held| held.text[..matched].to_owned()).unwrap_or_default();
         let hash = hash_blocks(std::iter::empty());
-        self.say(StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash }, steps);
+        self.emit(StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash }, steps);
         if let Some(block) = repeated_by {
             self.start(block, BlockKind::Text, steps);
             self.grow(block, &repeated, steps);
@@ -320,11 +320,11 @@ impl DeltaAssembler {
         let held = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped);
         if let Some(held) = held.filter(|_| !text.is_empty()) {
             let offset = held.text.len() as u64;
-            self.say(StreamStep::BlockDelta { block: id, offset, text }, steps);
+            self.emit(StreamStep::BlockDelta { block: id, offset, text }, steps);
         }
     }
 
-    fn say(&mut self, step: StreamStep, steps: &mut Vec<StreamStep>) {
+    fn emit(&mut self, step: StreamStep, steps: &mut Vec<StreamStep>) {
         self.apply(&step);
         steps.push(step);
     }

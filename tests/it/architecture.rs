@@ -212,6 +212,23 @@ const RETIRED: &str = "Asked Requested Incoming Scope Try WireCall Progress Fold
     Probes Ramp stay Remedies Pace Possibility PushBack WORDS_TO_ONE Vehicle Placed Dialog Flaw Facts Wording reword \
     LeaveOut unsigned Vault sealed_by Spent most least few AGAIN_AFTER TELL_AFTER COME_BACK_IN law Stand Crowd";
 
+/// Names that variables, fields and parameters no longer have.
+const RETIRED_VARIABLES: &str = "told said standing seat flight spot welcome fate tally spoken joint course landed";
+
+/// The variables, fields and parameters that a line of code without texts introduces.
+fn introduced(line: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let bound = line.split("let ").skip(1).map(move |rest| {
+        let name = rest.trim_start_matches("mut ").trim_start_matches('(');
+        &name[..name.find(|c| !is_part(c)).unwrap_or(name.len())]
+    });
+    let typed = line.match_indices(": ").map(move |(at, _)| {
+        let name = &line[..at];
+        &name[name.rfind(|c| !is_part(c)).map_or(0, |before| before + 1)..]
+    });
+    bound.chain(typed)
+}
+
 /// What a line defines: its keyword and its name.
 fn defined(line: &str) -> Option<(&str, &str)> {
     let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
@@ -223,11 +240,15 @@ fn defined(line: &str) -> Option<(&str, &str)> {
 #[test]
 fn no_retired_name_comes_back() {
     let retired: Vec<&str> = RETIRED.split_whitespace().collect();
+    let retired_variables: Vec<&str> = RETIRED_VARIABLES.split_whitespace().collect();
     let mut faults = Vec::new();
     for path in sources("src") {
         let text = fs::read_to_string(&path).unwrap();
         for (number, line) in code_lines(&text) {
-            if let Some((_, name)) = defined(line).filter(|(_, name)| retired.contains(name)) {
+            let defined = defined(line).map(|(_, name)| name).filter(|name| retired.contains(name));
+            let code: String = line.split('"').step_by(2).collect();
+            let introduced = introduced(&code).filter(|name| retired_variables.contains(name));
+            for name in defined.into_iter().chain(introduced) {
                 faults.push(format!("{}:{number} defines `{name}`", path.display()));
             }
         }

@@ -134,7 +134,7 @@ async fn play(
             let playing = tokio::time::timeout(LONGEST_SCENE, stage.play_call(request(call), &mut played)).await;
             playing.with_context(|| format!("{}: took longer than {LONGEST_SCENE:?}", story.title))??;
             if let (Some(paint), Some(response)) = (paint, played.responses.last()) {
-                for line in told(response) {
+                for line in explained(response) {
                     print_line(&format!("   {}  {line}", paint.dim("Relight says")))?;
                 }
             }
@@ -158,7 +158,7 @@ async fn play(
 }
 
 /// What Relight says of a call beside its result, in lines.
-fn told(response: &v1::InvokeWithRecoveryResponse) -> Vec<String> {
+fn explained(response: &v1::InvokeWithRecoveryResponse) -> Vec<String> {
     match &response.outcome {
         Some(Outcome::Completion(completion)) => {
             let output = completion.tool_output.iter().filter(|output| !output.reasoning.is_empty());

@@ -153,10 +153,10 @@ impl<'a> AnswerMessage<'a> {
                 Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
             }
         }
-        let said = |text: String| (!text.is_empty()).then_some(text);
+        let unless_empty = |text: String| (!text.is_empty()).then_some(text);
         // An answer that is nothing but an empty text is the empty text.
-        let content = if calls.is_empty() && refusal.is_empty() { Some(content) } else { said(content) };
-        let (refusal, reasoning_content) = (said(refusal), said(reasoning));
+        let content = if calls.is_empty() && refusal.is_empty() { Some(content) } else { unless_empty(content) };
+        let (refusal, reasoning_content) = (unless_empty(refusal), unless_empty(reasoning));
         Self { role: "assistant", content, refusal, reasoning_content, tool_calls: calls }
     }
 }

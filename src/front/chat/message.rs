@@ -92,8 +92,8 @@ fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Pa
     if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
         parts.push(Part::Reasoning(Reasoning { text: text.to_owned(), opaque: None }));
     }
-    if let Some(said) = message.content {
-        parts.extend(content(&place.below("content"), said)?);
+    if let Some(written) = message.content {
+        parts.extend(content(&place.below("content"), written)?);
     }
     if let Some(refusal) = as_text(message.refusal.as_ref()).filter(|refusal| !refusal.is_empty()) {
         parts.push(Part::Refusal(refusal.to_owned()));
@@ -123,8 +123,8 @@ fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
 
 fn tool_result(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) -> Result<Part, Refused> {
     let call_id = text(&place.below("tool_call_id"), message.tool_call_id.as_ref())?;
-    let said = message.content.ok_or_else(|| place.below("content").refused("is missing"))?;
-    let texts = content(&place.below("content"), said)?;
+    let written = message.content.ok_or_else(|| place.below("content").refused("is missing"))?;
+    let texts = content(&place.below("content"), written)?;
     let texts: Option<Vec<&str>> = texts.iter().map(Part::as_text).collect();
     let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
     Ok(Part::ToolResult(ToolResult {
@@ -135,8 +135,8 @@ fn tool_result(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Mess
     }))
 }
 
-fn content(place: &FieldPath<'_>, said: TextOrValue<'_>) -> Result<Vec<Part>, Refused> {
-    let parts = match said {
+fn content(place: &FieldPath<'_>, written: TextOrValue<'_>) -> Result<Vec<Part>, Refused> {
+    let parts = match written {
         TextOrValue::Text(text) => return Ok(vec![Part::Text(text.into_owned())]),
         TextOrValue::Value(parts) => parts,
     };

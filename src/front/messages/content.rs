@@ -35,12 +35,12 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
     for (index, message) in messages.iter().enumerate() {
         let list = FieldPath::new("messages");
         let place = list.at(index);
-        let said = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
+        let written = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
         let at = place.below("content");
         let (role, parts) = match place.text(message, "role")? {
-            "user" => (Role::User, content(&at, said, |place, block| users(place, block, &read))?),
-            "system" => (Role::System, content(&at, said, |place, block| users(place, block, &read))?),
-            "assistant" => (Role::Assistant, content(&at, said, models)?),
+            "user" => (Role::User, content(&at, written, |place, block| users(place, block, &read))?),
+            "system" => (Role::System, content(&at, written, |place, block| users(place, block, &read))?),
+            "assistant" => (Role::Assistant, content(&at, written, models)?),
             _ => return Err(place.below("role").refused("must be one of user, assistant and system")),
         };
         read.push(Message { role, parts, name: None });
@@ -51,10 +51,10 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
 
 fn content(
     place: &FieldPath<'_>,
-    said: &Value,
+    written: &Value,
     read: impl Fn(&FieldPath<'_>, &Value) -> Result<Vec<Part>, Refused>,
 ) -> Result<Vec<Part>, Refused> {
-    match said {
+    match written {
         Value::String(text) => Ok(vec![Part::Text(text.clone())]),
         Value::Array(blocks) => {
             let mut parts = Vec::with_capacity(blocks.len());
@@ -85,10 +85,12 @@ fn result(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Ve
     let call_id = place.text(block, "tool_use_id")?.to_owned();
     let parts = match block.get("content") {
         None | Some(Value::Null) => Vec::new(),
-        Some(said) => content(&place.below("content"), said, |place, block| match place.text(block, "type")? {
-            "text" | "image" | "document" => users(place, block, &[]),
-            _ => Err(place.below("type").refused("must be one of text, image and document")),
-        })?,
+        Some(written) => {
+            content(&place.below("content"), written, |place, block| match place.text(block, "type")? {
+                "text" | "image" | "document" => users(place, block, &[]),
+                _ => Err(place.below("type").refused("must be one of text, image and document")),
+            })?
+        }
     };
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
     let name = called(before, &call_id);

@@ -69,12 +69,12 @@ fn message(place: &FieldPath<'_>, item: &Value) -> Result<(Role, Vec<Part>), Ref
         "assistant" => Role::Assistant,
         _ => return Err(place.below("role").refused("must be one of system, developer, user and assistant")),
     };
-    let said = item.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
-    Ok((role, content(&place.below("content"), said)?))
+    let written = item.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
+    Ok((role, content(&place.below("content"), written)?))
 }
 
-fn content(place: &FieldPath<'_>, said: &Value) -> Result<Vec<Part>, Refused> {
-    match said {
+fn content(place: &FieldPath<'_>, written: &Value) -> Result<Vec<Part>, Refused> {
+    match written {
         Value::String(text) => Ok(vec![Part::Text(text.clone())]),
         Value::Array(parts) => {
             parts.iter().enumerate().map(|(index, part)| content_part(&place.at(index), part)).collect()
@@ -137,8 +137,8 @@ fn tool_call(place: &FieldPath<'_>, item: &Value) -> Result<ToolCall, Refused> {
 /// A tool's output; pictures in it follow it, because results are texts in most dialects.
 fn output(place: &FieldPath<'_>, item: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
     let call_id = place.text(item, "call_id")?.to_owned();
-    let said = item.get("output").ok_or_else(|| place.below("output").refused("is missing"))?;
-    let parts = content(&place.below("output"), said)?;
+    let written = item.get("output").ok_or_else(|| place.below("output").refused("is missing"))?;
+    let parts = content(&place.below("output"), written)?;
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
     let name = called(before, &call_id);
     let mut output = vec![Part::ToolResult(ToolResult { call_id, name, content: texts.join("\n"), is_error: false })];

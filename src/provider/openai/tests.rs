@@ -35,7 +35,7 @@ fn messages(call: &ModelCall) -> Value {
     written(call, "https://example.com/v1")["messages"].clone()
 }
 
-fn said(role: Role, parts: Vec<Part>) -> Message {
+fn message(role: Role, parts: Vec<Part>) -> Message {
     Message { role, parts, name: None }
 }
 
@@ -57,8 +57,11 @@ fn every_tool_result_is_a_message_of_its_own_right_behind_its_call() {
     let call = ModelCall {
         messages: vec![
             Message::text(Role::User, "Do it"),
-            said(Role::Assistant, vec![made("a", "{\"x\": 1}"), made("b", "")]),
-            said(Role::Tool, vec![result("a", "done", false), Part::Text("hurry".to_owned()), result("b", "no", true)]),
+            message(Role::Assistant, vec![made("a", "{\"x\": 1}"), made("b", "")]),
+            message(
+                Role::Tool,
+                vec![result("a", "done", false), Part::Text("hurry".to_owned()), result("b", "no", true)],
+            ),
         ],
         ..ModelCall::default()
     };
@@ -77,7 +80,7 @@ fn every_tool_result_is_a_message_of_its_own_right_behind_its_call() {
 fn media_are_parts_by_value_or_by_reference() {
     let media = |mime_type: &str, source| Media { mime_type: mime_type.to_owned(), source, name: None, detail: None };
     let call = ModelCall {
-        messages: vec![said(
+        messages: vec![message(
             Role::User,
             vec![
                 Part::Text("Look".to_owned()),
@@ -111,7 +114,7 @@ fn a_developer_message_is_a_system_message_where_the_server_knows_no_developer()
 fn reasoning_goes_back_only_where_the_server_wants_it() {
     let thought = Part::Reasoning(Reasoning { text: "Hm.".to_owned(), opaque: None });
     let call = ModelCall {
-        messages: vec![said(Role::Assistant, vec![thought, Part::Text("Yes.".to_owned())])],
+        messages: vec![message(Role::Assistant, vec![thought, Part::Text("Yes.".to_owned())])],
         ..ModelCall::default()
     };
     assert_eq!(messages(&call), json!([{"role": "assistant", "content": "Yes."}]));

@@ -90,7 +90,7 @@ fn a_fault_is_named_by_its_place() {
         (with("max_tokens", json!(0)), "max_tokens"),
     ] {
         let error = read(&body).unwrap_err().object(Protocol::Anthropic);
-        let told = (&error["type"], &error["error"]["type"], &error["error"]["param"]);
-        assert_eq!(told, (&json!("error"), &json!("invalid_request_error"), &json!(param)), "{body}");
+        let shown = (&error["type"], &error["error"]["type"], &error["error"]["param"]);
+        assert_eq!(shown, (&json!("error"), &json!("invalid_request_error"), &json!(param)), "{body}");
     }
 }

@@ -88,8 +88,8 @@ fn a_fault_is_named_by_its_place() {
         (with("temperature", json!("warm")), "temperature"),
     ] {
         let error = read(&body).unwrap_err().object(Protocol::Openai);
-        let told = (&error["error"]["type"], &error["error"]["param"]);
-        assert_eq!(told, (&json!("invalid_request_error"), &json!(param)), "{body}");
+        let shown = (&error["error"]["type"], &error["error"]["param"]);
+        assert_eq!(shown, (&json!("invalid_request_error"), &json!(param)), "{body}");
     }
     let mut body = with("previous_response_id", json!("resp_1"));
     body["store"] = json!(false);
