@@ -9,6 +9,7 @@
 
 mod limits;
 mod pacer;
+mod refusals;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use self::pacer::Pacer;
+use self::{pacer::Pacer, refusals::RefusalPattern};
 use crate::domain::{
     circuit::GateKind,
     failure::{Failure, FailureClass, WaitSource},
@@ -35,7 +36,8 @@ const PARTS_OF_A_TARGET: [&str; 8] =
 #[serde(deny_unknown_fields, default)]
 pub struct GatePolicy {
     /// How long the rate gate closes when a limit was reached and no wait was stated. 10 ms to 5 min; shorter runs into
-    /// the limit again.
+    /// the limit again. Where a provider refuses some calls at random, however slowly they come, the gate stays open, and
+    /// only the refused call waits.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub rate_wait: Duration,
@@ -98,6 +100,7 @@ pub struct Gate {
     epoch: u64,
     /// Of a rate gate after a limit was reached.
     pacer: Option<Pacer>,
+    refusals: RefusalPattern,
 }
 
 // === impl GatePolicy ===
@@ -152,6 +155,7 @@ impl Gate {
             cause: None,
             epoch: 0,
             pacer: None,
+            refusals: RefusalPattern::none(),
         }
     }
 
@@ -223,6 +227,7 @@ impl Gate {
                     Some(pacer) => pacer.take(now)?,
                     None => {}
                 }
+                self.refusals.passed(now);
                 Ok(GatePass::Open)
             }
             (_, None) => Ok(GatePass::Open),
@@ -254,22 +259,25 @@ impl Gate {
     }
 
     /// Closes for the wait that a failure states, or for the default when it states none; an earlier, longer closing
-    /// stays. `took`: how long the refusal took to arrive.
+    /// stays. Where a rate gate's refusals hit calls at random, one that states no wait closes nothing. `took`: how long
+    /// the refusal took to arrive.
     ///
-    /// Returns the change, or `None` when the gate was closed for longer already.
+    /// Returns the change, or `None` when the gate was closed for longer already, or stays open.
     pub fn close(&mut self, now: Instant, failure: &Failure, took: Duration, rng: f64) -> Option<GateChange> {
-        let wait = failure.retry_after.map(|wait| wait.duration);
+        // A wait of zero right after a limit was reached cannot be right: it would cause a hot loop.
+        let stated = failure.retry_after.map(|wait| wait.duration).filter(|wait| !wait.is_zero());
         let wait = match self.kind {
-            // A wait of zero right after a limit was reached cannot be right: it would cause a hot loop.
-            GateKind::Rate => {
-                wait.filter(|wait| !wait.is_zero()).unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max)
-            }
+            GateKind::Rate => stated.unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max),
             GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
         };
+        let is_random = self.kind == GateKind::Rate && self.is_refused_at_random(now, took);
+        if is_random && stated.is_none() {
+            return None;
+        }
         // Queued callers do not return together anyway.
         let jitter = if self.is_paced(now) { 0.0 } else { self.policy.jitter.clamp(0.0, 1.0) };
         let until = now + wait.mul_f64(1.0 + jitter * rng.clamp(0.0, 1.0));
-        if self.kind == GateKind::Rate {
+        if self.kind == GateKind::Rate && !is_random {
             self.pace(now, took, until);
         }
         self.cause = Some(Arc::new(failure.clone()));
@@ -281,6 +289,7 @@ impl Gate {
     pub fn open(&mut self, now: Instant) -> Option<GateChange> {
         self.epoch += 1;
         self.pacer = None;
+        self.refusals = RefusalPattern::none();
         self.closed_until?;
         Some(self.opened(now))
     }
@@ -326,6 +335,21 @@ impl Gate {
         }
         let wait = limits::wait_for_reset(headers)?.min(self.policy.rate_wait_max);
         self.close_until(now, now + wait, FailureClass::RateLimited)
+    }
+
+    /// Counts a refusal, and returns whether refusals hit calls at random; then all calls pass as they come.
+    fn is_refused_at_random(&mut self, now: Instant, took: Duration) -> bool {
+        // Calls that were in flight when the gate closed reached the same limit.
+        let explained = self.peek(now).is_err()
+            || self
+                .pacer
+                .as_ref()
+                .is_none_or(|pacer| pacer.is_over(now) || pacer.explains_refusal(now.checked_sub(took).unwrap_or(now)));
+        let is_random = self.refusals.refused(now, explained);
+        if is_random {
+            self.pacer = None;
+        }
+        is_random
     }
 
     /// Slows down. Calls that were in flight when the gate closed reach the same limit, and add no information.

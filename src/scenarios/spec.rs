@@ -361,4 +361,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("20c-limit-c.yaml", include_str!("../../scenarios/20c-limit-c.yaml")),
     ("21-limit-then-outage.yaml", include_str!("../../scenarios/21-limit-then-outage.yaml")),
     ("22-refused-key.yaml", include_str!("../../scenarios/22-refused-key.yaml")),
+    ("23a-random-limit-a.yaml", include_str!("../../scenarios/23a-random-limit-a.yaml")),
+    ("23b-random-limit-b.yaml", include_str!("../../scenarios/23b-random-limit-b.yaml")),
 ];

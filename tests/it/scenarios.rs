@@ -33,7 +33,7 @@ fn passes(id: &str) -> Report {
 #[test]
 fn every_scenario_of_the_table_has_a_file() {
     let all = scenarios::all().expect("every file is a scenario");
-    for number in 0..=22 {
+    for number in 0..=23 {
         let of_number = |id: &str| id.trim_end_matches(char::is_alphabetic) == number.to_string();
         assert!(all.iter().any(|scenario| of_number(&scenario.id)), "{number}");
     }
@@ -45,6 +45,12 @@ fn the_same_seed_gives_the_same_events_and_another_seed_gives_others() {
     let first = run("10", brief);
     assert_eq!(first.events_hash, run("10", brief).events_hash);
     assert_ne!(first.events_hash, run("10", ScenarioOptions { seed: 2, ..brief }).events_hash);
+}
+
+#[test]
+fn a_provider_that_refuses_some_calls_at_random_is_not_paced() {
+    passes("23a");
+    passes("23b");
 }
 
 #[test]

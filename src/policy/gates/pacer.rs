@@ -30,6 +30,8 @@ const LOWER: f64 = 0.8;
 const CATCH_UP: f64 = 0.5;
 /// The longest idle time for which a limit is assumed to refill, and which is caught up.
 const LAG: Duration = Duration::from_secs(1);
+/// How late timers are at most.
+const TICK: Duration = Duration::from_millis(10);
 /// The least time in which calls must have passed to measure a rate.
 const SPAN: Duration = Duration::from_millis(250);
 /// How long no caller must have waited before a measured rate is forgotten.
@@ -44,6 +46,8 @@ const STEPS: u32 = 10;
 pub(super) struct Pacer {
     /// Calls per second that the limit lets pass; `None` while that is not measured.
     rate: Option<f64>,
+    /// The highest rate that was measured.
+    highest: f64,
     /// In which time the calls that pass double while nothing is measured, and from when on.
     step: Duration,
     doubling_from: Instant,
@@ -91,6 +95,7 @@ impl Pacer {
     pub(super) fn new(now: Instant, took: Duration, until: Instant) -> Self {
         let mut pacer = Self {
             rate: None,
+            highest: 0.0,
             step: STEP.0,
             doubling_from: until,
             passes: Passes::new(now),
@@ -134,6 +139,14 @@ impl Pacer {
         // Of those that passed before the limit was reached for the first time, nothing is counted.
         self.passes.refused = (self.passes.refused + 1).min(self.passes.passed);
         self.hold(now, until);
+    }
+
+    /// Whether a limit explains that the call which passed then is refused. It refuses none at the rate that was measured,
+    /// once calls were accepted at that rate, and none at less than half of the highest one.
+    pub(super) fn explains_refusal(&self, passed_at: Instant) -> bool {
+        let is_held = passed_at >= self.opens + LAG / 4 && passed_at < self.held_until();
+        let is_measured = is_held && self.passes.accepted >= SEVERAL;
+        self.rate.is_none() || !(is_measured || self.rate_at(passed_at) < self.highest / 2.0)
     }
 
     /// A call was accepted: the limit is not reached now.
@@ -200,8 +213,8 @@ impl Pacer {
     pub(super) fn pass(&mut self, now: Instant) {
         self.passes.passed += 1;
         let even = Duration::from_secs_f64(1.0 / self.rate_at(now));
-        // Nothing is caught up of a rate that is not known.
-        let lag = self.rate.map_or(Duration::ZERO, |_| now.saturating_duration_since(self.next).min(LAG));
+        // Of a rate that is not known nothing is caught up but what timers are late by.
+        let lag = now.saturating_duration_since(self.next).min(if self.rate.is_some() { LAG } else { TICK });
         self.next = self.next.max(now.checked_sub(lag).unwrap_or(now)) + even;
     }
 
@@ -210,6 +223,7 @@ impl Pacer {
     fn measure(&mut self) {
         if let Some((reached, _)) = self.passes.ended {
             self.rate = self.passes.rate().or(self.rate);
+            self.highest = self.highest.max(self.rate.unwrap_or_default());
             self.passes = Passes::new(reached);
         }
     }

@@ -2,6 +2,7 @@
 
 mod credential;
 mod model;
+mod random_refusals;
 
 use super::*;
 use crate::domain::failure::Wait;
