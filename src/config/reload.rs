@@ -1,10 +1,10 @@
 //! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or rejected.
 //!
 //! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them
-//! (`directories`), and every two seconds it is looked whether they are still the same ones. SIGHUP has the same effect where nothing can be watched, and its result is always logged. A file that
-//! is invalid, that would weaken the running server (`weaken`) or that the server rejects changes nothing and is
-//! reported; later ones are compared with what is in force. Reloading neither ends the process nor affects running
-//! calls: they keep the configuration that they began with.
+//! (`directories`); every two seconds they are checked to be the same ones. SIGHUP has the same effect where nothing can be
+//! watched, and its result is always logged. A file that is invalid, that would weaken the running server (`weaken`) or that
+//! the server rejects changes nothing and is reported; later ones are compared with what is in force. Reloading neither ends
+//! the process nor affects running calls: they keep the configuration that they began with.
 
 mod directories;
 mod weaken;
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_millis(250);
 /// After this time the file is read even if the directory keeps changing.
 const IMPATIENT: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether other directories took the place of those that are watched.
+/// How often the watched directories are checked for others in their place.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// The running server, as the receiver of a changed configuration.

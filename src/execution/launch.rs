@@ -129,7 +129,7 @@ impl ExecutionShared {
         let step = StreamStep::Terminal(Arc::clone(&outcome));
         let now = clock::wall_now();
         let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
-        let (id, snapshot, ended_before) = (id.clone(), Vec::new(), Duration::ZERO);
+        let (snapshot, ended_before) = (Vec::new(), Duration::ZERO);
         let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot, thread, ended_before };
         if let Err(error) = self.journal.finish(finish, now).await {
             tracing::warn!(invocation = %id, %error, "an end could not be recorded");

@@ -141,8 +141,8 @@ async fn a_failure_has_the_status_of_its_class_and_a_retry_time() {
             let headers = [("x-relight-max-retries", "0")];
             let body = question("chat", stream).to_string();
             let answer = front.send(Method::POST, "/v1/chat/completions", &headers, body).await;
-            let told = (answer.status, answer.error()["code"].as_str().map(str::to_owned));
-            assert_eq!(told, (status, Some(code.to_owned())), "{class}, stream: {stream}: {answer:?}");
+            let shown = (answer.status, answer.error()["code"].as_str().map(str::to_owned));
+            assert_eq!(shown, (status, Some(code.to_owned())), "{class}, stream: {stream}: {answer:?}");
             assert_eq!(answer.error()["relight"]["class"], class.as_str());
             assert_eq!(answer.header("x-should-retry"), Some("false"), "{class}");
             assert!(answer.header("x-relight-invocation").is_some());

@@ -211,8 +211,8 @@ async fn a_stream_begins_with_comments_when_its_first_content_takes_longer_than_
     assert!(answer.succeeded_with(TEXT), "{answer:?}");
     let comments = answer.body.lines().take_while(|line| !line.starts_with("data:"));
     assert!(comments.filter(|line| *line == ": relight keep-alive").count() >= 2, "{answer:?}");
-    let told = ["x-relight-attempts", "x-relight-target"].map(|name| answer.header(name));
-    assert_eq!(told, [Some("1"), Some("a")], "as known when the response began: {answer:?}");
+    let shown = ["x-relight-attempts", "x-relight-target"].map(|name| answer.header(name));
+    assert_eq!(shown, [Some("1"), Some("a")], "as known when the response began: {answer:?}");
     assert!(answer.body.contains(": relight attempts=2 target=a"), "{answer:?}");
 }
 
@@ -235,8 +235,8 @@ async fn a_failure_after_the_keepalive_is_the_protocols_error_event_and_one_befo
         ];
         assert_eq!((answers[0].status, answers[0].clean, answers[1].status), (200, true, 502), "{answers:?}");
         let events = answers[0].events();
-        let told: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
-        assert_eq!(told, kinds, "{answers:?}");
+        let shown: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
+        assert_eq!(shown, kinds, "{answers:?}");
         assert!(!answers[0].body.contains("[DONE]"), "{answers:?}");
         assert_eq!([&answers[0], &answers[1]].map(|answer| answer.error()["code"].clone()), ["upstream_error"; 2]);
     }

@@ -2,7 +2,7 @@
 //!
 //! A file that is reached through links becomes another one when any of them changes, so that the directory of each link
 //! is watched beside that of the file itself, and found anew after every change. What takes the place of a whole directory
-//! changes nothing in it, so that it is also looked from time to time whether each is still the same one.
+//! changes nothing in it, so that each is also checked from time to time to be the same one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
