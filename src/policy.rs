@@ -24,6 +24,7 @@ pub mod rng;
 pub mod schema;
 pub mod secrets;
 pub mod select;
+mod sliding;
 pub mod texts;
 pub mod timers;
 pub mod tool_recovery;

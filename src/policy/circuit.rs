@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::{
     admission_queue::AdmissionQueue,
-    outcome_window::{OutcomeWindow, Sliding},
+    outcome_window::OutcomeWindow,
     permit::ANSWERED,
     recovery::{HalfOpenProbes, RecoveryRamp},
     transition_log::{TransitionLog, Trigger},
@@ -37,7 +37,7 @@ pub use self::{
     signal::{FailKind, Signal},
     view::{CircuitSnapshot, CircuitState, Forced, Transition, TransitionKind, opened_words},
 };
-use crate::domain::event::Evidence;
+use crate::{domain::event::Evidence, policy::sliding::Sliding};
 
 /// The circumstances of a report.
 #[derive(Debug, Clone, Copy)]

@@ -9,20 +9,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::policy::sliding::Sliding;
+
 /// How many refusals that no limit explains show that refusals are random, and within which time.
 const UNEXPLAINED: u32 = 2;
 const WITHIN: Duration = Duration::from_mins(1);
 /// How many calls must have passed before the share of refused ones shows a limit.
 const CALLS: u32 = 32;
-/// For how long calls are counted together; those of two such times are judged.
-const PERIOD: Duration = Duration::from_secs(5);
+/// The time over which they are counted.
+const WINDOW: Duration = Duration::from_secs(10);
 /// How long no refusal must have come before all is forgotten.
 const FORGET: Duration = Duration::from_mins(1);
 /// For how long refusals are not taken for random after that proved to be wrong.
 const REFUTED: Duration = Duration::from_secs(10);
 
 /// The refusals of a rate gate.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(super) struct RefusalPattern {
     /// Refusals of late that no limit explains, and the first of them.
     unexplained: Option<(u32, Instant)>,
@@ -34,12 +36,10 @@ pub(super) struct RefusalPattern {
 
 /// How many calls passed and were refused of late. Refusals arrive sooner than answers, so that calls are counted when they
 /// pass.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug)]
 struct RecentCalls {
-    /// In this period, which began then, and in the one before.
-    passed: [u32; 2],
-    refused: [u32; 2],
-    since: Instant,
+    passed: Sliding<u32>,
+    refused: Sliding<u32>,
     refused_at: Instant,
 }
 
@@ -53,8 +53,7 @@ impl RefusalPattern {
     /// A call passed the gate.
     pub(super) fn passed(&mut self, now: Instant) {
         if let Some(calls) = &mut self.random {
-            calls.move_on(now);
-            calls.passed[0] += 1;
+            calls.passed.add(now, 1);
         }
     }
 
@@ -63,10 +62,9 @@ impl RefusalPattern {
     pub(super) fn refused(&mut self, now: Instant, explained: bool) -> bool {
         self.random.take_if(|calls| now >= calls.refused_at + FORGET);
         if let Some(calls) = &mut self.random {
-            calls.move_on(now);
-            calls.refused[0] += 1;
+            calls.refused.add(now, 1);
             calls.refused_at = now;
-            if calls.show_a_limit() {
+            if calls.show_a_limit(now) {
                 (self.random, self.doubted_until) = (None, Some(now + REFUTED));
             }
         } else if !explained && self.doubted_until.is_none_or(|until| now >= until) {
@@ -83,20 +81,12 @@ impl RefusalPattern {
 // === impl RecentCalls ===
 
 impl RecentCalls {
-    const fn none(now: Instant) -> Self {
-        Self { passed: [0; 2], refused: [0; 2], since: now, refused_at: now }
+    fn none(now: Instant) -> Self {
+        Self { passed: Sliding::new(WINDOW), refused: Sliding::new(WINDOW), refused_at: now }
     }
 
-    fn move_on(&mut self, now: Instant) {
-        if now >= self.since + PERIOD {
-            let is_next = now < self.since + PERIOD * 2;
-            let before = |counts: [u32; 2]| [0, if is_next { counts[0] } else { 0 }];
-            (self.passed, self.refused, self.since) = (before(self.passed), before(self.refused), now);
-        }
-    }
-
-    fn show_a_limit(&self) -> bool {
-        let (passed, refused): (u32, u32) = (self.passed.iter().sum(), self.refused.iter().sum());
+    fn show_a_limit(&mut self, now: Instant) -> bool {
+        let (passed, refused) = (self.passed.total(now), self.refused.total(now));
         passed >= CALLS && refused * 2 > passed
     }
 }

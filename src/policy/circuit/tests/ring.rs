@@ -2,7 +2,7 @@
 
 use super::{
     admission_queue::{AdmissionQueue, AttemptOutcome},
-    outcome_window::{OutcomeCounts, OutcomeWindow, Sliding},
+    outcome_window::{OutcomeCounts, OutcomeWindow},
     *,
 };
 
