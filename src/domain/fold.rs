@@ -31,7 +31,7 @@ pub enum StreamStep {
         /// The target's model.
         #[serde(default)]
         model: String,
-        /// What of the caller's history was repaired before it, in words; of the first attempt alone.
+        /// What of the caller's request was repaired or left out for it, in words, unless an earlier attempt reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         repaired: Option<String>,
     },

@@ -299,7 +299,7 @@ pub struct AttemptRecord {
     /// What is changed in the request when the same target is called again because of this failure, in words.
     #[serde(default)]
     pub adaptation: Option<String>,
-    /// What of the caller's history was repaired before it, in words; of the first attempt alone.
+    /// What of the caller's request was repaired or left out for it, in words, unless an earlier attempt reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repaired: Option<String>,
     /// Why the shape of its response was not checked, where it should have been.

@@ -64,6 +64,23 @@ impl ModelCall {
         self.extra_of.as_deref().is_none_or(|own| own == dialect).then_some(&self.extra)
     }
 
+    /// The tools in `extra`, in the words of one dialect, which are offered to its targets alone.
+    #[must_use]
+    pub fn own_tools(&self) -> &[Value] {
+        self.extra.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Which of these tools a target of this dialect is not offered, in words; `None` where it gets them all.
+    #[must_use]
+    pub fn tools_left_out(&self, dialect: &str) -> Option<String> {
+        let own = self.extra_of.as_deref().filter(|own| *own != dialect)?;
+        let text = |tool: &Value, field: &str| tool.get(field).and_then(Value::as_str).map(str::to_owned);
+        let names = self.own_tools().iter().filter_map(|tool| text(tool, "name").or_else(|| text(tool, "type")));
+        let names: Vec<String> = names.filter(|name| self.tools.iter().all(|tool| tool.name != *name)).collect();
+        let words = if names.len() == 1 { "the tool" } else { "the tools" };
+        (!names.is_empty()).then(|| format!("{words} {} of {own} left out", names.join(", ")))
+    }
+
     /// Bytes of the conversation's text.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

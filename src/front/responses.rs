@@ -108,7 +108,7 @@ async fn answer(
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {
         let parts = completion.message.parts.iter().cloned();
-        let output = items::of_parts(&outcome.invocation, parts);
+        let output = document.items(parts);
         document.ended(completion, &output).to_string()
     })
 }

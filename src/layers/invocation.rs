@@ -21,7 +21,7 @@ use crate::{
         failure::{Failure, FailureClass, Wait},
         fold::{Block, StreamStep},
         ids::{RouteName, TargetId},
-        invocation::{AttemptCause, AttemptRecord, HistoryPatch, InjectionMode, Invocation, Outcome},
+        invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, InjectionMode, Invocation, Outcome},
         message::ModelCall,
         target::Target,
         upstream::{BackgroundResponses, UpstreamHandle},
@@ -276,7 +276,7 @@ impl InvocationScope {
     pub fn begin(&self, cause: AttemptCause, target: &Target, wait: Option<Wait>) -> u32 {
         let mut attempts = self.lock();
         let number = u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let repaired = self.repaired.get().filter(|_| number == 1).cloned();
+        let repaired = self.unreported_changes(target, &attempts);
         Arc::make_mut(&mut attempts).push(AttemptRecord {
             wait,
             repaired: repaired.clone(),
@@ -288,6 +288,25 @@ impl InvocationScope {
         let target = target.id.clone();
         self.emit(StreamStep::AttemptStarted { attempt: number, target, cause, model, repaired });
         number
+    }
+
+    /// What of the request is changed for this target, in words, unless an earlier attempt reported it.
+    fn unreported_changes(&self, target: &Target, earlier: &[AttemptRecord]) -> Option<String> {
+        let repaired = self.repaired.get().filter(|_| earlier.is_empty()).cloned();
+        let left_out = match &self.invocation.call {
+            Call::Model(call) => call.tools_left_out(target.dialect.as_str()),
+            Call::Tool(_) => None,
+        };
+        let is_new = |words: &String| {
+            earlier
+                .iter()
+                .filter_map(|record| record.repaired.as_ref())
+                .all(|reported| !reported.contains(words.as_str()))
+        };
+        match (repaired, left_out.filter(is_new)) {
+            (Some(repaired), Some(left_out)) => Some(format!("{repaired}; {left_out}")),
+            (repaired, left_out) => repaired.or(left_out),
+        }
     }
 
     /// The number that the next attempt will have.

@@ -191,7 +191,8 @@ impl AnswerCheck {
     fn tool_call(&self, name: &str, arguments: &str, finish: FinishReason) -> Result<Checked, Unusable> {
         let tool = name.to_owned();
         let Some(definition) = self.call.tools.iter().find(|tool| tool.name == name) else {
-            if self.call.tools.is_empty() {
+            // Those of one provider are not known here by all the names that they bring.
+            if self.call.tools.is_empty() || !self.call.own_tools().is_empty() {
                 return Ok(Checked::Complete);
             }
             let words = format!("the tool `{name}` does not exist");

@@ -1,8 +1,8 @@
 //! `OpenAI`'s Responses API, stateless: the whole conversation is sent with each request, and nothing that is stored is
 //! referred to.
 //!
-//! A response counts as complete only with `response.completed` or `response.incomplete`. Reasoning items are sent back
-//! to this dialect alone, unchanged, with their encrypted content. Targets with the capability `background` store their
+//! A response counts as complete only with `response.completed` or `response.incomplete`. Reasoning items, and those of tools
+//! that the neutral call has no word for, are sent back to this dialect alone, unchanged. Targets with the capability `background` store their
 //! responses for as long as they are read: one whose connection breaks is resumed (`attach`). There is no polling.
 
 mod answer;
@@ -14,6 +14,7 @@ mod request;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
+use serde_json::{Value, json};
 
 use super::{
     BuildError, ProviderFuture,
@@ -30,6 +31,46 @@ use crate::domain::{
 
 /// Kind of a reasoning item with encrypted content: the item's JSON as it came.
 pub const REASONING: &str = "openai.encrypted_content";
+/// Kind of any other item that the neutral call has no word for: the item's JSON as it came.
+pub const ITEM: &str = "openai.item";
+/// Kind of the namespace of a tool call: its name.
+pub const NAMESPACE: &str = "openai.namespace";
+/// The name of the one argument of a custom tool, which takes a text and no JSON, where it is offered as a function.
+pub const CUSTOM_INPUT: &str = "input";
+
+const TOOL_SEARCH: &str = "tool_search_call";
+/// Items of an answer that the caller executes, and for which it returns an item that ends in `_output`.
+const ACTIONS: [&str; 5] = [TOOL_SEARCH, "local_shell_call", "shell_call", "apply_patch_call", "computer_call"];
+
+/// Whether the caller executes this item of an answer: a tool call, though not one of a function.
+#[must_use]
+pub fn is_action(item: &Value) -> bool {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    match text("type") {
+        Some(TOOL_SEARCH) => text("execution") == Some("client"),
+        kind => kind.is_some_and(|kind| ACTIONS.contains(&kind)),
+    }
+}
+
+/// A custom tool's input as the arguments of a function.
+#[must_use]
+pub fn custom_arguments(input: &str) -> String {
+    json!({ CUSTOM_INPUT: input }).to_string()
+}
+
+/// The input of a custom tool in the arguments of a function; all of them where they are something else.
+#[must_use]
+pub fn custom_input(arguments: &str) -> String {
+    let read = serde_json::from_str::<Value>(arguments).ok();
+    let input = read.as_ref().and_then(|read| read.get(CUSTOM_INPUT)?.as_str());
+    input.unwrap_or(arguments).to_owned()
+}
+
+/// The names of the custom tools among these.
+pub fn custom_names(tools: &[Value]) -> impl Iterator<Item = &str> {
+    let is_custom = |tool: &&Value| tool.get("type").is_some_and(|kind| kind == "custom");
+    tools.iter().filter(is_custom).filter_map(|tool| tool.get("name")?.as_str())
+}
 
 /// A client of the Responses API for one provider; cheap to clone.
 #[derive(Debug, Clone)]

@@ -161,7 +161,8 @@ const HINTS_FOR_OPENAI: [&str; 7] = [
     "verbosity",
 ];
 
-/// Merges what the caller added for this dialect, last: objects into objects, anything else replaces the existing value.
+/// Merges what the caller added for this dialect, last: objects into objects, tools beside tools (one of a name that is there
+/// already replaces it), anything else replaces the existing value.
 pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall, dialect: Dialect) {
     let Some(extra) = call.extra_for(dialect.as_str()) else { return };
     let of_all = call.extra_of.is_none() && dialect != Dialect::OpenaiResponses;
@@ -178,10 +179,24 @@ fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(key), value) {
             (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (Some(Value::Array(old)), Value::Array(new)) if key == "tools" => {
+                for tool in new {
+                    add(old, tool);
+                }
+            }
             _ => {
                 into.insert(key.clone(), value.clone());
             }
         }
+    }
+}
+
+/// Adds a tool, or replaces the one of its name.
+fn add(tools: &mut Vec<Value>, tool: &Value) {
+    let name = tool.get("name");
+    match tools.iter_mut().find(|known| name.is_some() && known.get("name") == name) {
+        Some(known) => *known = tool.clone(),
+        None => tools.push(tool.clone()),
     }
 }
 
@@ -221,6 +236,18 @@ mod tests {
         assert_eq!(body["d"], 2, "words of another dialect are left out");
         merge_extra(&mut body, &call, Dialect::Anthropic);
         assert_eq!(Value::Object(body), json!({"a": {"b": 1, "c": [2]}, "d": {"e": 3}}));
+    }
+
+    #[test]
+    fn tools_of_one_provider_come_beside_the_others_and_replace_those_of_their_name() {
+        let Value::Object(mut body) = json!({"tools": [{"name": "a"}, {"name": "b"}]}) else { panic!() };
+        let Value::Object(extra) = json!({"tools": [{"type": "web_search"}, {"name": "b", "type": "custom"}]}) else {
+            panic!()
+        };
+        let call = ModelCall { extra, ..ModelCall::default() };
+        merge_extra(&mut body, &call, Dialect::OpenaiResponses);
+        let tools = json!([{"name": "a"}, {"name": "b", "type": "custom"}, {"type": "web_search"}]);
+        assert_eq!(body["tools"], tools);
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod front_embeddings;
 mod front_executions;
 mod front_messages;
 mod front_outage;
+mod front_own_tools;
 mod front_park;
 mod front_responses;
 mod front_stream;

@@ -95,6 +95,7 @@ async fn what_the_model_thought_and_did_goes_back_as_it_came() {
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Weather in my towns?"}]},
         {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "gAAAAABo+/x=="},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me look."}]},
+        {"id": "ws_1", "type": "web_search_call", "status": "completed"},
         {"type": "function_call", "call_id": "call_a", "name": "weather", "arguments": "{\"town\": \"Oslo\"}"},
         {"type": "function_call", "call_id": "call_b", "name": "list_towns", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "call_a", "output": "rain"},

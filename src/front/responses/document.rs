@@ -2,9 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::{
-    completion::{Completion, Exactness, FinishReason, Usage},
-    ids::InvocationId,
+use super::items;
+use crate::{
+    domain::{
+        completion::{Completion, Exactness, FinishReason, Usage},
+        ids::InvocationId,
+        message::{Part, ToolCall},
+    },
+    provider::responses::custom_names,
 };
 
 /// Writes the documents of one response.
@@ -15,6 +20,8 @@ pub(super) struct ResponseDocument {
     /// What of the request the response repeats.
     echo: Map<String, Value>,
     is_stored: bool,
+    /// The names of the tools that take a text and no JSON.
+    custom_tools: Vec<String>,
 }
 
 // === impl ResponseDocument ===
@@ -22,7 +29,24 @@ pub(super) struct ResponseDocument {
 impl ResponseDocument {
     /// The document of this invocation; `echo` is what of its request is repeated.
     pub(super) fn new(invocation: &InvocationId, created_unix: i64, echo: Map<String, Value>, is_stored: bool) -> Self {
-        Self { invocation: invocation.clone(), created_unix, echo, is_stored }
+        let tools = echo.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let custom_tools = custom_names(tools).map(str::to_owned).collect();
+        Self { invocation: invocation.clone(), created_unix, echo, is_stored, custom_tools }
+    }
+
+    /// The items of these parts of its answer.
+    pub(super) fn items(&self, parts: impl IntoIterator<Item = Part>) -> Vec<Value> {
+        items::of_parts(&self.invocation, &self.custom_tools, parts)
+    }
+
+    /// The items of one part, of which the first is the item `index` of the output.
+    pub(super) fn items_of(&self, index: usize, part: &Part) -> Vec<Value> {
+        items::of_part(&self.invocation, &self.custom_tools, index, part)
+    }
+
+    /// The item of a tool call that has begun.
+    pub(super) fn begun_call(&self, index: usize, call: &ToolCall) -> Value {
+        items::tool_call(&self.invocation, &self.custom_tools, index, "in_progress", call)
     }
 
     /// Whose it is.

@@ -8,12 +8,13 @@ use crate::{
     domain::{
         completion::{BlockKind, Completion},
         fold::Block,
-        message::Reasoning,
+        message::{Reasoning, ToolCall},
     },
     front::{
         error::{Protocol, Refused},
         stream::AnswerEvents,
     },
+    provider::responses::ITEM,
 };
 
 /// Writes the events of one response.
@@ -94,7 +95,10 @@ impl ResponseEvents {
         match &block.kind {
             BlockKind::Text | BlockKind::Refusal => items::message(invocation, index, "in_progress", &[]),
             BlockKind::Reasoning => items::reasoning(invocation, index, &Reasoning::default()),
-            BlockKind::ToolCall { id, name } => items::function_call(invocation, index, "in_progress", id, name, ""),
+            BlockKind::ToolCall { id, name } => {
+                let (id, name, arguments, opaque) = (id.clone(), name.clone(), String::new(), block.opaque.clone());
+                self.document.begun_call(index, &ToolCall { id, name, arguments, opaque })
+            }
         }
     }
 
@@ -131,11 +135,11 @@ impl AnswerEvents for ResponseEvents {
 
     fn stop(&mut self, block: &Block) -> Vec<Bytes> {
         let mut events = self.begin();
-        let parts = items::of_part(self.document.invocation(), self.output.len(), &block.part());
-        for item in parts {
+        let came_whole = block.opaque.as_ref().is_some_and(|opaque| opaque.kind == ITEM);
+        for item in self.document.items_of(self.output.len(), &block.part()) {
             // What a tool call's provider needs back is an item of its own, before the call.
-            let is_own = item["type"] != "reasoning" || block.kind == BlockKind::Reasoning;
-            if !is_own {
+            let is_beside = item["type"] == "reasoning" && block.kind != BlockKind::Reasoning;
+            if came_whole || is_beside {
                 events.push(
                     self.event("response.output_item.added", json!({"output_index": self.output.len(), "item": item})),
                 );
@@ -162,6 +166,12 @@ impl AnswerEvents for ResponseEvents {
                     let part = json!({"type": "summary_text", "text": block.text});
                     let data = json!({"summary_index": 0, "part": part});
                     events.push(self.about("response.reasoning_summary_part.done", &item, data));
+                }
+                BlockKind::ToolCall { .. } if item["type"] == "custom_tool_call" => {
+                    let data = json!({"delta": item["input"]});
+                    events.push(self.about("response.custom_tool_call_input.delta", &item, data));
+                    let data = json!({"input": item["input"]});
+                    events.push(self.about("response.custom_tool_call_input.done", &item, data));
                 }
                 BlockKind::ToolCall { name, .. } => {
                     let data = json!({"delta": block.text});

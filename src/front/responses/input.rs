@@ -1,6 +1,7 @@
 //! Items of a request's input, read into the neutral conversation.
 //!
-//! What the model said comes as several items (reasoning, messages, calls), which are one turn. An item that cannot be
+//! What the model said comes as several items (reasoning, messages, calls), which are one turn. An item that the neutral
+//! conversation has no word for (those of tools that run at one provider) goes back to this dialect as it came. One that cannot be
 //! carried whole is refused with its place.
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use crate::{
         media::{data_url, decoded, detail, image},
         place::{FieldPath, called},
     },
-    provider::responses::REASONING,
+    provider::responses::{ITEM, NAMESPACE, REASONING, custom_arguments, is_action},
 };
 
 /// Reads the conversation.
@@ -34,7 +35,11 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
         let (role, parts) = match kind {
             "message" => message(&place, item)?,
             "function_call" => (Role::Assistant, vec![Part::ToolCall(tool_call(&place, item)?)]),
-            "function_call_output" => (Role::Tool, output(&place, item, &messages)?),
+            "custom_tool_call" => {
+                let arguments = custom_arguments(place.text(item, "input")?);
+                (Role::Assistant, vec![Part::ToolCall(called_tool(&place, item, arguments, None)?)])
+            }
+            "function_call_output" | "custom_tool_call_output" => (Role::Tool, output(&place, item, &messages)?),
             "reasoning" => {
                 let text = item.get("encrypted_content").and_then(Value::as_str).unwrap_or_default();
                 if let Some((opaque, Some(call))) = carried::open(text) {
@@ -44,10 +49,7 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
                 (Role::Assistant, vec![Part::Reasoning(reasoning(item, text))])
             }
             "item_reference" => return Err(place.below("id").refused("names no item that is stored here")),
-            _ => {
-                let kinds = "must be one of message, function_call, function_call_output, reasoning and item_reference";
-                return Err(place.below("type").refused(kinds));
-            }
+            kind => of_this_dialect(&place, kind, item, &messages)?,
         };
         // What the model said, and what its tools returned, is one turn however many items it is.
         match messages.last_mut().filter(|last| last.role == role && matches!(role, Role::Assistant | Role::Tool)) {
@@ -126,12 +128,41 @@ fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
 }
 
 fn tool_call(place: &FieldPath<'_>, item: &Value) -> Result<ToolCall, Refused> {
-    Ok(ToolCall {
-        id: place.text(item, "call_id")?.to_owned(),
-        name: place.text(item, "name")?.to_owned(),
-        arguments: place.text(item, "arguments")?.to_owned(),
-        opaque: None,
-    })
+    let namespace = item.get("namespace").and_then(Value::as_str);
+    let namespace = namespace.map(|name| Opaque { kind: NAMESPACE.to_owned(), bytes: name.as_bytes().to_vec() });
+    called_tool(place, item, place.text(item, "arguments")?.to_owned(), namespace)
+}
+
+fn called_tool(
+    place: &FieldPath<'_>,
+    item: &Value,
+    arguments: String,
+    opaque: Option<Opaque>,
+) -> Result<ToolCall, Refused> {
+    let (id, name) = (place.text(item, "call_id")?.to_owned(), place.text(item, "name")?.to_owned());
+    Ok(ToolCall { id, name, arguments, opaque })
+}
+
+/// An item that only targets of this dialect know: a call that the client executed, its output, or anything else.
+fn of_this_dialect(
+    place: &FieldPath<'_>,
+    kind: &str,
+    item: &Value,
+    before: &[Message],
+) -> Result<(Role, Vec<Part>), Refused> {
+    let opaque = Some(Opaque { kind: ITEM.to_owned(), bytes: item.to_string().into_bytes() });
+    if is_action(item) {
+        let id = place.text(item, "call_id")?.to_owned();
+        let call = ToolCall { id, name: kind.to_owned(), arguments: "{}".to_owned(), opaque };
+        return Ok((Role::Assistant, vec![Part::ToolCall(call)]));
+    }
+    let answered = item.get("call_id").and_then(Value::as_str).filter(|_| kind.ends_with("_output"));
+    let name = answered.map(|call_id| (call_id, called(before, call_id)));
+    if let Some((call_id, name)) = name.filter(|(_, name)| !name.is_empty()) {
+        let (call_id, content) = (call_id.to_owned(), item.to_string());
+        return Ok((Role::Tool, vec![Part::ToolResult(ToolResult { call_id, name, content, is_error: false })]));
+    }
+    Ok((Role::Assistant, vec![Part::Reasoning(Reasoning { text: String::new(), opaque })]))
 }
 
 /// A tool's output; pictures in it follow it, because results are texts in most dialects.

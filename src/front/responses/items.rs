@@ -1,38 +1,51 @@
-//! The items of a response's output: what a message holds, each piece as an item with an id of its own.
+//! The items of a response's output: what a message holds, each piece as an item with an id of its own; items that came from a
+//! provider of this protocol, and have no word in the neutral answer, as they came.
 
 use serde_json::{Value, json};
 
 use crate::{
     domain::{
         ids::InvocationId,
-        message::{Opaque, Part, Reasoning},
+        message::{Opaque, Part, Reasoning, ToolCall},
     },
     front::carried,
+    provider::responses::{ITEM, NAMESPACE, custom_input},
 };
 
-/// The items of these parts of an answer.
-pub(super) fn of_parts(invocation: &InvocationId, parts: impl IntoIterator<Item = Part>) -> Vec<Value> {
+/// The items of these parts of an answer; `custom` are the names of the tools that take a text and no JSON.
+pub(super) fn of_parts(
+    invocation: &InvocationId,
+    custom: &[String],
+    parts: impl IntoIterator<Item = Part>,
+) -> Vec<Value> {
     let mut items = Vec::new();
     for part in parts {
-        let more = of_part(invocation, items.len(), &part);
+        let more = of_part(invocation, custom, items.len(), &part);
         items.extend(more);
     }
     items
 }
 
 /// The items of one part, of which the first is the item `index` of the output.
-pub(super) fn of_part(invocation: &InvocationId, index: usize, part: &Part) -> Vec<Value> {
+pub(super) fn of_part(invocation: &InvocationId, custom: &[String], index: usize, part: &Part) -> Vec<Value> {
+    let opaque = match part {
+        Part::Reasoning(thought) => thought.opaque.as_ref(),
+        Part::ToolCall(call) => call.opaque.as_ref(),
+        Part::Text(_) | Part::Refusal(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => None,
+    };
+    if let Some(opaque) = opaque.filter(|opaque| opaque.kind == ITEM) {
+        return serde_json::from_slice(&opaque.bytes).into_iter().collect();
+    }
     match part {
         Part::Text(text) => vec![message(invocation, index, "completed", &[output_text(text)])],
         Part::Refusal(text) => vec![message(invocation, index, "completed", &[refusal(text)])],
         Part::Reasoning(thought) => vec![reasoning(invocation, index, thought)],
         Part::ToolCall(call) => {
             let mut items = Vec::new();
-            if let Some(opaque) = &call.opaque {
+            if let Some(opaque) = call.opaque.as_ref().filter(|opaque| opaque.kind != NAMESPACE) {
                 items.push(before_call(invocation, index, opaque, &call.id));
             }
-            let index = index + items.len();
-            items.push(function_call(invocation, index, "completed", &call.id, &call.name, &call.arguments));
+            items.push(tool_call(invocation, custom, index + items.len(), "completed", call));
             items
         }
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => Vec::new(),
@@ -78,36 +91,44 @@ pub(super) fn before_call(invocation: &InvocationId, index: usize, opaque: &Opaq
     json!({"id": format!("rs_{invocation}_{index}"), "type": "reasoning", "summary": [], "encrypted_content": sealed})
 }
 
-/// A tool call.
-pub(super) fn function_call(
+/// A tool call: of a function, or of a custom tool.
+pub(super) fn tool_call(
     invocation: &InvocationId,
+    custom: &[String],
     index: usize,
     status: &str,
-    call_id: &str,
-    name: &str,
-    arguments: &str,
+    call: &ToolCall,
 ) -> Value {
-    json!({
+    let ToolCall { id, name, arguments, opaque } = call;
+    if custom.contains(name) {
+        let (item, input) = (format!("ctc_{invocation}_{index}"), custom_input(arguments));
+        let kind = "custom_tool_call";
+        return json!({"id": item, "type": kind, "status": status, "call_id": id, "name": name, "input": input});
+    }
+    let mut item = json!({
         "id": format!("fc_{invocation}_{index}"),
         "type": "function_call",
         "status": status,
-        "call_id": call_id,
+        "call_id": id,
         "name": name,
         "arguments": arguments,
-    })
+    });
+    if let Some(namespace) = opaque.as_ref().filter(|opaque| opaque.kind == NAMESPACE) {
+        item["namespace"] = json!(String::from_utf8_lossy(&namespace.bytes));
+    }
+    item
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::message::ToolCall;
 
     #[test]
     fn an_id_leads_back_to_its_item() {
         let invocation = InvocationId::mint();
         let opaque = Some(Opaque { kind: "gemini.thought_signature".to_owned(), bytes: vec![1] });
         let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: "{}".into(), opaque };
-        let items = of_parts(&invocation, [Part::Text("Yes.".into()), Part::ToolCall(call)]);
+        let items = of_parts(&invocation, &[], [Part::Text("Yes.".into()), Part::ToolCall(call)]);
         let kinds: Vec<&str> = items.iter().filter_map(|item| item["type"].as_str()).collect();
         assert_eq!(kinds, ["message", "reasoning", "function_call"]);
         for (index, item) in items.iter().enumerate() {

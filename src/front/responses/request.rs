@@ -1,8 +1,8 @@
 //! A request of the Responses API, read into the neutral call.
 //!
 //! Fields that are not read here (`truncation`, `service_tier`, …) go as they are to targets of this dialect, and to no
-//! other. What was asked for and cannot be given (background, stored prompts, tools that run at one provider) is refused
-//! and never silently left out.
+//! other. So do tools that are no functions (`web_search`, namespaces, …); a custom tool is offered to others as a function of
+//! one text. What was requested and cannot be given (background, stored prompts) is refused and never silently left out.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,7 @@ use crate::{
         fields::{RequestFields, is_null, parsed},
         place::FieldPath,
     },
+    provider::responses::CUSTOM_INPUT,
 };
 
 /// What of a request its response repeats.
@@ -90,10 +91,12 @@ impl ResponsesRequest {
         let labels = fields.labels()?;
         let (reasoning_effort, reasoning) = reasoning(&mut fields)?;
         let (response_format, text) = text(&mut fields)?;
+        let (tools, own_tools) = tools(&mut fields)?;
+        let (tool_choice, own_choice) = tool_choice(&mut fields)?;
         let mut call = ModelCall {
             own_instructions: instructions.is_some(),
-            tools: tools(&mut fields)?,
-            tool_choice: tool_choice(&mut fields)?,
+            tools,
+            tool_choice,
             parallel_tool_calls: fields.boolean("parallel_tool_calls")?,
             sampling: Sampling {
                 temperature: fields.number("temperature", 0.0, 2.0)?,
@@ -115,6 +118,10 @@ impl ResponsesRequest {
             if !rest.is_empty() {
                 call.extra.insert(name.to_owned(), Value::Object(rest));
             }
+        }
+        let own_tools = (!own_tools.is_empty()).then_some(Value::Array(own_tools));
+        for (name, own) in [("tools", own_tools), ("tool_choice", own_choice)] {
+            call.extra.extend(own.map(|own| (name.to_owned(), own)));
         }
         Ok(Self { model, stream, store, previous, input, call, labels, echo, instructions })
     }
@@ -188,43 +195,72 @@ fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, V
     Ok(fields.typed("text", what, read)?.unwrap_or_default())
 }
 
-fn tools(fields: &mut RequestFields<'_>) -> Result<Vec<ToolDefinition>, Refused> {
+/// The tools, and those among them that are no functions, as they came: a custom tool is in both.
+fn tools(fields: &mut RequestFields<'_>) -> Result<(Vec<ToolDefinition>, Vec<Value>), Refused> {
     let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
-    let one = |(index, tool): (usize, &Value)| {
+    let (mut functions, mut own) = (Vec::with_capacity(tools.len()), Vec::new());
+    for (index, tool) in tools.into_iter().enumerate() {
         let list = FieldPath::new("tools");
         let place = list.at(index);
-        if place.text(tool, "type")? != "function" {
-            return Err(Refused::unsupported(
-                format!("tools[{index}].type"),
-                "only tools of type `function` are taken",
-            ));
+        match place.text(&tool, "type")? {
+            "function" => functions.push(function(&place, &tool)?),
+            "custom" => {
+                functions.push(custom(&place, &tool)?);
+                own.push(tool);
+            }
+            _ => own.push(tool),
         }
-        let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let parameters = match tool.get("parameters") {
-            None | Some(Value::Null) => String::new(),
-            Some(schema @ Value::Object(_)) => schema.to_string(),
-            Some(_) => return Err(place.below("parameters").refused("must be an object")),
-        };
-        let strict = match tool.get("strict") {
-            None | Some(Value::Null) => None,
-            Some(strict) => Some(strict.as_bool().ok_or_else(|| place.below("strict").refused("must be a boolean"))?),
-        };
-        Ok(ToolDefinition { name: place.text(tool, "name")?.to_owned(), description, parameters, strict })
-    };
-    tools.iter().enumerate().map(one).collect()
+    }
+    Ok((functions, own))
 }
 
-fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {
+fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused> {
+    let parameters = match tool.get("parameters") {
+        None | Some(Value::Null) => String::new(),
+        Some(schema @ Value::Object(_)) => schema.to_string(),
+        Some(_) => return Err(place.below("parameters").refused("must be an object")),
+    };
+    let strict = match tool.get("strict") {
+        None | Some(Value::Null) => None,
+        Some(strict) => Some(strict.as_bool().ok_or_else(|| place.below("strict").refused("must be a boolean"))?),
+    };
+    Ok(ToolDefinition { name: place.text(tool, "name")?.to_owned(), description: described(tool), parameters, strict })
+}
+
+/// A custom tool as a function of one text, whose grammar, where it has one, is described.
+fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused> {
+    let grammar = tool.pointer("/format/definition").and_then(Value::as_str);
+    let words = grammar.map_or_else(
+        || "The input of the tool, as it is.".to_owned(),
+        |grammar| format!("The input of the tool, as it is, in this grammar:\n{grammar}"),
+    );
+    let input = json!({"type": "string", "description": words});
+    let schema = json!({"type": "object", "properties": {CUSTOM_INPUT: input}, "required": [CUSTOM_INPUT]});
+    let (name, parameters) = (place.text(tool, "name")?.to_owned(), schema.to_string());
+    Ok(ToolDefinition { name, description: described(tool), parameters, strict: None })
+}
+
+fn described(tool: &Value) -> String {
+    tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The choice; one that is no function's and no custom tool's goes to targets of this dialect as it came.
+fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<Value>), Refused> {
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
-            "auto" => Some(ToolChoice::Auto),
-            "none" => Some(ToolChoice::None),
-            "required" => Some(ToolChoice::Required),
+            "auto" => Some((ToolChoice::Auto, None)),
+            "none" => Some((ToolChoice::None, None)),
+            "required" => Some((ToolChoice::Required, None)),
             _ => None,
         },
-        _ => Some(ToolChoice::Tool(value.get("name")?.as_str()?.to_owned())),
+        _ => match value.get("type").and_then(Value::as_str) {
+            None | Some("function" | "custom") => {
+                Some((ToolChoice::Tool(value.get("name")?.as_str()?.to_owned()), None))
+            }
+            Some(_) => Some((ToolChoice::Unset, Some(value.clone()))),
+        },
     };
-    let what = "`auto`, `none`, `required` or a function by its name";
+    let what = "`auto`, `none`, `required` or a tool by its type and name";
     Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
 }
 

@@ -13,11 +13,12 @@ use crate::{
         failure::FailureClass,
         fold::Block,
         ids::{InvocationId, RequestId, ThreadId},
-        invocation::Outcome,
+        invocation::{Call, Outcome},
         message::Part,
     },
     execution::InvocationName,
     journal::{JournalError, Listing, Record, ThreadKey},
+    provider::responses::custom_names,
 };
 
 /// How many turns of a conversation are looked through for its newest answer: those behind it failed or run.
@@ -111,13 +112,17 @@ pub(super) async fn put_in_place(front: &Front, caller: &Principal, input: &mut 
 
 /// The items of a response: as they were streamed, where they were.
 fn output(record: &Record) -> Vec<Value> {
+    let custom: Vec<String> = match record.request.as_ref().and_then(|request| request.call.as_ref()) {
+        Some(Call::Model(call)) => custom_names(call.own_tools()).map(str::to_owned).collect(),
+        Some(Call::Tool(_)) | None => Vec::new(),
+    };
     let blocks = record.snapshot.as_deref().unwrap_or_default();
     if !blocks.is_empty() {
-        return items::of_parts(&record.id, blocks.iter().map(Block::part));
+        return items::of_parts(&record.id, &custom, blocks.iter().map(Block::part));
     }
     let completion = record.outcome.as_ref().and_then(|outcome| outcome.result.as_ref().ok());
     let parts: Vec<Part> = completion.map(|completion| completion.message.parts.clone()).unwrap_or_default();
-    items::of_parts(&record.id, parts)
+    items::of_parts(&record.id, &custom, parts)
 }
 
 async fn record(front: &Front, caller: &Principal, response: &str) -> Result<Option<Record>, Refused> {

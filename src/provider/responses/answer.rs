@@ -2,17 +2,18 @@
 //!
 //! Pieces are distinguished by the item's index in the output and the content's index in the item. Each item comes
 //! again, complete, when it is done: that fills in what was not streamed, and it alone holds the encrypted reasoning.
-//! Items of built-in tools, and unknown events, are ignored.
+//! Items that the neutral answer has no word for (those of built-in tools) are kept as they came; unknown events are ignored.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{REASONING, attach::Hold, finish};
+use super::{ITEM, NAMESPACE, REASONING, attach::Hold, custom_arguments, finish, is_action};
 use crate::{
     domain::{
         completion::{BlockKind, Break, Delta, FinishReason},
         failure::ProviderError,
+        message::Opaque,
     },
     provider::{
         blocks::Blocks,
@@ -123,10 +124,24 @@ impl ResponseReader {
                 if self.open(key, call_kind(item)?, out)? && self.blocks.arguments(key).is_empty() {
                     self.blocks.add(key, text_of(item, "arguments"), out)?;
                 }
-                // A call that the server marked incomplete is left without its end.
-                if text_of(item, "status") != "incomplete" {
-                    self.blocks.stop(key, None, out);
+                let namespace = text_of(item, "namespace");
+                let namespace = (!namespace.is_empty()).then(|| opaque(NAMESPACE, namespace));
+                self.call_done(key, item, namespace, out);
+            }
+            "custom_tool_call" => {
+                if self.open(key, call_kind(item)?, out)? {
+                    self.blocks.add(key, &custom_arguments(text_of(item, "input")), out)?;
                 }
+                self.call_done(key, item, None, out);
+            }
+            _ if is_action(item) => {
+                let kind = BlockKind::ToolCall { id: call_id(item), name: text_of(item, "type").to_owned() };
+                if self.open(key, kind, out)? {
+                    let arguments = ["arguments", "action", "operation"].iter().find_map(|name| item.get(*name));
+                    let arguments = arguments.filter(|arguments| arguments.is_object()).map(Value::to_string);
+                    self.blocks.add(key, &arguments.unwrap_or_default(), out)?;
+                }
+                self.call_done(key, item, Some(opaque(ITEM, &item.to_string())), out);
             }
             "reasoning" => {
                 if !self.seen.contains(&key) {
@@ -138,9 +153,20 @@ impl ResponseReader {
                 let signed = is_encrypted.then(|| opaque(REASONING, &item.to_string()));
                 self.blocks.stop(key, signed, out);
             }
-            _ => {}
+            "" => {}
+            _ => {
+                self.open(key, BlockKind::Reasoning, out)?;
+                self.blocks.stop(key, Some(opaque(ITEM, &item.to_string())), out);
+            }
         }
         Ok(())
+    }
+
+    /// The end of a tool call; one that the server marked incomplete is left without it.
+    fn call_done(&mut self, key: u64, item: &Value, own: Option<Opaque>, out: &mut Vec<Delta>) {
+        if text_of(item, "status") != "incomplete" {
+            self.blocks.stop(key, own, out);
+        }
     }
 
     /// The end of a response that is whole, whatever it holds.
@@ -293,7 +319,17 @@ fn call_kind(item: &Value) -> Result<BlockKind, ParseError> {
     if name.is_empty() {
         return Err(ParseError::Unusable("a tool call has no name".to_owned()));
     }
-    Ok(BlockKind::ToolCall { id: text_of(item, "call_id").to_owned(), name: name.to_owned() })
+    Ok(BlockKind::ToolCall { id: call_id(item), name: name.to_owned() })
+}
+
+/// The id that the output of a call names.
+fn call_id(item: &Value) -> String {
+    ["call_id", "id"]
+        .into_iter()
+        .map(|name| text_of(item, name))
+        .find(|id| !id.is_empty())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// An `error` event, flat or with the error inside.

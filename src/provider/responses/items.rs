@@ -1,26 +1,27 @@
 //! Translates the neutral conversation into items.
 //!
 //! Outputs of tools come right behind their calls, whatever message they were in; a reasoning item is sent back only
-//! with the item that it led to, for the server rejects one without the other.
+//! with the item that it led to, for the server rejects one without the other. Items that came from this dialect go back as
+//! they came.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::REASONING;
+use super::{ACTIONS, ITEM, NAMESPACE, REASONING, custom_input};
 use crate::{
-    domain::message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult},
+    domain::message::{Media, MediaSource, Message, Opaque, Part, Role, ToolCall, ToolResult},
     provider::turns::opaque_text,
 };
 
-/// The conversation in this dialect.
-pub(super) fn translate(messages: &[Message]) -> Vec<Value> {
+/// The conversation in this dialect; `custom` are the names of the tools that take a text and no JSON.
+pub(super) fn translate(messages: &[Message], custom: &[&str]) -> Vec<Value> {
     let mut items = Vec::with_capacity(messages.len());
     for message in messages {
         match message.role {
-            Role::Assistant => models(message, &mut items),
+            Role::Assistant => models(message, custom, &mut items),
             Role::System | Role::Developer | Role::User | Role::Tool => {
                 items.extend(message.parts.iter().filter_map(|part| match part {
-                    Part::ToolResult(result) => Some(output(result)),
+                    Part::ToolResult(result) => Some(output(result, custom)),
                     _ => None,
                 }));
                 items.extend(message_item(message));
@@ -56,7 +57,7 @@ fn content(part: &Part) -> Option<Value> {
 }
 
 /// The model's turn: neighbouring texts are one message; reasoning waits for what it led to.
-fn models(message: &Message, items: &mut Vec<Value>) {
+fn models(message: &Message, custom: &[&str], items: &mut Vec<Value>) {
     let mut waiting: Vec<Value> = Vec::new();
     let mut texts: Vec<Value> = Vec::new();
     for part in &message.parts {
@@ -71,13 +72,16 @@ fn models(message: &Message, items: &mut Vec<Value>) {
             }
             Part::Reasoning(piece) => {
                 flush(&mut texts, items);
-                let item = opaque_text(piece.opaque.as_ref(), REASONING);
-                waiting.extend(item.and_then(|item| serde_json::from_str::<Value>(item).ok()).filter(Value::is_object));
+                waiting.extend(own_item(piece.opaque.as_ref(), REASONING));
+                if let Some(item) = own_item(piece.opaque.as_ref(), ITEM) {
+                    items.append(&mut waiting);
+                    items.push(item);
+                }
             }
             Part::ToolCall(call) => {
                 flush(&mut texts, items);
                 items.append(&mut waiting);
-                items.push(function_call(call));
+                items.push(tool_call(call, custom));
             }
             // The API takes no pictures and no results from the model.
             Part::Text(_) | Part::Refusal(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
@@ -92,19 +96,42 @@ fn flush(texts: &mut Vec<Value>, items: &mut Vec<Value>) {
     }
 }
 
-fn function_call(call: &ToolCall) -> Value {
-    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})
+/// An item of this dialect that is kept as it came.
+fn own_item(opaque: Option<&Opaque>, kind: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(opaque_text(opaque, kind)?).ok().filter(Value::is_object)
 }
 
-/// The dialect has no mark for a failed tool, so the text states it.
-fn output(result: &ToolResult) -> Value {
+fn tool_call(call: &ToolCall, custom: &[&str]) -> Value {
+    if let Some(item) = own_item(call.opaque.as_ref(), ITEM) {
+        return item;
+    }
+    if custom.contains(&call.name.as_str()) {
+        let input = custom_input(&call.arguments);
+        return json!({"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": input});
+    }
+    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+    let mut item = json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments});
+    if let Some(namespace) = opaque_text(call.opaque.as_ref(), NAMESPACE) {
+        item["namespace"] = json!(namespace);
+    }
+    item
+}
+
+/// The dialect has no mark for a failed tool, so the text states it. The result of an action is the item that it came in.
+fn output(result: &ToolResult, custom: &[&str]) -> Value {
+    if ACTIONS.contains(&result.name.as_str())
+        && let Some(item) = serde_json::from_str::<Value>(&result.content).ok().filter(Value::is_object)
+    {
+        return item;
+    }
     let output = if result.is_error && !result.content.starts_with("Error") {
         format!("Error: {}", result.content)
     } else {
         result.content.clone()
     };
-    json!({"type": "function_call_output", "call_id": result.call_id, "output": output})
+    let is_custom = custom.contains(&result.name.as_str());
+    let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
+    json!({"type": kind, "call_id": result.call_id, "output": output})
 }
 
 fn file(media: &Media) -> Value {

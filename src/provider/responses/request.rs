@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::items;
+use super::{custom_names, items};
 use crate::{
     domain::{
         failure::ProviderError,
@@ -56,7 +56,8 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
         body.insert(name.to_owned(), value);
     };
     set("model", json!(model));
-    set("input", Value::Array(items::translate(&call.messages)));
+    let custom: Vec<&str> = custom_names(call.own_tools()).collect();
+    set("input", Value::Array(items::translate(&call.messages, &custom)));
     // A response that is not stored cannot be fetched again.
     set("store", json!(background));
     if background {
@@ -68,7 +69,7 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     if !call.tools.is_empty() {
         let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
         set("tools", Value::Array(tools?));
-        if let Some(choice) = tool_choice(&call.tool_choice) {
+        if let Some(choice) = tool_choice(&call.tool_choice, &custom) {
             set("tool_choice", choice);
         }
         if let Some(parallel) = call.parallel_tool_calls {
@@ -104,13 +105,16 @@ fn tool(definition: &ToolDefinition) -> Result<Value, String> {
     Ok(fields)
 }
 
-fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+fn tool_choice(choice: &ToolChoice, custom: &[&str]) -> Option<Value> {
     match choice {
         ToolChoice::Unset => None,
         ToolChoice::Auto => Some(json!("auto")),
         ToolChoice::None => Some(json!("none")),
         ToolChoice::Required => Some(json!("required")),
-        ToolChoice::Tool(name) => Some(json!({"type": "function", "name": name})),
+        ToolChoice::Tool(name) => {
+            let kind = if custom.contains(&name.as_str()) { "custom" } else { "function" };
+            Some(json!({"type": kind, "name": name}))
+        }
     }
 }
 
