@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    FailureClass, Invocation, InvokeWithRecoveryRequest, Overrides, invoke_with_recovery_response::Outcome,
+    FailureClass, Invocation, InvokeWithRecoveryRequest, Overrides, invocation::Call,
+    invoke_with_recovery_response::Outcome,
 };
 use tonic::Code;
 use tonic_types::StatusExt as _;
@@ -35,6 +36,29 @@ async fn an_invalid_request_gets_every_violation_at_once() {
     let status = relight.recovery().invoke_with_recovery(nothing).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn extra_parameters_cannot_choose_another_model_than_the_route_or_another_conversation() {
+    let upstream = Upstream::start().await;
+    let relight = Relight::start(&one_target(&upstream)).await;
+    let text = |text: &str| prost_types::Value { kind: Some(prost_types::value::Kind::StringValue(text.to_owned())) };
+    for (name, code) in
+        [("model", Some(Code::InvalidArgument)), ("messages", Some(Code::InvalidArgument)), ("user", None)]
+    {
+        let mut invocation = asking("Hello");
+        let Some(Call::Model(call)) = &mut invocation.call else { panic!("{invocation:?}") };
+        call.extra = Some(prost_types::Struct { fields: [(name.to_owned(), text("other"))].into() });
+        let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
+        let answered = relight.recovery().invoke_with_recovery(request).await;
+        assert_eq!(answered.as_ref().err().map(tonic::Status::code), code, "{name}: {answered:?}");
+        if let Err(status) = answered {
+            let violations = status.get_details_bad_request().unwrap().field_violations;
+            assert_eq!(violations[0].field, format!("invocation.model.extra[\"{name}\"]"));
+        }
+    }
+    let sent: Vec<_> = upstream.requests().iter().map(|request| request.body["user"].clone()).collect();
+    assert_eq!(sent, ["other"]);
 }
 
 #[tokio::test]

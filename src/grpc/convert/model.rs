@@ -16,6 +16,10 @@ use crate::{
     grpc::v1,
 };
 
+/// Fields of a provider's request that `extra` may not set.
+const NOT_EXTRA: [&str; 8] =
+    ["model", "messages", "input", "contents", "system", "systemInstruction", "system_instruction", "stream"];
+
 /// The schema of a tool that takes no arguments.
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{}}"#;
 
@@ -60,7 +64,7 @@ pub(super) fn read_model_call(
         reasoning_effort: (!wire.reasoning_effort.is_empty()).then_some(wire.reasoning_effort),
         response_format: response_format.unwrap_or_default(),
         stop: wire.stop,
-        extra: wire.extra.map(|extra| object(&at.field("extra"), extra, faults)).unwrap_or_default(),
+        extra: wire.extra.map(|wire| extra(&at.field("extra"), wire, faults)).unwrap_or_default(),
         ..ModelCall::default()
     }
 }
@@ -174,6 +178,15 @@ fn format_of(at: &Path<'_>, wire: v1::ResponseFormat, faults: &mut Violations) -
             }
         }
     }
+}
+
+/// Parameters of a provider, without those that would make another call of it than the one that was checked.
+fn extra(at: &Path<'_>, wire: prost_types::Struct, faults: &mut Violations) -> Map<String, Value> {
+    let extra = object(at, wire, faults);
+    for name in extra.keys().filter(|name| NOT_EXTRA.contains(&name.as_str())) {
+        faults.add(at.key(name), "is set by Relight: the model by the route, the conversation by `messages`");
+    }
+    extra
 }
 
 fn object(at: &Path<'_>, wire: prost_types::Struct, faults: &mut Violations) -> Map<String, Value> {
