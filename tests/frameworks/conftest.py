@@ -20,6 +20,8 @@ from upstream import Upstream  # noqa: E402
 KEY = "sk-relight"
 # Adapters over gRPC, which test_adapters.py tries.
 ADAPTERS = ["langchain-grpc", "pydantic-grpc", "ai-grpc"]
+# Coding agents, which test_coding_agents.py tries.
+AGENTS = ["claude", "codex", "opencode"]
 # What happens, and the targets of its route.
 SCENARIOS = {
     "call": ["call"],
@@ -33,7 +35,7 @@ SCENARIOS = {
 
 
 def config(upstream, port, admin, front):
-    names = [*drivers.FRAMEWORKS, *ADAPTERS, "raw"]
+    names = [*drivers.FRAMEWORKS, *ADAPTERS, *AGENTS, "raw"]
     targets = "".join(
         f"  {kind}-{name}: {{ provider: models, model: {kind}-{name} }}\n"
         for name in names

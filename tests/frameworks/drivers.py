@@ -36,7 +36,11 @@ FRAMEWORKS = {
 
 
 def snippet(framework):
-    heading, fence = FRAMEWORKS[framework]
+    return fenced(*FRAMEWORKS[framework])
+
+
+def fenced(heading, fence):
+    """The block of this language below this heading."""
     page = (ROOT / "docs" / "frameworks.md").read_text()
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     return re.search(rf"^```{fence}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[1]

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Frameworks of four languages against the front, each as docs/frameworks.md has it, with calls counted at the upstream.
+# Frameworks of four languages and three coding agents against the front, each as docs/frameworks.md has it, with calls
+# counted at the upstream.
 #
 #   tests/frameworks/run.sh
 #
@@ -43,6 +44,9 @@ fi
 if ! cmp -s "$tests/package.json" "$home/node/package.json"; then
   cp "$tests/package.json" "$home/node/package.json"
   npm install --silent --no-audit --no-fund --prefix "$home/node"
+  # What npm may not run by itself: each puts the binary of this platform in its place.
+  (cd "$home/node/node_modules/@anthropic-ai/claude-code" && node install.cjs)
+  (cd "$home/node/node_modules/opencode-ai" && node postinstall.mjs)
 fi
 if ! cmp -s "$tests/java/pom.xml" "$home/java/pom.xml"; then
   mvn --quiet --batch-mode -f "$tests/java/pom.xml" \

@@ -1,7 +1,8 @@
 """A model server (chat completions) that counts its calls; the model's name says how it behaves.
 
 `limited-…` refuses the first call, `cut-…` breaks the first answer off, `down-…` and `dead-…` fail always; any other answers.
-Asked for the weather with tools at hand it calls one, and then says what the tool said.
+Asked for the weather with tools at hand it calls one, and then says what the tool said; with a shell at hand it runs a command
+in it, and then says so.
 """
 
 import collections
@@ -11,6 +12,13 @@ import threading
 
 TEXT = "Blue light is scattered most by the air."
 WEATHER = "It is sunny in Riga."
+RAN = "The command has run."
+# What coding agents call their shell, and a command for it.
+SHELLS = {
+    "Bash": {"command": "echo relit > ran", "description": "Runs it"},
+    "bash": {"command": "echo relit > ran", "description": "Runs it"},
+    "exec_command": {"cmd": "echo relit > ran"},
+}
 
 
 class Upstream:
@@ -52,16 +60,28 @@ class Upstream:
         messages = body["messages"]
         asked = [message for message in messages if message["role"] == "user"][-1]["content"]
         asked = asked if isinstance(asked, str) else json.dumps(asked)
-        if "weather" in asked and body.get("tools") and messages[-1]["role"] != "tool":
-            call = {"index": 0, "id": "call_1", "type": "function"}
-            call["function"] = {"name": "get_weather", "arguments": '{"city": "Riga"}'}
-            return _stream(request, model, [{"role": "assistant", "tool_calls": [call]}], "tool_calls")
-        text = WEATHER if "weather" in asked else TEXT
+        shell = next((name for name in map(_name, body.get("tools", [])) if name in SHELLS), None)
+        has_result = messages[-1]["role"] == "tool"
+        if shell and not has_result:
+            return _call(request, model, shell, SHELLS[shell])
+        if "weather" in asked and body.get("tools") and not has_result:
+            return _call(request, model, "get_weather", {"city": "Riga"})
+        text = RAN if shell else WEATHER if "weather" in asked else TEXT
         words = [{"content": word} for word in text.replace(" ", " \n").split("\n")]
         pieces = [{"role": "assistant", "content": ""}, *words]
         if kind == "cut" and first:
             return _stream(request, model, pieces[:4], None)
         return _stream(request, model, pieces, "stop")
+
+
+def _name(tool):
+    return tool["function"]["name"]
+
+
+def _call(request, model, tool, arguments):
+    call = {"index": 0, "id": "call_1", "type": "function"}
+    call["function"] = {"name": tool, "arguments": json.dumps(arguments)}
+    _stream(request, model, [{"role": "assistant", "tool_calls": [call]}], "tool_calls")
 
 
 def _refuse(request, status, headers, code):
