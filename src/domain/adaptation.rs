@@ -229,7 +229,7 @@ fn strip_signed_reasoning(message: &mut Message) -> bool {
         return true;
     }
     let had_parts = !message.parts.is_empty();
-    message.parts.retain(|part| !matches!(part, Part::Reasoning(reasoning) if reasoning.opaque.is_some()));
+    drop(message.take_parts(|part| matches!(part, Part::Reasoning(reasoning) if reasoning.opaque.is_some())));
     for part in &mut message.parts {
         if let Part::ToolCall(call) = part {
             call.opaque = None;
@@ -273,7 +273,7 @@ mod tests {
         let opaque = Some(Opaque { kind: "x".to_owned(), bytes: vec![1] });
         let signed = Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque: opaque.clone() });
         let call = |opaque| ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), opaque };
-        let turn = |parts| Message { role: Role::Assistant, parts, name: None };
+        let turn = |parts| Message::new(Role::Assistant, parts);
         let mut request = ModelCall {
             messages: vec![
                 Message::text(Role::User, "Hi"),

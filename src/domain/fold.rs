@@ -266,7 +266,7 @@ impl AnswerState {
     pub fn message(&self) -> Message {
         let is_cut_call = |block: &Block| !block.stopped && matches!(block.kind, BlockKind::ToolCall { .. });
         let parts = self.blocks.iter().filter(|block| !is_cut_call(block)).map(Block::part).collect();
-        Message { role: Role::Assistant, parts, name: None }
+        Message::new(Role::Assistant, parts)
     }
 
     fn open_block(&mut self, block: u32) -> Result<&mut Block, FoldError> {

@@ -92,6 +92,8 @@ impl ModelCall {
     pub fn approximate_bytes(&self) -> usize {
         let messages = self.messages.iter().map(Message::approximate_bytes);
         let tool = |tool: &ToolDefinition| tool.name.len() + tool.description.len() + tool.parameters.len();
+        let extra = self.tools.iter().flat_map(|tool| tool.extra.values());
+        let extra = extra.map(|value| JSON_NAMES_BYTES + value.to_string().len()).sum::<usize>();
         let tools = self.tools.iter().map(|one| JSON_NAMES_BYTES + tool(one));
         let format = match &self.response_format {
             ResponseFormat::JsonSchema { schema, description, .. } => {
@@ -99,7 +101,7 @@ impl ModelCall {
             }
             ResponseFormat::Text | ResponseFormat::JsonObject => 0,
         };
-        JSON_NAMES_BYTES + messages.sum::<usize>() + tools.sum::<usize>() + format
+        JSON_NAMES_BYTES + messages.sum::<usize>() + tools.sum::<usize>() + extra + format
     }
 }
 
@@ -129,18 +131,54 @@ pub struct Message {
     /// The author's name among several of that role; sent to providers that have a place for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Marks for caching, in the order of their parts; sent to providers that have a place for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cache_marks: Vec<CacheMark>,
+}
+
+/// Up to here a provider is to keep what it read, for the next call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheMark {
+    /// The place of the part that ends there; beyond the last part, it is the last one.
+    pub part: usize,
+    /// The mark as the caller wrote it.
+    pub mark: Value,
 }
 
 impl Message {
+    /// A message of these parts.
+    #[must_use]
+    pub const fn new(role: Role, parts: Vec<Part>) -> Self {
+        Self { role, parts, name: None, cache_marks: Vec::new() }
+    }
+
     /// A message of one text part.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self { role, parts: vec![Part::Text(text.into())], name: None }
+        Self::new(role, vec![Part::Text(text.into())])
+    }
+
+    /// Takes out the parts that `is_taken` is true for, with their marks, as a message of their own.
+    #[must_use]
+    pub fn take_parts(&mut self, mut is_taken: impl FnMut(&Part) -> bool) -> Self {
+        let mut taken = Self { name: self.name.clone(), ..Self::new(self.role, Vec::new()) };
+        let last = self.parts.len().saturating_sub(1);
+        let mut marks = std::mem::take(&mut self.cache_marks).into_iter().peekable();
+        for (place, part) in std::mem::take(&mut self.parts).into_iter().enumerate() {
+            let into = if is_taken(&part) { &mut taken } else { &mut *self };
+            while let Some(CacheMark { mark, .. }) = marks.next_if(|mark| mark.part.min(last) <= place) {
+                into.cache_marks.push(CacheMark { part: into.parts.len(), mark });
+            }
+            into.parts.push(part);
+        }
+        taken
     }
 
     /// About how long this is as JSON, in bytes.
     #[must_use]
     pub fn approximate_bytes(&self) -> usize {
-        JSON_NAMES_BYTES + self.parts.iter().map(|part| JSON_NAMES_BYTES + part.content_bytes()).sum::<usize>()
+        let parts = self.parts.iter().map(|part| JSON_NAMES_BYTES + part.content_bytes());
+        let marks = self.cache_marks.iter().map(|mark| JSON_NAMES_BYTES + mark.mark.to_string().len());
+        JSON_NAMES_BYTES + parts.sum::<usize>() + marks.sum::<usize>()
     }
 
     /// All text parts, joined by line feeds.
@@ -273,7 +311,7 @@ pub struct ToolResult {
 }
 
 /// A tool that the model may call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Its name.
     pub name: String,
@@ -285,6 +323,9 @@ pub struct ToolDefinition {
     /// provider's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// What else the caller wrote of it, such as a mark for caching; sent as it is wherever the call's own `extra` is.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
 }
 
 /// Whether and which tools the model must call.

@@ -28,8 +28,12 @@ mod tests {
     #[test]
     fn what_is_beyond_a_limit_is_named_with_it() {
         let limits = LimitsConfig { messages: 2, parts: 2, tools: 1, ..LimitsConfig::default() };
-        let tool =
-            ToolDefinition { name: "t".into(), description: String::new(), parameters: String::new(), strict: None };
+        let tool = ToolDefinition {
+            name: "t".into(),
+            description: String::new(),
+            parameters: String::new(),
+            ..ToolDefinition::default()
+        };
         let mut call = ModelCall {
             messages: vec![Message::text(Role::User, "a"); 2],
             tools: vec![tool.clone()],

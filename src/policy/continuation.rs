@@ -136,8 +136,12 @@ mod tests {
 
     #[test]
     fn neither_tools_nor_structured_output_are_gone_on_with() {
-        let tool =
-            ToolDefinition { name: "t".into(), description: String::new(), parameters: "{}".into(), strict: None };
+        let tool = ToolDefinition {
+            name: "t".into(),
+            description: String::new(),
+            parameters: "{}".into(),
+            ..ToolDefinition::default()
+        };
         let tools = ModelCall { tools: vec![tool], ..ModelCall::default() };
         let json = ModelCall { response_format: ResponseFormat::JsonObject, ..ModelCall::default() };
         assert_eq!(way(&long(), &tools, &able(), true), None);
@@ -148,8 +152,12 @@ mod tests {
     fn only_text_alone_that_the_models_own_limit_cut_is_cut_off() {
         let block = |kind| Block { id: 0, kind, text: long(), opaque: None, stopped: true, committed: true };
         let (text, thought) = (block(BlockKind::Text), block(BlockKind::Reasoning));
-        let tool =
-            ToolDefinition { name: "t".into(), description: String::new(), parameters: "{}".into(), strict: None };
+        let tool = ToolDefinition {
+            name: "t".into(),
+            description: String::new(),
+            parameters: "{}".into(),
+            ..ToolDefinition::default()
+        };
         let call = ModelCall::default();
         let one = std::slice::from_ref(&text);
         assert_eq!(cut_off(one, FinishReason::Length, &call), Some(&text));

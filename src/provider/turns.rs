@@ -86,11 +86,14 @@ impl ProviderTurn {
     }
 }
 
-/// Splits off the instructions: the texts at the front, and the messages after them.
-pub(super) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]) {
-    let count = messages.iter().take_while(|message| is_instruction(message)).count();
-    let (front, rest) = messages.split_at(count);
-    (front.iter().flat_map(|message| &message.parts).filter_map(plain_text).collect(), rest)
+/// Splits off the instructions at the front, and the messages after them.
+pub(super) fn split_instructions(messages: &[Message]) -> (&[Message], &[Message]) {
+    messages.split_at(messages.iter().take_while(|message| is_instruction(message)).count())
+}
+
+/// The texts of messages, without blank ones.
+pub(super) fn plain_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
+    messages.iter().flat_map(|message| &message.parts).filter_map(plain_text)
 }
 
 /// Whether the message is the operator's.

@@ -33,6 +33,7 @@ mod front_crash;
 mod front_embeddings;
 mod front_executions;
 mod front_messages;
+mod front_messages_as_sent;
 mod front_outage;
 mod front_own_tools;
 mod front_park;

@@ -40,7 +40,7 @@ fn answered(id: &str, name: &str, is_error: bool) -> Part {
 }
 
 fn says(role: Role, parts: Vec<Part>) -> Message {
-    Message { role, parts, name: None }
+    Message::new(role, parts)
 }
 
 /// Conversations by how they end; each holds reasoning of every provider.
@@ -130,7 +130,7 @@ fn call(messages: Vec<Message>) -> ModelCall {
         name: name.to_owned(),
         description: "A tool.".to_owned(),
         parameters: "{\"type\":\"object\"}".to_owned(),
-        strict: None,
+        ..ToolDefinition::default()
     };
     ModelCall { messages, tools: vec![tool("search"), tool("weather")], ..ModelCall::default() }
 }

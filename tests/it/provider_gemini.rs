@@ -111,8 +111,7 @@ async fn calls_of_other_models_in_the_current_turn_get_the_documented_placeholde
         let call = ToolCall { id: id.to_owned(), name: "search".to_owned(), arguments: "{}".to_owned(), opaque: None };
         Part::ToolCall(call)
     };
-    let turn =
-        |ids: &[&str]| Message { role: Role::Assistant, parts: ids.iter().map(|id| called(id)).collect(), name: None };
+    let turn = |ids: &[&str]| Message::new(Role::Assistant, ids.iter().map(|id| called(id)).collect());
     let mut call = asking("Hi");
     call.messages.extend([turn(&["a"]), result("a", "search", "x")]);
     call.messages.push(Message::text(Role::User, "And now?"));
@@ -286,7 +285,7 @@ async fn parameters_tools_and_format_are_translated_for_the_api() {
             name: "search".into(),
             description: "Finds.".into(),
             parameters: "{\"type\":\"object\"}".into(),
-            strict: None,
+            ..ToolDefinition::default()
         }],
         tool_choice: ToolChoice::Tool("search".into()),
         max_output_tokens: Some(9),

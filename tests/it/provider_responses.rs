@@ -113,7 +113,7 @@ async fn reasoning_goes_back_only_with_what_it_led_to_and_never_to_strangers() {
     let own = "openai.encrypted_content";
     let mut call = asking("Hi");
     let parts = vec![thought("anthropic.signature"), Part::Text("Hello".into()), thought(own)];
-    call.messages.push(Message { role: Role::Assistant, parts, name: None });
+    call.messages.push(Message::new(Role::Assistant, parts));
     call.messages.push(Message::text(Role::User, "And?"));
     let (_, request) = exchange(RESPONSES, said("Ok"), call).await;
     let types: Vec<&str> =
@@ -282,12 +282,12 @@ async fn parameters_media_tools_and_format_are_translated_for_the_api() {
         Part::File(media(MediaSource::Url("https://x.test/a.pdf".to_owned()))),
     ];
     let call = ModelCall {
-        messages: vec![Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts, name: None }],
+        messages: vec![Message::text(Role::Developer, "Be brief."), Message::new(Role::User, parts)],
         tools: vec![ToolDefinition {
             name: "search".into(),
             description: "Finds.".into(),
             parameters: String::new(),
-            strict: None,
+            ..ToolDefinition::default()
         }],
         tool_choice: ToolChoice::Tool("search".into()),
         parallel_tool_calls: Some(false),

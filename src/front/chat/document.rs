@@ -188,7 +188,7 @@ mod tests {
         ];
         let answer = Completion {
             tool_output: None,
-            message: Message { role: Role::Assistant, parts, name: None },
+            message: Message::new(Role::Assistant, parts),
             finish: FinishReason::ToolCalls,
             finish_raw: "tool_calls".into(),
             model: "m-1".into(),

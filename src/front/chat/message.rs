@@ -82,7 +82,7 @@ fn one(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) ->
             content(&place, message.content.ok_or_else(|| place.refused("is missing"))?)?
         }
     };
-    Ok(Message { role, parts, name })
+    Ok(Message { name, ..Message::new(role, parts) })
 }
 
 fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Part>, Refused> {

@@ -197,7 +197,7 @@ fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refuse
     let strict = strict.map(|strict| serde_json::from_str(strict.get())).transpose();
     let strict = strict
         .map_err(|_| Refused::invalid(format!("tools[{index}].function.strict"), "`strict` must be a boolean"))?;
-    Ok(ToolDefinition { name, description, parameters: parameters.to_owned(), strict })
+    Ok(ToolDefinition { name, description, parameters: parameters.to_owned(), strict, ..ToolDefinition::default() })
 }
 
 fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {

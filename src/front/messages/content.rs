@@ -1,12 +1,13 @@
 //! Messages of blocks, read into the neutral conversation.
 //!
 //! A block that cannot be carried whole is refused with its place. Blocks of the model that have no neutral word (server
-//! tools and their results) go back to this dialect as they came.
+//! tools and their results) go back to this dialect as they came. Marks for caching stay at their blocks; one within the
+//! result of a tool is that of the result, which is one text.
 
 use serde_json::Value;
 
 use crate::{
-    domain::message::{Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+    domain::message::{CacheMark, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
     front::{
         carried,
         error::Refused,
@@ -26,45 +27,53 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
     let mut read: Vec<Message> = Vec::with_capacity(messages.len() + 1);
     if let Some(system) = system {
         let place = FieldPath::new("system");
-        let texts = content(&place, system, |place, block| match place.text(block, "type")? {
+        read.push(content(Role::System, &place, system, |place, block| match place.text(block, "type")? {
             "text" => Ok(vec![Part::Text(place.text(block, "text")?.to_owned())]),
             _ => Err(place.below("type").refused("must be text")),
-        })?;
-        read.push(Message { role: Role::System, parts: texts, name: None });
+        })?);
     }
     for (index, message) in messages.iter().enumerate() {
         let list = FieldPath::new("messages");
         let place = list.at(index);
         let written = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
         let at = place.below("content");
-        let (role, parts) = match place.text(message, "role")? {
-            "user" => (Role::User, content(&at, written, |place, block| users(place, block, &read))?),
-            "system" => (Role::System, content(&at, written, |place, block| users(place, block, &read))?),
-            "assistant" => (Role::Assistant, content(&at, written, models)?),
+        let message = match place.text(message, "role")? {
+            "user" => content(Role::User, &at, written, |place, block| users(place, block, &read))?,
+            "system" => content(Role::System, &at, written, |place, block| users(place, block, &read))?,
+            "assistant" => content(Role::Assistant, &at, written, models)?,
             _ => return Err(place.below("role").refused("must be one of user, assistant and system")),
         };
-        read.push(Message { role, parts, name: None });
+        read.push(message);
         give_back(&mut read);
     }
     Ok(read)
 }
 
 fn content(
+    role: Role,
     place: &FieldPath<'_>,
     written: &Value,
     read: impl Fn(&FieldPath<'_>, &Value) -> Result<Vec<Part>, Refused>,
-) -> Result<Vec<Part>, Refused> {
+) -> Result<Message, Refused> {
     match written {
-        Value::String(text) => Ok(vec![Part::Text(text.clone())]),
+        Value::String(text) => Ok(Message::text(role, text)),
         Value::Array(blocks) => {
-            let mut parts = Vec::with_capacity(blocks.len());
+            let mut message = Message::new(role, Vec::with_capacity(blocks.len()));
             for (index, block) in blocks.iter().enumerate() {
-                parts.extend(read(&place.at(index), block)?);
+                let part = message.parts.len();
+                message.cache_marks.extend(mark(block).map(|mark| CacheMark { part, mark: mark.clone() }));
+                message.parts.extend(read(&place.at(index), block)?);
             }
-            Ok(parts)
+            Ok(message)
         }
         _ => Err(place.refused("must be a string or an array of blocks")),
     }
+}
+
+/// The mark for caching on a block, or else the last one within it.
+fn mark(block: &Value) -> Option<&Value> {
+    let within = || block.get("content")?.as_array()?.iter().rev().find_map(mark);
+    block.get("cache_control").filter(|mark| mark.is_object()).or_else(within)
 }
 
 fn users(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
@@ -86,10 +95,11 @@ fn result(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Ve
     let parts = match block.get("content") {
         None | Some(Value::Null) => Vec::new(),
         Some(written) => {
-            content(&place.below("content"), written, |place, block| match place.text(block, "type")? {
+            let read = |place: &FieldPath<'_>, block: &Value| match place.text(block, "type")? {
                 "text" | "image" | "document" => users(place, block, &[]),
                 _ => Err(place.below("type").refused("must be one of text, image and document")),
-            })?
+            };
+            content(Role::Tool, &place.below("content"), written, read)?.parts
         }
     };
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
@@ -133,17 +143,18 @@ fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
 fn give_back(messages: &mut [Message]) {
     let Some(last) = messages.last_mut().filter(|message| message.role == Role::Assistant) else { return };
     let mut sealed = Vec::new();
-    last.parts.retain(|part| {
-        let Part::Reasoning(Reasoning { opaque: Some(opaque), .. }) = part else { return true };
+    let envelopes = last.take_parts(|part| {
+        let Part::Reasoning(Reasoning { opaque: Some(opaque), .. }) = part else { return false };
         let text = std::str::from_utf8(&opaque.bytes).ok().filter(|_| opaque.kind == REDACTED);
         match text.and_then(carried::open) {
             Some((opaque, Some(call))) => {
                 sealed.push((opaque, call));
-                false
+                true
             }
-            Some((_, None)) | None => true,
+            Some((_, None)) | None => false,
         }
     });
+    drop(envelopes);
     for (opaque, call) in sealed {
         carried::give_back(messages, &call, &opaque);
     }

@@ -1,13 +1,12 @@
 //! A request of the Messages API, read into the neutral call.
 //!
 //! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this dialect, and to no
-//! other: they would not be understood there. So do marks for caching, as the one mark for the whole request: the neutral
-//! conversation has no place for them on its blocks. A tool's `strict` is left out, for models of this dialect differ in taking
-//! it; the arguments of a call are checked against the schema here in any case.
+//! other: they would not be understood there. So do marks for caching, each at its block or tool. A tool's `strict` is left out, for models of this dialect differ in taking it; the arguments of a call are
+//! checked against the schema here in any case.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::content;
 use crate::{
@@ -17,6 +16,9 @@ use crate::{
     },
     front::{error::Refused, fields::RequestFields, place::FieldPath},
 };
+
+/// The fields of a tool that are not passed on as they are.
+const READ_OF_TOOLS: [&str; 5] = ["type", "name", "description", "input_schema", "strict"];
 
 /// A request as it was asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,13 +46,12 @@ impl MessagesRequest {
         let stream = fields.boolean("stream")?.unwrap_or(false);
         let (system, messages) = (fields.take("system")?, fields.take("messages")?.unwrap_or_default());
         let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
-        let cached = [system.as_ref(), Some(&messages)].into_iter().flatten().chain(&tools).any(is_marked);
         let (tool_choice, parallel_tool_calls) = tool_choice(&mut fields)?;
         let (reasoning_effort, response_format) = output_config(&mut fields)?;
         let labels = labels(&mut fields)?;
         let messages = content::read(system.as_ref(), &messages)?;
         let tools: Result<Vec<ToolDefinition>, Refused> = tools.iter().enumerate().map(tool).collect();
-        let mut call = ModelCall {
+        let call = ModelCall {
             messages,
             tools: tools?,
             tool_choice,
@@ -69,21 +70,7 @@ impl MessagesRequest {
             extra_of: Some(Dialect::Anthropic.as_str().to_owned()),
             ..ModelCall::default()
         };
-        if cached {
-            call.extra.entry("cache_control").or_insert(json!({"type": "ephemeral"}));
-        }
         Ok(Self { model, stream, call, labels })
-    }
-}
-
-/// Whether there is a mark for caching in it.
-fn is_marked(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => {
-            fields.get("cache_control").is_some_and(Value::is_object) || fields.get("content").is_some_and(is_marked)
-        }
-        Value::Array(items) => items.iter().any(is_marked),
-        _ => false,
     }
 }
 
@@ -109,7 +96,9 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
     let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
-    Ok(ToolDefinition { name, description, parameters: schema.to_string(), strict: None })
+    let mut extra = tool.as_object().cloned().unwrap_or_default();
+    extra.retain(|name, value| !READ_OF_TOOLS.contains(&name.as_str()) && !value.is_null());
+    Ok(ToolDefinition { name, description, parameters: schema.to_string(), strict: None, extra })
 }
 
 /// The choice, and whether several calls at once may be made.

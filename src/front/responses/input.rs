@@ -54,7 +54,7 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
         // What the model said, and what its tools returned, is one turn however many items it is.
         match messages.last_mut().filter(|last| last.role == role && matches!(role, Role::Assistant | Role::Tool)) {
             Some(last) => last.parts.extend(parts),
-            None => messages.push(Message { role, parts, name: None }),
+            None => messages.push(Message::new(role, parts)),
         }
     }
     for (opaque, call) in sealed {

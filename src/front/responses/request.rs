@@ -224,7 +224,8 @@ fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refus
         None | Some(Value::Null) => None,
         Some(strict) => Some(strict.as_bool().ok_or_else(|| place.below("strict").refused("must be a boolean"))?),
     };
-    Ok(ToolDefinition { name: place.text(tool, "name")?.to_owned(), description: described(tool), parameters, strict })
+    let (name, description) = (place.text(tool, "name")?.to_owned(), described(tool));
+    Ok(ToolDefinition { name, description, parameters, strict, ..ToolDefinition::default() })
 }
 
 /// A custom tool as a function of one text, whose grammar, where it has one, is described.
@@ -237,7 +238,7 @@ fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused
     let input = json!({"type": "string", "description": words});
     let schema = json!({"type": "object", "properties": {CUSTOM_INPUT: input}, "required": [CUSTOM_INPUT]});
     let (name, parameters) = (place.text(tool, "name")?.to_owned(), schema.to_string());
-    Ok(ToolDefinition { name, description: described(tool), parameters, strict: None })
+    Ok(ToolDefinition { name, description: described(tool), parameters, ..ToolDefinition::default() })
 }
 
 fn described(tool: &Value) -> String {

@@ -72,7 +72,7 @@ impl Reader<'_> {
         let short = (!wire.text.is_empty()).then_some(Part::Text(wire.text));
         let parts = parts.chain(short).collect();
         let name = (!wire.name.is_empty()).then_some(wire.name);
-        Message { role: role.unwrap_or(Role::User), parts, name }
+        Message { name, ..Message::new(role.unwrap_or(Role::User), parts) }
     }
 
     fn part(&mut self, at: &Path<'_>, role: Option<Role>, wire: v1::Part) -> Option<Part> {

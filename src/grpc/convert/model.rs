@@ -94,7 +94,13 @@ fn tools(at: &Path<'_>, wire: Vec<v1::ToolDefinition>, faults: &mut Violations) 
             check_json_object(at.field("input_schema_json"), &tool.input_schema_json, faults);
             tool.input_schema_json
         };
-        tools.push(ToolDefinition { name: tool.name, description: tool.description, parameters, strict: tool.strict });
+        tools.push(ToolDefinition {
+            name: tool.name,
+            description: tool.description,
+            parameters,
+            strict: tool.strict,
+            ..ToolDefinition::default()
+        });
     }
     tools
 }

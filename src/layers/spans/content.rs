@@ -131,7 +131,7 @@ mod tests {
             detail: None,
         };
         let parts = vec![Part::Text("é".repeat(MAX_TEXT_BYTES)), Part::Image(image)];
-        let messages = [Message::text(Role::Developer, "Be brief."), Message { role: Role::User, parts, name: None }];
+        let messages = [Message::text(Role::Developer, "Be brief."), Message::new(Role::User, parts)];
         let shown: Value = serde_json::from_str(&input_messages(&messages)).unwrap();
         assert_eq!(shown[0], json!({ "role": "system", "parts": [{ "type": "text", "content": "Be brief." }] }));
         assert!(shown[1]["parts"][0]["content"].as_str().unwrap().len() <= MAX_TEXT_BYTES + "…".len());

@@ -163,7 +163,7 @@ fn reasoning_whose_signature_is_refused_is_left_out_whatever_the_refusal_was_tak
     let opaque = Some(Opaque { kind: "x".to_owned(), bytes: vec![1] });
     let mut signed = call();
     let parts = vec![Part::Reasoning(Reasoning { text: String::new(), opaque }), Part::Text("So.".to_owned())];
-    signed.messages.push(Message { role: Role::Assistant, parts, name: None });
+    signed.messages.push(Message::new(Role::Assistant, parts));
     for facts in [
         anthropic("messages.1.content.0: Invalid `signature` in `thinking` block"),
         gemini("Corrupted thought signature."),

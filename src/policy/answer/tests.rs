@@ -10,7 +10,7 @@ fn call() -> ModelCall {
         name: "search".into(),
         description: String::new(),
         parameters: r#"{"type":"object","required":["date"],"properties":{"date":{"type":"string"}}}"#.into(),
-        strict: None,
+        ..ToolDefinition::default()
     };
     ModelCall { tools: vec![tool], ..ModelCall::default() }
 }

@@ -135,22 +135,24 @@ fn is_in_order(calls: &[&ToolCall], replies: &[Message]) -> bool {
 /// Removes the first result of a call from the replies, with its message if that holds nothing else, and returns it.
 fn take_result(replies: &mut Vec<Message>, call_id: &str) -> Option<Message> {
     let answers = |part: &Part| matches!(part, Part::ToolResult(result) if result.call_id == call_id);
-    let place = |(index, reply): (usize, &Message)| Some((index, reply.parts.iter().position(answers)?));
-    let (index, place) = replies.iter().enumerate().find_map(place)?;
-    let result = replies[index].parts.remove(place);
+    let index = replies.iter().position(|reply| reply.parts.iter().any(answers))?;
+    let mut is_found = false;
+    let result =
+        replies[index].take_parts(|part| !is_found && answers(part) && !std::mem::replace(&mut is_found, true));
     if replies[index].parts.is_empty() {
         replies.remove(index);
     }
-    Some(Message { role: Role::Tool, parts: vec![result], name: None })
+    Some(Message { role: Role::Tool, name: None, ..result })
 }
 
 /// The replies without results; other content of a tool message is dropped too, for no other role may hold it.
 fn without_results(replies: &[Message]) -> impl Iterator<Item = Message> {
     let is_result = |part: &Part| matches!(part, Part::ToolResult(_));
     replies.iter().filter(|reply| reply.role != Role::Tool).filter_map(move |reply| {
-        let parts: Vec<Part> = reply.parts.iter().filter(|part| !is_result(part)).cloned().collect();
-        let had_only_results = parts.is_empty() && !reply.parts.is_empty();
-        (!had_only_results).then(|| Message { role: reply.role, parts, name: reply.name.clone() })
+        let mut rest = reply.clone();
+        drop(rest.take_parts(is_result));
+        let had_only_results = rest.parts.is_empty() && !reply.parts.is_empty();
+        (!had_only_results).then_some(rest)
     })
 }
 
@@ -161,7 +163,7 @@ fn placeholder_result(call: &ToolCall) -> Message {
         content: INTERRUPTED.to_owned(),
         is_error: true,
     };
-    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }
+    Message::new(Role::Tool, vec![Part::ToolResult(result)])
 }
 
 const fn as_call(part: &Part) -> Option<&ToolCall> {

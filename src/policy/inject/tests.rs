@@ -68,7 +68,7 @@ fn tool_call(id: &str, name: &str) -> Part {
 
 fn tool_result(id: &str, name: &str, content: &str, is_error: bool) -> Message {
     let result = ToolResult { call_id: id.into(), name: name.into(), content: content.into(), is_error };
-    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }
+    Message::new(Role::Tool, vec![Part::ToolResult(result)])
 }
 
 fn tool(name: &str) -> ToolDefinition {
@@ -81,7 +81,7 @@ fn tool(name: &str) -> ToolDefinition {
         name: name.into(),
         description: "A tool.".into(),
         parameters: parameters.to_string(),
-        strict: None,
+        ..ToolDefinition::default()
     }
 }
 
@@ -105,7 +105,7 @@ fn histories() -> Vec<(&'static str, ModelCall)> {
             opaque: Some(Opaque { kind: "anthropic.signature".into(), bytes: vec![9] }),
         };
         let parts = vec![Part::Reasoning(reasoning), tool_call("a", "search"), tool_call("b", "weather")];
-        [begin(), vec![Message { role: Role::Assistant, parts, name: None }]].concat()
+        [begin(), vec![Message::new(Role::Assistant, parts)]].concat()
     };
     let results = |failed: bool| {
         vec![tool_result("a", "search", "{\"error\":\"no index\"}", failed), tool_result("b", "weather", "rain", false)]

@@ -2,14 +2,15 @@
 //!
 //! Leading instructions go to `system`. Later ones stay where they are if the model accepts a system message there
 //! (after the user's turn, before the model's or at the end); otherwise they become text at their place in the user's
-//! turn.
+//! turn. A mark for caching stays at its block; where that one is not written or takes none, it is at the one before it in
+//! the same message.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{BLOCK, REDACTED, SIGNATURE};
 use crate::{
-    domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+    domain::message::{CacheMark, Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     provider::turns::{
         ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, plain_text, split_instructions,
     },
@@ -35,16 +36,17 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicCo
                 let is_preceded_well = matches!(turns.last(), Some(Speaker::User | Speaker::Operator));
                 let is_allowed_here = takes_system && is_followed_well && is_preceded_well;
                 let speaker = if is_allowed_here { Speaker::Operator } else { Speaker::User };
-                message.parts.iter().filter_map(plain_text).for_each(|words| turns.add(speaker, text(words)));
+                blocks(message, words).for_each(|(_, block)| turns.add(speaker, block));
             }
-            Role::User | Role::Tool => message.parts.iter().for_each(|part| add_users(&mut turns, part)),
-            Role::Assistant => {
-                message.parts.iter().filter_map(models).for_each(|block| turns.add(Speaker::Model, block));
-            }
+            Role::User | Role::Tool => blocks(message, users).for_each(|(part, block)| match part {
+                Part::ToolResult(result) => turns.add_result(&result.call_id, block),
+                _ => turns.add(Speaker::User, block),
+            }),
+            Role::Assistant => blocks(message, models).for_each(|(_, block)| turns.add(Speaker::Model, block)),
         }
     }
     AnthropicConversation {
-        system: front.into_iter().map(text).collect(),
+        system: front.iter().flat_map(|message| blocks(message, words)).map(|(_, block)| block).collect(),
         messages: turns.into_turns().into_iter().map(written).collect(),
     }
 }
@@ -58,28 +60,49 @@ fn written(turn: ProviderTurn) -> Value {
     json!({"role": role, "content": turn.into_blocks()})
 }
 
-fn text(words: &str) -> Value {
-    json!({"type": "text", "text": words})
-}
-
-fn add_users(turns: &mut Turns, part: &Part) {
-    match part {
-        Part::ToolResult(result) => turns.add_result(&result.call_id, tool_result(result)),
-        Part::Text(_) | Part::Refusal(_) => {
-            if let Some(words) = plain_text(part) {
-                turns.add(Speaker::User, text(words));
+/// The blocks of a message's parts, as far as `write` has one for them, with the message's marks for caching.
+fn blocks(message: &Message, write: fn(&Part) -> Option<Value>) -> impl Iterator<Item = (&Part, Value)> {
+    let mut blocks: Vec<(&Part, Value)> = Vec::with_capacity(message.parts.len());
+    let last = message.parts.len().saturating_sub(1);
+    let (mut marks, mut marked) = (message.cache_marks.iter().peekable(), None);
+    for (place, part) in message.parts.iter().enumerate() {
+        if let Some(block) = write(part) {
+            marked = if takes_mark(&block) { Some(blocks.len()) } else { marked };
+            blocks.push((part, block));
+        }
+        while let Some(CacheMark { mark, .. }) = marks.next_if(|mark| mark.part.min(last) <= place) {
+            if let Some(fields) = marked.and_then(|marked| blocks[marked].1.as_object_mut()) {
+                fields.entry("cache_control").or_insert_with(|| mark.clone());
             }
         }
-        Part::Image(media) => turns.add(Speaker::User, json!({"type": "image", "source": source(media)})),
-        Part::File(media) => turns.add(Speaker::User, document(media)),
+    }
+    blocks.into_iter()
+}
+
+/// Whether the API takes a mark for caching on a block.
+fn takes_mark(block: &Value) -> bool {
+    !matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
+}
+
+/// A text as a block.
+fn words(part: &Part) -> Option<Value> {
+    plain_text(part).map(|words| json!({"type": "text", "text": words}))
+}
+
+fn users(part: &Part) -> Option<Value> {
+    match part {
+        Part::ToolResult(result) => Some(tool_result(result)),
+        Part::Text(_) | Part::Refusal(_) => words(part),
+        Part::Image(media) => Some(json!({"type": "image", "source": source(media)})),
+        Part::File(media) => Some(document(media)),
         // Only the model thinks and calls.
-        Part::Reasoning(_) | Part::ToolCall(_) => {}
+        Part::Reasoning(_) | Part::ToolCall(_) => None,
     }
 }
 
 fn models(part: &Part) -> Option<Value> {
     match part {
-        Part::Text(_) | Part::Refusal(_) => plain_text(part).map(text),
+        Part::Text(_) | Part::Refusal(_) => words(part),
         Part::Reasoning(piece) => reasoning(piece),
         Part::ToolCall(ToolCall { id, name, arguments: given, .. }) => {
             Some(json!({"type": "tool_use", "id": plain_id(id), "name": name, "input": arguments(given)}))

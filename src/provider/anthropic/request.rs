@@ -1,7 +1,8 @@
 //! Translates a neutral call into a request of the Messages API.
 //!
-//! The caller's `extra` is merged last (thinking budgets, cache control, metadata, beta fields). Parameters that the
-//! API does not support (`seed`, penalties) are dropped, as is a response format without a schema.
+//! The caller's `extra` is merged last (thinking budgets, metadata, beta fields). Parameters
+//! that the API does not support (`seed`, penalties) are dropped, as is a response format without a schema. Of marks for
+//! caching, as many as the API takes are written: those of the newest messages, and all of the rest of the request.
 
 use std::sync::Arc;
 
@@ -20,6 +21,10 @@ use crate::{
 
 /// The output limit where the caller sets none: the API requires one, and every model since 2024 accepts this one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
+/// The name of a mark for caching.
+const CACHE_MARK: &str = "cache_control";
+/// How many marks for caching the API takes in a request.
+const MAX_CACHE_MARKS: usize = 4;
 /// The fields that a request to count tokens takes.
 const COUNTED: [&str; 7] = ["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
 
@@ -59,6 +64,7 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
     };
+    let extra = call.extra_for(Dialect::Anthropic.as_str());
     let conversation = messages::translate(&call.messages, takes_system);
     set("model", json!(model));
     set("max_tokens", json!(call.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
@@ -67,7 +73,8 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
     }
     set("messages", Value::Array(conversation.messages));
     if !call.tools.is_empty() {
-        let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
+        let tools: Result<Vec<Value>, String> =
+            call.tools.iter().map(|definition| tool(definition, extra.is_some())).collect();
         set("tools", Value::Array(tools?));
         if let Some(choice) = tool_choice(&call.tool_choice, call.parallel_tool_calls) {
             set("tool_choice", choice);
@@ -90,10 +97,31 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
         set("output_config", Value::Object(output));
     }
     merge_extra(&mut body, call, Dialect::Anthropic);
+    drop_oldest_marks(&mut body);
     Ok(body)
 }
 
-fn tool(definition: &ToolDefinition) -> Result<Value, String> {
+/// Leaves out the marks for caching of the oldest messages, where the request has more than the API takes: a kept
+/// conversation gathers those of all its turns.
+fn drop_oldest_marks(body: &mut Map<String, Value>) {
+    let blocks = ["system", "tools"].iter().filter_map(|name| body.get(*name)?.as_array()).flatten();
+    let fixed = blocks.filter(|block| block.get(CACHE_MARK).is_some()).count();
+    let mut left = MAX_CACHE_MARKS.saturating_sub(fixed + usize::from(body.contains_key(CACHE_MARK)));
+    let messages = body.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten().rev();
+    let blocks =
+        messages.filter_map(|message| message.get_mut("content")?.as_array_mut()).flat_map(|it| it.iter_mut().rev());
+    for block in blocks.filter_map(Value::as_object_mut).filter(|block| block.contains_key(CACHE_MARK)) {
+        match left.checked_sub(1) {
+            Some(fewer) => left = fewer,
+            None => {
+                block.remove(CACHE_MARK);
+            }
+        }
+    }
+}
+
+/// A tool; `with_extra` is whether what else the caller wrote of it is for this dialect.
+fn tool(definition: &ToolDefinition, with_extra: bool) -> Result<Value, String> {
     let mut tool = Map::new();
     tool.insert("name".to_owned(), json!(definition.name));
     if !definition.description.is_empty() {
@@ -101,6 +129,9 @@ fn tool(definition: &ToolDefinition) -> Result<Value, String> {
     }
     let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
     tool.insert("input_schema".to_owned(), schema);
+    if with_extra {
+        tool.extend(definition.extra.clone());
+    }
     Ok(Value::Object(tool))
 }
 
@@ -157,7 +188,7 @@ mod tests {
             name: "search".to_owned(),
             description: String::new(),
             parameters: "{\"type\":\"object\"}".to_owned(),
-            strict: None,
+            ..ToolDefinition::default()
         }];
         let format = ResponseFormat::JsonSchema {
             name: "n".into(),
@@ -187,8 +218,12 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_no_json_is_refused_with_the_name_of_its_tool() {
-        let tool =
-            ToolDefinition { name: "bad".into(), description: String::new(), parameters: "{".into(), strict: None };
+        let tool = ToolDefinition {
+            name: "bad".into(),
+            description: String::new(),
+            parameters: "{".into(),
+            ..ToolDefinition::default()
+        };
         let refused = fields("claude", &ModelCall { tools: vec![tool], ..ModelCall::default() }, true).unwrap_err();
         assert!(refused.starts_with("Invalid schema for function 'bad'"), "{refused}");
     }

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::{REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, split_instructions},
+    provider::turns::{
+        ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, plain_texts, split_instructions,
+    },
 };
 
 /// A conversation in this dialect.
@@ -40,7 +42,7 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConv
         }
     }
     Ok(BedrockConversation {
-        system: front.into_iter().map(text).collect(),
+        system: plain_texts(front).map(text).collect(),
         messages: turns.into_turns().into_iter().map(|turn| written(turn, mixes)).collect(),
     })
 }
@@ -171,7 +173,7 @@ mod tests {
             name: None,
             detail: None,
         };
-        let user = |url: &str| vec![Message { role: Role::User, parts: vec![Part::Image(media(url))], name: None }];
+        let user = |url: &str| vec![Message::new(Role::User, vec![Part::Image(media(url))])];
         assert!(translate(&user("https://x.test/a.jpg"), true).is_err());
         let taken = translate(&user("s3://bucket/a.jpg"), true).unwrap();
         let image = json!({"image": {"format": "jpeg", "source": {"s3Location": {"uri": "s3://bucket/a.jpg"}}}});

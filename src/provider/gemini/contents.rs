@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 use super::SIGNATURE;
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
-    provider::turns::{Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, split_instructions},
+    provider::turns::{
+        Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, plain_texts, split_instructions,
+    },
 };
 
 /// What ids begin with that Relight minted because the server gave none; they are not sent back.
@@ -55,7 +57,7 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation
             }
         }
     }
-    GeminiConversation { system: front.into_iter().map(text).collect(), contents: contents(turns, &calls) }
+    GeminiConversation { system: plain_texts(front).map(text).collect(), contents: contents(turns, &calls) }
 }
 
 fn contents(turns: Turns, calls: &Calls<'_>) -> Vec<Value> {

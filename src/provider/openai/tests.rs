@@ -36,7 +36,7 @@ fn messages(call: &ModelCall) -> Value {
 }
 
 fn message(role: Role, parts: Vec<Part>) -> Message {
-    Message { role, parts, name: None }
+    Message::new(role, parts)
 }
 
 fn result(call_id: &str, content: &str, is_error: bool) -> Part {
@@ -141,7 +141,7 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
         name: "f".to_owned(),
         description: "does".to_owned(),
         parameters: "{\"type\":\"object\"}".to_owned(),
-        strict: None,
+        ..ToolDefinition::default()
     };
     let call = ModelCall {
         tools: vec![tool],

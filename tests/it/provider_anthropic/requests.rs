@@ -24,7 +24,7 @@ async fn thinking_of_other_providers_and_without_a_signature_is_not_sent() {
         Part::Text("Hello".to_owned()),
     ];
     let mut call = asking("Hi");
-    call.messages.push(Message { role: Role::Assistant, parts, name: None });
+    call.messages.push(Message::new(Role::Assistant, parts));
     call.messages.push(Message::text(Role::User, "Bye"));
     let (_, request) = exchange(ANTHROPIC, events(&said("Bye.", "end_turn")), call).await;
     assert_eq!(request.body["messages"][1]["content"], json!([{"type": "text", "text": "Hello"}]));
@@ -82,7 +82,7 @@ async fn images_files_and_instructions_are_translated_for_the_api() {
     let messages = vec![
         Message::text(Role::System, "You help."),
         Message::text(Role::Developer, "Be brief."),
-        Message { role: Role::User, parts, name: None },
+        Message::new(Role::User, parts),
         Message::text(Role::System, "The last attempt failed."),
     ];
     let call = ModelCall { messages, ..ModelCall::default() };

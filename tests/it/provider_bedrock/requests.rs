@@ -80,12 +80,12 @@ async fn parameters_media_tools_and_instructions_are_translated_for_the_api() {
         Part::Text("See.".into()),
     ];
     let mut call = ModelCall {
-        messages: vec![Message::text(Role::System, "You help."), Message { role: Role::User, parts, name: None }],
+        messages: vec![Message::text(Role::System, "You help."), Message::new(Role::User, parts)],
         tools: vec![ToolDefinition {
             name: "search".into(),
             description: "Finds.".into(),
             parameters: "{}".into(),
-            strict: None,
+            ..ToolDefinition::default()
         }],
         tool_choice: ToolChoice::Tool("search".into()),
         max_output_tokens: Some(9),
@@ -129,7 +129,7 @@ async fn a_model_that_takes_nothing_beside_results_gets_the_users_text_inside_th
         opaque: None,
     };
     let mut call = asking("Hi");
-    call.messages.push(Message { role: Role::Assistant, parts: vec![Part::ToolCall(turn)], name: None });
+    call.messages.push(Message::new(Role::Assistant, vec![Part::ToolCall(turn)]));
     call.messages.push(result("a", "search", " "));
     call.messages.push(Message::text(Role::User, "Hurry."));
     let mut attempt = attempt_in(BEDROCK, call);

@@ -76,7 +76,7 @@ pub(crate) fn turn_of(seen: &Seen) -> Message {
             Delta::Start { .. } | Delta::Usage(_) | Delta::ReadOn(_) | Delta::ToolReply(_) | Delta::Finish { .. } => {}
         }
     }
-    Message { role: Role::Assistant, parts: parts.into_iter().map(|(_, part)| part).collect(), name: None }
+    Message::new(Role::Assistant, parts.into_iter().map(|(_, part)| part).collect())
 }
 
 fn begun(kind: &BlockKind) -> Part {
@@ -118,7 +118,7 @@ pub(crate) fn continued(call: ModelCall, seen: &Seen) -> ModelCall {
 pub(crate) fn result(call_id: &str, name: &str, content: &str) -> Message {
     let result =
         ToolResult { call_id: call_id.to_owned(), name: name.to_owned(), content: content.to_owned(), is_error: false };
-    Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }
+    Message::new(Role::Tool, vec![Part::ToolResult(result)])
 }
 
 /// An answer that ends before `mark` is an error, wherever and however it ends.

@@ -1,8 +1,10 @@
 //! What a request of the Messages API says is carried, or refused by the name of its field.
 
+use serde_json::json;
+
 use super::*;
 use crate::{
-    domain::message::{MediaSource, Opaque, Part, Role},
+    domain::message::{CacheMark, MediaSource, Opaque, Part, Role},
     front::{carried, error::Protocol},
 };
 
@@ -32,7 +34,8 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
     assert_eq!((call.parallel_tool_calls, call.max_output_tokens), (Some(false), Some(7)));
     assert_eq!(call.reasoning_effort.as_deref(), Some("low"));
     assert_eq!(request.labels.get("user").map(String::as_str), Some("u-1"));
-    let passed_on = json!({"thinking": body["thinking"], "cache_control": {"type": "ephemeral"}});
+    assert_eq!(call.messages[0].cache_marks, [CacheMark { part: 0, mark: json!({"type": "ephemeral"}) }]);
+    let passed_on = json!({"thinking": body["thinking"]});
     assert_eq!(call.extra_for("anthropic").cloned().map(Value::Object), Some(passed_on));
     assert_eq!(call.extra_for("openai_chat"), None);
 }

@@ -210,7 +210,7 @@ fn conversations() -> impl Strategy<Value = Vec<Message>> {
         Just(Role::Tool)
     ];
     let message = (role, prop::collection::vec(parts(), 1..5), prop::option::of("\\PC{1,12}"));
-    let message = message.prop_map(|(role, parts, name)| Message { role, parts, name });
+    let message = message.prop_map(|(role, parts, name)| Message { name, ..Message::new(role, parts) });
     prop::collection::vec(message, 0..6).prop_map(|mut conversation| {
         let all = conversation.iter_mut().flat_map(|message| message.parts.iter_mut());
         for (index, part) in all.enumerate() {

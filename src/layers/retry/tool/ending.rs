@@ -78,14 +78,11 @@ fn messages(call: &ToolInvocation, output: &ToolOutput) -> Vec<Message> {
     let called = call.call_id.is_none().then(|| {
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         let part = Part::ToolCall(ToolCall { id: id.clone(), name, arguments, opaque: None });
-        Message { role: Role::Assistant, parts: vec![part], name: None }
+        Message::new(Role::Assistant, vec![part])
     });
     let content = output.reply.text();
     let result = ToolResult { call_id: id, name: call.name.clone(), content, is_error: false };
-    called
-        .into_iter()
-        .chain([Message { role: Role::Tool, parts: vec![Part::ToolResult(result)], name: None }])
-        .collect()
+    called.into_iter().chain([Message::new(Role::Tool, vec![Part::ToolResult(result)])]).collect()
 }
 
 impl<S> RetryLoop<S> {

@@ -62,8 +62,7 @@ pub(super) fn text(span: &SpanData, key: &str) -> String {
 }
 
 pub(super) fn invocation(traceparent: Option<&str>) -> Invocation {
-    let call =
-        ModelCall { messages: vec![Message { role: Role::User, parts: vec![], name: None }], ..ModelCall::default() };
+    let call = ModelCall { messages: vec![Message::new(Role::User, vec![])], ..ModelCall::default() };
     Invocation {
         thread: Some("thread-1".into()),
         tenant: "acme".into(),
@@ -118,7 +117,7 @@ pub(super) fn outcome(result: Result<Completion, Failure>, attempts: Vec<Attempt
 pub(super) fn answer() -> Completion {
     Completion {
         tool_output: None,
-        message: Message { role: Role::Assistant, parts: vec![], name: None },
+        message: Message::new(Role::Assistant, vec![]),
         finish: FinishReason::Stop,
         finish_raw: "end_turn".to_owned(),
         model: "claude-x-1".to_owned(),

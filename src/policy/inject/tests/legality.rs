@@ -166,7 +166,7 @@ fn a_note_goes_into_the_result_of_the_tool_that_failed_and_leaves_its_json_whole
 #[test]
 fn reasoning_without_what_it_led_to_gets_no_note() {
     let parts = vec![Part::Reasoning(Reasoning { text: "hm".into(), opaque: None })];
-    let call = call(vec![Message::text(Role::User, "hi"), Message { role: Role::Assistant, parts, name: None }]);
+    let call = call(vec![Message::text(Role::User, "hi"), Message::new(Role::Assistant, parts)]);
     let target = target(Dialect::OpenaiResponses, "openai", true, true);
     let placement = place(InjectionMode::WhenActionable, &call, &target, &[&failure(FailureClass::Timeout)]);
     assert!(matches!(placement, Placement::Skipped { .. }), "{placement:?}");

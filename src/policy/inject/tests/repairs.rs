@@ -18,8 +18,7 @@ fn a_whole_history_is_borrowed() {
 
 #[test]
 fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
-    let calling =
-        Message { role: Role::Assistant, parts: vec![tool_call("a", "search"), tool_call("b", "weather")], name: None };
+    let calling = Message::new(Role::Assistant, vec![tool_call("a", "search"), tool_call("b", "weather")]);
     let user = Message::text(Role::User, "go on");
     let broken = call(vec![user.clone(), calling.clone(), tool_result("b", "weather", "rain", false), user.clone()]);
     assert_eq!(
@@ -36,7 +35,7 @@ fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
 
 #[test]
 fn a_result_that_came_late_moves_up_to_its_call() {
-    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")], name: None };
+    let calling = Message::new(Role::Assistant, vec![tool_call("a", "search")]);
     let (user, reply) = (Message::text(Role::User, "well?"), Message::text(Role::Assistant, "One moment."));
     let result = tool_result("a", "search", "found", false);
     let late = call(vec![user.clone(), calling.clone(), reply.clone(), user.clone(), result.clone()]);
@@ -45,7 +44,7 @@ fn a_result_that_came_late_moves_up_to_its_call() {
 
 #[test]
 fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
-    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")], name: None };
+    let calling = Message::new(Role::Assistant, vec![tool_call("a", "search")]);
     let (reply, user) = (Message::text(Role::Assistant, "One moment."), Message::text(Role::User, "well?"));
     let result = tool_result("a", "search", "found", false);
     let by_user = Message { role: Role::User, ..result.clone() };
@@ -55,7 +54,7 @@ fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
 
 #[test]
 fn a_result_without_a_call_is_dropped_and_so_is_a_second_one() {
-    let calling = Message { role: Role::Assistant, parts: vec![tool_call("a", "search")], name: None };
+    let calling = Message::new(Role::Assistant, vec![tool_call("a", "search")]);
     let user = Message::text(Role::User, "hi");
     let (result, again) = (tool_result("a", "search", "found", false), tool_result("a", "search", "again", false));
     let orphan = tool_result("x", "search", "lost", false);
@@ -78,7 +77,7 @@ fn part() -> impl Strategy<Value = Part> {
 
 fn message() -> impl Strategy<Value = Message> {
     let role = prop::sample::select(vec![Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool]);
-    (role, prop::collection::vec(part(), 0..4)).prop_map(|(role, parts)| Message { role, parts, name: None })
+    (role, prop::collection::vec(part(), 0..4)).prop_map(|(role, parts)| Message::new(role, parts))
 }
 
 /// Messages with only the parts that their roles may hold: calls and reasoning only from the model, results only from
