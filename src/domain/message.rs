@@ -40,6 +40,10 @@ pub struct ModelCall {
     pub extra: Map<String, Value>,
     /// The dialect of `extra`, by its name: it is sent to targets of that dialect alone. Unset: to all.
     pub extra_of: Option<String>,
+    /// Betas of the provider's API that the call uses, by their names; sent as its header `anthropic-beta`, to targets of that
+    /// dialect alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub betas: Vec<String>,
     /// What is requested of the target.
     pub endpoint: Endpoint,
 }

@@ -13,6 +13,9 @@ use crate::domain::{
 /// Longest name of an operation, as on the gRPC API.
 const MAX_OPERATION_BYTES: usize = 64;
 
+/// Most betas of a request, and the longest name of one, in bytes.
+const MAX_BETAS: (usize, usize) = (64, 128);
+
 /// What the headers of a request ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestHeaders {
@@ -76,6 +79,31 @@ impl RequestHeaders {
             trace: trace_context(headers),
         })
     }
+}
+
+/// The betas of Anthropic's API that a request names in `anthropic-beta`, each once.
+///
+/// # Errors
+/// When one is no plain text, or they are too many or too long.
+pub(super) fn betas(headers: &HeaderMap) -> Result<Vec<String>, HeaderFault> {
+    let (name, (most, longest)) = ("anthropic-beta", MAX_BETAS);
+    let mut betas: Vec<String> = Vec::new();
+    for value in headers.get_all(name) {
+        let text = value.to_str().ok().filter(|text| !text.chars().any(char::is_control));
+        let named = text.ok_or_else(|| fault(name, "is no plain text"))?.split(',').map(str::trim);
+        for beta in named.filter(|beta| !beta.is_empty()) {
+            if beta.len() > longest {
+                return Err(fault(name, &format!("has a name that is longer than {longest} bytes")));
+            }
+            if betas.iter().all(|known| known != beta) {
+                betas.push(beta.to_owned());
+            }
+            if betas.len() > most {
+                return Err(fault(name, &format!("has more than {most} names")));
+            }
+        }
+    }
+    Ok(betas)
 }
 
 // === impl ResponseHeaders ===

@@ -20,6 +20,7 @@ use super::{
     Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
     error::{Protocol, Refused},
+    headers::betas,
     stream,
 };
 use crate::{
@@ -61,6 +62,7 @@ async fn answer(
     let admitted = front.admit(shown, headers, body)?;
     let MessagesRequest { model, stream, call, labels } = MessagesRequest::read(&admitted.body)?;
     drop(admitted.body);
+    let call = ModelCall { betas: betas(headers)?, ..call };
     if call.max_output_tokens.is_none() {
         return Err(Refused::invalid("max_tokens", "`max_tokens` is missing"));
     }
@@ -84,7 +86,7 @@ async fn count(
     let admitted = front.admit(shown, headers, body)?;
     let MessagesRequest { model, call, labels, .. } = MessagesRequest::read(&admitted.body)?;
     drop(admitted.body);
-    let call = ModelCall { endpoint: Endpoint::CountTokens, ..call };
+    let call = ModelCall { endpoint: Endpoint::CountTokens, betas: betas(headers)?, ..call };
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall { entry: COUNT_ENTRY, model, stream: false, call, labels, thread };
     let started = front.begin(admitted.caller, admitted.headers, requested).await?;

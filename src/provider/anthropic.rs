@@ -8,6 +8,8 @@ mod finish;
 mod messages;
 mod request;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+
 use super::{
     BuildError, ProviderFuture,
     document::DocumentReader,
@@ -16,7 +18,11 @@ use super::{
     reading::{self, ReadLimits},
     spec::ProviderSpec,
 };
-use crate::domain::{failure::ProviderError, message::Endpoint, wire::ProviderRequest};
+use crate::domain::{
+    failure::ProviderError,
+    message::{Endpoint, ModelCall},
+    wire::ProviderRequest,
+};
 
 /// Kind of a thinking block's signature.
 pub const SIGNATURE: &str = "anthropic.signature";
@@ -26,6 +32,8 @@ pub const REDACTED: &str = "anthropic.redacted_thinking";
 pub const BLOCK: &str = "anthropic.block";
 
 const VERSION: &str = "2023-06-01";
+/// The header that names betas of the API.
+const BETA: &str = "anthropic-beta";
 
 /// A client of the Messages API for one provider; cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,6 +41,8 @@ pub struct MessagesClient {
     clients: KeyedClients,
     path: &'static str,
     stream: bool,
+    /// The betas of every call, as the configuration has them.
+    betas: String,
 }
 
 // === impl MessagesClient ===
@@ -54,24 +64,38 @@ impl MessagesClient {
                 ("x-api-key", key.to_owned())
             }
         })?;
-        Ok(Self { clients, path, stream: spec.chat.stream })
+        let betas = spec.extra_headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(BETA));
+        let betas = betas.map(|(_, betas)| betas.clone()).unwrap_or_default();
+        Ok(Self { clients, path, stream: spec.chat.stream, betas })
+    }
+
+    /// The betas of the configuration and those of the call, none twice; empty where the call has none of its own.
+    fn headers(&self, call: &ModelCall) -> HeaderMap {
+        let mut betas: Vec<&str> = self.betas.split(',').map(str::trim).filter(|beta| !beta.is_empty()).collect();
+        for beta in &call.betas {
+            if !betas.contains(&beta.as_str()) {
+                betas.push(beta);
+            }
+        }
+        let value = HeaderValue::from_str(&betas.join(",")).ok().filter(|_| !call.betas.is_empty());
+        value.map(|value| (HeaderName::from_static(BETA), value)).into_iter().collect()
     }
 
     /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call, self.stream)?;
         let http = self.clients.of(&call)?.clone();
-        let (path, accept) = (self.path.to_owned(), accepted(self.stream));
+        let (path, accept, headers) = (self.path.to_owned(), accepted(self.stream), self.headers(&call.call));
         if call.call.endpoint == Endpoint::CountTokens {
             let (path, body) = (format!("{path}/count_tokens"), request::count(&call)?);
             return Ok(Box::pin(async move {
-                let reply = http.post(&call, Post { path, body, accept: accepted(false), ..Post::default() }).await?;
+                let reply = http.post(&call, Post { path, body, accept: accepted(false), headers }).await?;
                 let parser = DocumentReader::new(lasting(&reply.headers), call.call.endpoint);
                 Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
             }));
         }
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
+            let reply = http.post(&call, Post { path, body, accept, headers }).await?;
             let parser = answer::MessageReader::new(lasting(&reply.headers));
             Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
         }))

@@ -1,12 +1,16 @@
-//! What Anthropic's own API needs of a request reaches it as the client sent it: marks for caching.
+//! What Anthropic's own API needs of a request reaches it as the client sent it: betas, and marks for caching.
+
+use std::time::Duration;
 
 use hyper::Method;
 use relight::internals::{domain::target::Dialect, wire_server::answers};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    front::{Answer, Front, over},
-    upstream::{Reply, Upstream},
+    front::{Answer, Front, over, post_with},
+    process::{Process, Serve},
+    upstream::{Reply, Request, Upstream},
 };
 
 fn claude(text: &str) -> Reply {
@@ -19,6 +23,10 @@ fn question() -> Value {
 
 async fn send(front: &Front, headers: &[(&str, &str)], body: &Value) -> Answer {
     front.send(Method::POST, "/v1/messages", headers, body.to_string()).await
+}
+
+fn betas(request: &Request) -> Vec<&str> {
+    request.header("anthropic-beta").map(|betas| betas.split(',').collect()).unwrap_or_default()
 }
 
 /// A mark that differs from all others.
@@ -72,6 +80,85 @@ fn marked() -> Value {
             {"type": "text", "text": "And?", "cache_control": {"type": "ephemeral"}}]},
     ]);
     body
+}
+
+#[tokio::test]
+async fn betas_of_the_request_and_of_the_configuration_reach_anthropics_dialect_alone() {
+    let (openai, anthropic) = (Upstream::start().await, Upstream::start().await);
+    let upstreams = [(&anthropic, "anthropic"), (&openai, "openai_chat")];
+    let config = over("chat", &upstreams);
+    for own in [false, true] {
+        let headers = "headers: { anthropic-beta: \"own-1, shared-2\", anthropic-version: \"2024-01-01\" }";
+        let config =
+            if own { config.replacen("api_key: k", &format!("api_key: k, {headers}"), 1) } else { config.clone() };
+        let front = Front::start(&config).await;
+        anthropic.push(claude("Yes."));
+        let sent = [
+            ("anthropic-beta", "context-management-2025-06-27, shared-2"),
+            ("anthropic-version", "2023-06-01"),
+            ("anthropic-beta", "effort-2025-11-24,shared-2,"),
+            ("x-api-key", "sk-client"),
+        ];
+        let mut body = question();
+        body["context_management"] = json!({"edits": []});
+        assert_eq!(send(&front, &sent, &body).await.status, 200);
+        let request = anthropic.requests().pop().unwrap();
+        let expected: &[&str] = if own {
+            &["own-1", "shared-2", "context-management-2025-06-27", "effort-2025-11-24"]
+        } else {
+            &["context-management-2025-06-27", "shared-2", "effort-2025-11-24"]
+        };
+        assert_eq!(betas(&request), expected);
+        assert_eq!(request.header("x-api-key"), Some("k"));
+        assert_eq!(request.header("anthropic-version"), Some(if own { "2024-01-01" } else { "2023-06-01" }));
+        assert_eq!(request.body["context_management"], body["context_management"]);
+
+        anthropic.push(Reply::document(&json!({"input_tokens": 14})));
+        let answer = front.send(Method::POST, "/v1/messages/count_tokens", &sent, body.to_string()).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(betas(&anthropic.requests().pop().unwrap()), expected);
+
+        anthropic.push(claude("Yes."));
+        assert_eq!(send(&front, &[], &body).await.status, 200);
+        let configured: &[&str] = if own { &["own-1", " shared-2"] } else { &[] };
+        assert_eq!(betas(&anthropic.requests().pop().unwrap()), configured);
+
+        anthropic.push(Reply::status(529)).push(Reply::status(529));
+        openai.push(Reply::text("Yes."));
+        let answer = send(&front, &sent, &marked()).await;
+        assert_eq!((answer.status, answer.header("x-relight-target")), (200, Some("t1")), "{answer:?}");
+        let request = openai.requests().pop().unwrap();
+        assert_eq!((betas(&request), marks(&request.body)), (vec![], vec![]), "{request:?}");
+        assert!(!request.body.to_string().contains("eager_input_streaming"), "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn betas_that_cannot_be_passed_on_are_refused_by_the_name_of_their_header() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(claude("Yes."));
+    let front = Front::start(&over("chat", &[(&upstream, "anthropic")])).await;
+    let names = |count: usize| (0..count).map(|n| format!("b-{n}")).collect::<Vec<_>>().join(",");
+    for (betas, status) in [
+        (names(64), 200),
+        (format!("{},b-0", names(64)), 200),
+        (names(65), 400),
+        ("b".repeat(128), 200),
+        ("b".repeat(129), 400),
+        ("b\té".to_owned(), 400),
+        ("b\tc".to_owned(), 400),
+        (" , ".to_owned(), 200),
+    ] {
+        for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+            let answer = front.send(Method::POST, path, &[("anthropic-beta", &betas)], question().to_string()).await;
+            if status == 400 {
+                let error = &answer.json()["error"];
+                assert_eq!((answer.status, &error["param"]), (400, &json!("anthropic-beta")), "{betas}: {answer:?}");
+            } else if path == "/v1/messages" {
+                assert_eq!(answer.status, 200, "{betas}: {answer:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -168,4 +255,32 @@ async fn of_a_kept_conversation_the_newest_marks_are_sent() {
     let places: Vec<String> = marks(&sent).into_iter().map(|(place, _)| place).collect();
     let expected = ["/messages/4/content/0", "/messages/6/content/0", "/messages/8/content/0", "/tools/0"];
     assert_eq!(places, expected, "{sent}");
+}
+
+#[tokio::test]
+async fn a_call_that_another_process_continues_is_the_same_to_its_provider() {
+    let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
+    upstream.push(claude("Never seen.").slow_head(Duration::from_mins(1))).otherwise(claude("Yes."));
+    let store = format!("sqlite:{}", folder.path().join("journal.db").display());
+    let settings = format!("{}journal: {{ store: \"{store}\" }}\n", over("chat", &[(&upstream, "anthropic")]));
+    let headers = [("anthropic-beta", "context-management-2025-06-27"), ("idempotency-key", "k-1")];
+    let body = marked();
+    let first = Serve::with_front(&settings).start().await;
+    let call = post_with(&first.front_address, "/v1/messages", &headers, &body);
+    let killed = async {
+        upstream.await_request(1).await;
+        first.signal(Signal::KILL);
+    };
+    // The first connection breaks with its process.
+    tokio::select! {
+        () = killed => {}
+        answer = call => panic!("{answer:?}"),
+    }
+    let second: Process = Serve::with_front(&settings).start().await;
+    let answer = post_with(&second.front_address, "/v1/messages", &headers, &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let requests = upstream.requests();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(betas(&requests[1]), ["context-management-2025-06-27"]);
+    assert_eq!((&requests[1].body, marks(&requests[1].body).len()), (&requests[0].body, 4));
 }

@@ -112,7 +112,15 @@ pub(crate) async fn get(address: impl Display, path: &str) -> Answer {
 
 /// Posts a document to a front that is running somewhere.
 pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value) -> Answer {
-    let request = Request::post(format!("http://{address}{path}")).header("content-type", "application/json");
+    post_with(address, path, &[], body).await
+}
+
+/// Posts a document with these headers to a front that is running somewhere.
+pub(crate) async fn post_with(address: impl Display, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+    let mut request = Request::post(format!("http://{address}{path}")).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
     let request = request.body(Full::new(body.to_string().into())).unwrap();
     tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
 }
