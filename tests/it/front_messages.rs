@@ -7,7 +7,7 @@ use relight::internals::{domain::target::Dialect, wire_server::answers};
 use serde_json::{Value, json};
 
 use crate::support::{
-    front::{Answer, Front, over},
+    front::{Answer, Front, folded, over},
     upstream::{Reply, Upstream, chunk},
 };
 
@@ -20,49 +20,6 @@ fn question(stream: bool) -> Value {
 async fn ask(front: &Front, body: &Value) -> Answer {
     let headers = [("anthropic-version", "2023-06-01"), ("x-api-key", "sk-any")];
     front.send(Method::POST, "/v1/messages", &headers, body.to_string()).await
-}
-
-/// The message that a client of the stream holds at the end; it fails where the events do not fit each other.
-fn folded(answer: &Answer) -> Value {
-    let mut message = Value::Null;
-    let mut open = None;
-    for event in answer.events() {
-        match event["type"].as_str().unwrap() {
-            "message_start" => message = event["message"].clone(),
-            "content_block_start" => {
-                let content = message["content"].as_array_mut().unwrap();
-                assert_eq!((open.take(), &event["index"]), (None, &json!(content.len())), "{answer:?}");
-                open = Some(content.len());
-                content.push(event["content_block"].clone());
-            }
-            "content_block_delta" => {
-                let block = &mut message["content"][open.unwrap()];
-                let (field, piece) = match event["delta"]["type"].as_str().unwrap() {
-                    "text_delta" => ("text", "text"),
-                    "thinking_delta" => ("thinking", "thinking"),
-                    "signature_delta" => ("signature", "signature"),
-                    "input_json_delta" => ("partial", "partial_json"),
-                    other => panic!("{other}"),
-                };
-                let grown = block[field].as_str().unwrap_or_default().to_owned();
-                block[field] = json!(grown + event["delta"][piece].as_str().unwrap());
-            }
-            "content_block_stop" => {
-                let block = &mut message["content"][open.take().unwrap()];
-                if let Some(partial) = block.as_object_mut().unwrap().remove("partial") {
-                    block["input"] = serde_json::from_str(partial.as_str().unwrap()).unwrap();
-                }
-            }
-            "message_delta" => {
-                message["stop_reason"] = event["delta"]["stop_reason"].clone();
-                message["usage"] = event["usage"].clone();
-            }
-            "message_stop" => message["whole"] = json!(true),
-            "error" => message["error"] = event["error"].clone(),
-            other => panic!("{other}"),
-        }
-    }
-    message
 }
 
 /// Claude's answer with a thought, a text and a call.

@@ -1,5 +1,7 @@
 //! The stream of this protocol: one message, its blocks one after the other, and its end or an error.
 
+use std::mem;
+
 use axum::body::Bytes;
 use serde_json::{Value, json};
 
@@ -61,6 +63,11 @@ impl MessageEvents {
         event("content_block_delta", json!({"index": self.index, "delta": delta}))
     }
 
+    /// The arguments of a call.
+    fn input(&self, json: &str) -> Bytes {
+        self.delta(&json!({"type": "input_json_delta", "partial_json": json}))
+    }
+
     fn close(&mut self) -> Option<Bytes> {
         self.open.take()?;
         let stop = event("content_block_stop", json!({"index": self.index}));
@@ -99,8 +106,14 @@ impl AnswerEvents for MessageEvents {
         match (&block.kind, &block.opaque) {
             (BlockKind::Text | BlockKind::Refusal, _) | (BlockKind::Reasoning, None) => {}
             (BlockKind::Reasoning, Some(opaque)) => {
-                if let Some(whole) = document::block_of(opaque) {
+                if let Some(mut whole) = document::block_of(opaque) {
+                    // As the API streams it: clients read the arguments of a call from the deltas alone.
+                    let input = whole
+                        .get_mut("input")
+                        .filter(|input| input.is_object())
+                        .map(|input| mem::replace(input, json!({})));
                     events.extend(self.open(block.id, &whole));
+                    events.extend(input.map(|input| self.input(&input.to_string())));
                 } else {
                     events.extend(self.open(block.id, &json!({"type": "thinking", "thinking": "", "signature": ""})));
                     let signature = document::signature(opaque);
@@ -113,7 +126,7 @@ impl AnswerEvents for MessageEvents {
                     events.extend(self.close());
                 }
                 events.extend(self.open(block.id, &document::tool_use(id, name, &json!({}))));
-                events.push(self.delta(&json!({"type": "input_json_delta", "partial_json": block.text})));
+                events.push(self.input(&block.text));
             }
         }
         if self.open == Some(block.id) {

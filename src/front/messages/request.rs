@@ -1,7 +1,8 @@
 //! A request of the Messages API, read into the neutral call.
 //!
 //! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this dialect, and to no
-//! other: they would not be understood there. So do marks for caching, each at its block or tool. A tool's `strict` is left out, for models of this dialect differ in taking it; the arguments of a call are
+//! other: they would not be understood there. So do marks for caching, each at its block or tool, and tools that this
+//! API defines. A tool's `strict` is left out, for models of this dialect differ in taking it; the arguments of a call are
 //! checked against the schema here in any case.
 
 use std::collections::BTreeMap;
@@ -46,12 +47,14 @@ impl MessagesRequest {
         let stream = fields.boolean("stream")?.unwrap_or(false);
         let (system, messages) = (fields.take("system")?, fields.take("messages")?.unwrap_or_default());
         let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
-        let (tool_choice, parallel_tool_calls) = tool_choice(&mut fields)?;
+        let choice = fields.take("tool_choice")?;
+        let (tool_choice, parallel_tool_calls) = choice.as_ref().map(tool_choice).transpose()?.unwrap_or_default();
         let (reasoning_effort, response_format) = output_config(&mut fields)?;
         let labels = labels(&mut fields)?;
         let messages = content::read(system.as_ref(), &messages)?;
-        let tools: Result<Vec<ToolDefinition>, Refused> = tools.iter().enumerate().map(tool).collect();
-        let call = ModelCall {
+        let (own, theirs): (Vec<_>, Vec<_>) = tools.iter().enumerate().partition(|(_, tool)| is_custom(tool));
+        let tools: Result<Vec<ToolDefinition>, Refused> = own.into_iter().map(tool).collect();
+        let mut call = ModelCall {
             messages,
             tools: tools?,
             tool_choice,
@@ -70,6 +73,18 @@ impl MessagesRequest {
             extra_of: Some(Dialect::Anthropic.as_str().to_owned()),
             ..ModelCall::default()
         };
+        if !theirs.is_empty() {
+            call.extra.insert("tools".to_owned(), theirs.into_iter().map(|(_, tool)| tool.clone()).collect());
+            // What other dialects know nothing of must not be chosen there.
+            let is_theirs = match &call.tool_choice {
+                ToolChoice::Tool(name) => !call.tools.iter().any(|tool| tool.name == *name),
+                _ => call.tools.is_empty(),
+            };
+            if let Some(choice) = choice.filter(|_| is_theirs) {
+                call.extra.insert("tool_choice".to_owned(), choice);
+                (call.tool_choice, call.parallel_tool_calls) = (ToolChoice::Unset, None);
+            }
+        }
         Ok(Self { model, stream, call, labels })
     }
 }
@@ -86,12 +101,14 @@ fn labels(fields: &mut RequestFields<'_>) -> Result<BTreeMap<String, String>, Re
     Ok(user.flatten().map(|user| ("user".to_owned(), user)).into_iter().collect())
 }
 
+/// Whether a tool is the client's own, and not one that this API defines.
+fn is_custom(tool: &Value) -> bool {
+    tool.get("type").is_none_or(|kind| kind.is_null() || kind == "custom")
+}
+
 fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
     let list = FieldPath::new("tools");
     let place = list.at(index);
-    if tool.get("type").is_some_and(|kind| !kind.is_null() && kind != "custom") {
-        return Err(Refused::unsupported(format!("tools[{index}].type"), "only tools of type `custom` are taken"));
-    }
     let name = place.text(tool, "name")?.to_owned();
     let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
@@ -102,9 +119,8 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
 }
 
 /// The choice, and whether several calls at once may be made.
-fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<bool>), Refused> {
-    let what = "of type `auto`, `any`, `none` or `tool` with a name";
-    let read = |value: &Value| {
+fn tool_choice(value: &Value) -> Result<(ToolChoice, Option<bool>), Refused> {
+    let read = || {
         let one = value.get("disable_parallel_tool_use").and_then(Value::as_bool);
         let choice = match value.get("type")?.as_str()? {
             "auto" => ToolChoice::Auto,
@@ -115,7 +131,8 @@ fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<boo
         };
         Some((choice, one.map(|one| !one)))
     };
-    Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
+    let what = "`tool_choice` must be of type `auto`, `any`, `none` or `tool` with a name";
+    read().ok_or_else(|| Refused::invalid("tool_choice", what))
 }
 
 /// The effort and the shape of the answer; what else is in the field is passed on.

@@ -1,6 +1,6 @@
 //! Translates a neutral call into a request of the Messages API.
 //!
-//! The caller's `extra` is merged last (thinking budgets, metadata, beta fields). Parameters
+//! The caller's `extra` is merged last (thinking budgets, tools that the API defines, metadata, beta fields). Parameters
 //! that the API does not support (`seed`, penalties) are dropped, as is a response format without a schema. Of marks for
 //! caching, as many as the API takes are written: those of the newest messages, and all of the rest of the request.
 

@@ -104,6 +104,49 @@ pub(crate) fn over(route: &str, upstreams: &[(&Upstream, &str)]) -> String {
     format!("providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  {route}: {{ targets: [{names}] }}\n")
 }
 
+/// The message that a client of a stream of Anthropic's API holds at the end; it fails where the events do not fit each other.
+pub(crate) fn folded(answer: &Answer) -> Value {
+    let mut message = Value::Null;
+    let mut open = None;
+    for event in answer.events() {
+        match event["type"].as_str().unwrap() {
+            "message_start" => message = event["message"].clone(),
+            "content_block_start" => {
+                let content = message["content"].as_array_mut().unwrap();
+                assert_eq!((open.take(), &event["index"]), (None, &json!(content.len())), "{answer:?}");
+                open = Some(content.len());
+                content.push(event["content_block"].clone());
+            }
+            "content_block_delta" => {
+                let block = &mut message["content"][open.unwrap()];
+                let (field, piece) = match event["delta"]["type"].as_str().unwrap() {
+                    "text_delta" => ("text", "text"),
+                    "thinking_delta" => ("thinking", "thinking"),
+                    "signature_delta" => ("signature", "signature"),
+                    "input_json_delta" => ("partial", "partial_json"),
+                    other => panic!("{other}"),
+                };
+                let grown = block[field].as_str().unwrap_or_default().to_owned();
+                block[field] = json!(grown + event["delta"][piece].as_str().unwrap());
+            }
+            "content_block_stop" => {
+                let block = &mut message["content"][open.take().unwrap()];
+                if let Some(partial) = block.as_object_mut().unwrap().remove("partial") {
+                    block["input"] = serde_json::from_str(partial.as_str().unwrap()).unwrap();
+                }
+            }
+            "message_delta" => {
+                message["stop_reason"] = event["delta"]["stop_reason"].clone();
+                message["usage"] = event["usage"].clone();
+            }
+            "message_stop" => message["whole"] = json!(true),
+            "error" => message["error"] = event["error"].clone(),
+            other => panic!("{other}"),
+        }
+    }
+    message
+}
+
 /// Gets whatever is at this path.
 pub(crate) async fn get(address: impl Display, path: &str) -> Answer {
     let request = Request::get(format!("http://{address}{path}")).body(Full::default()).unwrap();

@@ -79,13 +79,12 @@ fn blocks_are_carried_with_what_providers_need_back() {
 
 #[test]
 fn a_fault_is_named_by_its_place() {
-    let tool = |kind: &str| json!([{"type": kind, "name": "x", "input_schema": {}}]);
     for (body, param) in [
         (with("model", Value::Null), "model"),
         (with("messages", json!([])), "messages"),
         (with("messages", json!([{"role": "robot", "content": "x"}])), "messages[0].role"),
         (with("messages", json!([{"role": "user", "content": [{"type": "video"}]}])), "messages[0].content[0].type"),
-        (with("tools", tool("web_search_20250305")), "tools[0].type"),
+        (with("tools", json!([{"type": "custom", "name": "x"}])), "tools[0].input_schema"),
         (with("tool_choice", json!("auto")), "tool_choice"),
         (with("stop_sequences", json!("x")), "stop_sequences"),
         (with("temperature", json!(3)), "temperature"),
