@@ -50,7 +50,8 @@ impl MessagesRequest {
         let choice = fields.take("tool_choice")?;
         let (tool_choice, parallel_tool_calls) = choice.as_ref().map(tool_choice).transpose()?.unwrap_or_default();
         let (reasoning_effort, response_format) = output_config(&mut fields)?;
-        let labels = labels(&mut fields)?;
+        let metadata = fields.take("metadata")?;
+        let labels = metadata.as_ref().map(labels).transpose()?.unwrap_or_default();
         let messages = content::read(system.as_ref(), &messages)?;
         let (own, theirs): (Vec<_>, Vec<_>) = tools.iter().enumerate().partition(|(_, tool)| is_custom(tool));
         let tools: Result<Vec<ToolDefinition>, Refused> = own.into_iter().map(tool).collect();
@@ -73,6 +74,7 @@ impl MessagesRequest {
             extra_of: Some(Dialect::Anthropic.as_str().to_owned()),
             ..ModelCall::default()
         };
+        call.extra.extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
         if !theirs.is_empty() {
             call.extra.insert("tools".to_owned(), theirs.into_iter().map(|(_, tool)| tool.clone()).collect());
             // What other dialects know nothing of must not be chosen there.
@@ -89,16 +91,19 @@ impl MessagesRequest {
     }
 }
 
-fn labels(fields: &mut RequestFields<'_>) -> Result<BTreeMap<String, String>, Refused> {
-    let what = "an object whose `user_id` is a string of at most 512 bytes, without control characters";
-    let user = fields.typed("metadata", what, |value| match value.as_object()?.get("user_id") {
+/// `metadata.user_id` as the label `user`.
+fn labels(metadata: &Value) -> Result<BTreeMap<String, String>, Refused> {
+    let read = || match metadata.as_object()?.get("user_id") {
         None | Some(Value::Null) => Some(None),
         Some(user) => {
             let user = user.as_str().filter(|user| user.len() <= 512 && !user.chars().any(char::is_control))?;
             Some(Some(user.to_owned()).filter(|user| !user.is_empty()))
         }
-    })?;
-    Ok(user.flatten().map(|user| ("user".to_owned(), user)).into_iter().collect())
+    };
+    let what =
+        "`metadata` must be an object whose `user_id` is a string of at most 512 bytes, without control characters";
+    let user = read().ok_or_else(|| Refused::invalid("metadata", what))?;
+    Ok(user.map(|user| ("user".to_owned(), user)).into_iter().collect())
 }
 
 /// Whether a tool is the client's own, and not one that this API defines.

@@ -35,7 +35,7 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
     assert_eq!(call.reasoning_effort.as_deref(), Some("low"));
     assert_eq!(request.labels.get("user").map(String::as_str), Some("u-1"));
     assert_eq!(call.messages[0].cache_marks, [CacheMark { part: 0, mark: json!({"type": "ephemeral"}) }]);
-    let passed_on = json!({"thinking": body["thinking"]});
+    let passed_on = json!({"thinking": body["thinking"], "metadata": body["metadata"]});
     assert_eq!(call.extra_for("anthropic").cloned().map(Value::Object), Some(passed_on));
     assert_eq!(call.extra_for("openai_chat"), None);
 }
