@@ -120,7 +120,8 @@ fn tool_call(call: &ToolCall, custom: &[&str]) -> Value {
 /// The dialect has no mark for a failed tool, so the text states it. The result of an action is the item that it came in.
 fn output(result: &ToolResult, custom: &[&str]) -> Value {
     if ACTIONS.contains(&result.name.as_str())
-        && let Some(item) = serde_json::from_str::<Value>(&result.content).ok().filter(Value::is_object)
+        && let Ok(item) = serde_json::from_str::<Value>(&result.content)
+        && item["call_id"] == result.call_id
     {
         return item;
     }
