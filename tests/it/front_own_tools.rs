@@ -177,3 +177,18 @@ async fn a_custom_tool_is_a_function_elsewhere_and_what_cannot_be_offered_is_rep
         assert_eq!((&call["input"], &sent[2]["content"]), (&json!(PATCH), &json!("Done.")), "{sent}");
     }
 }
+
+#[tokio::test]
+async fn the_output_of_a_function_is_text_whatever_its_name_is() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over("chat", &[(&upstream, "openai_responses")])).await;
+    upstream.push(document(&json!([{"type": "message", "role": "assistant", "content": [
+        {"type": "output_text", "text": "Three."}]}])));
+    let call = json!({"type": "function_call", "call_id": "c1", "name": "shell_call", "arguments": "{}"});
+    let result = json!({"type": "function_call_output", "call_id": "c1", "output": "{\"lines\":3}"});
+    let input = json!([{"role": "user", "content": "How many?"}, call, result]);
+    let answer = send(&front, &json!({"model": "chat", "input": input, "store": false})).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let sent = upstream.requests().last().unwrap().body["input"].clone();
+    assert_eq!((&sent[1], &sent[2]), (&call, &result), "{sent}");
+}
