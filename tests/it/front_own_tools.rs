@@ -179,6 +179,22 @@ async fn a_custom_tool_is_a_function_elsewhere_and_what_cannot_be_offered_is_rep
 }
 
 #[tokio::test]
+async fn how_tools_may_be_called_reaches_a_provider_that_is_offered_none_but_its_own() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over("chat", &[(&upstream, "openai_responses")])).await;
+    upstream.push(document(&json!([{"type": "message", "role": "assistant", "content": [
+        {"type": "output_text", "text": "Found."}]}])));
+    let body = json!({"model": "chat", "input": "Why?", "store": false, "tools": [{"type": "web_search"}],
+        "tool_choice": "required", "parallel_tool_calls": false});
+    let answer = send(&front, &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let sent = upstream.requests().last().unwrap().body.clone();
+    for field in ["tools", "tool_choice", "parallel_tool_calls"] {
+        assert_eq!(sent[field], body[field], "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn the_output_of_a_function_is_text_whatever_its_name_is() {
     let upstream = Upstream::start().await;
     let front = Front::start(&over("chat", &[(&upstream, "openai_responses")])).await;

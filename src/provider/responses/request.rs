@@ -69,6 +69,9 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     if !call.tools.is_empty() {
         let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
         set("tools", Value::Array(tools?));
+    }
+    let own = call.extra_for(Dialect::OpenaiResponses.as_str()).is_some() && !call.own_tools().is_empty();
+    if own || !call.tools.is_empty() {
         if let Some(choice) = tool_choice(&call.tool_choice, &custom) {
             set("tool_choice", choice);
         }
