@@ -68,6 +68,11 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
+/// The description of a tool; empty where it has none.
+pub(super) fn description(tool: &Value) -> String {
+    tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
 /// The name of the tool that this call called; empty where the call is not among the messages. Results name the call
 /// alone; other dialects want the tool's name as well.
 pub(super) fn called(before: &[Message], call_id: &str) -> String {

@@ -2,8 +2,9 @@
 //! referred to.
 //!
 //! A response counts as complete only with `response.completed` or `response.incomplete`. Reasoning items, and those of tools
-//! that the neutral call has no word for, are sent back to this dialect alone, unchanged. Targets with the capability `background` store their
-//! responses for as long as they are read: one whose connection breaks is resumed (`attach`). There is no polling.
+//! that the neutral call has no word for, are sent back to this dialect alone, unchanged. Targets with the capability
+//! `background` store their responses for as long as they are read: one whose connection breaks is resumed (`attach`). There
+//! is no polling.
 
 mod answer;
 mod attach;

@@ -33,7 +33,7 @@ def run(agent, front, scenario, folder):
         "PATH": f"{drivers.HOME / 'node' / 'node_modules' / '.bin'}:{os.environ['PATH']}",
         "HOME": str(folder),
         "RELIGHT_KEY": KEY,
-        # Claude Code lets root do everything only where it is told that nothing else is on this machine.
+        # Without it Claude Code refuses to run commands as root without a prompt for each.
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }

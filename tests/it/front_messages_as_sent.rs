@@ -58,6 +58,10 @@ fn marks(body: &Value) -> Vec<(String, Value)> {
     found
 }
 
+fn assert_marks<const N: usize>(body: &Value, expected: [(&str, Value); N]) {
+    assert_eq!(marks(body), expected.map(|(place, mark)| (place.to_owned(), mark)), "{body}");
+}
+
 /// A tool that runs at the provider.
 fn search() -> Value {
     json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 8, "cache_control": mark("1h")})
@@ -216,8 +220,7 @@ async fn a_mark_of_what_is_not_sent_goes_to_the_block_before_it() {
         ("/messages/2/content/0", mark("1h")),
         ("/system/0", mark("1h")),
     ];
-    let sent = upstream.requests().pop().unwrap().body;
-    assert_eq!(marks(&sent), expected.map(|(place, mark)| (place.to_owned(), mark)), "{sent}");
+    assert_marks(&upstream.requests().pop().unwrap().body, expected);
 }
 
 #[tokio::test]
@@ -239,7 +242,7 @@ async fn marks_stay_at_their_blocks_where_the_conversation_is_repaired() {
     let kinds: Vec<&str> = sent.as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["tool_result", "tool_result", "text", "text"], "{sent}");
     let expected = [("/1", mark("1h")), ("/3", mark("5m"))];
-    assert_eq!(marks(&sent), expected.map(|(place, mark)| (place.to_owned(), mark)), "{sent}");
+    assert_marks(&sent, expected);
 }
 
 #[tokio::test]

@@ -15,7 +15,11 @@ use crate::{
         message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
         target::Dialect,
     },
-    front::{error::Refused, fields::RequestFields, place::FieldPath},
+    front::{
+        error::Refused,
+        fields::RequestFields,
+        place::{FieldPath, description},
+    },
 };
 
 /// The fields of a tool that are not passed on as they are.
@@ -115,7 +119,7 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
     let list = FieldPath::new("tools");
     let place = list.at(index);
     let name = place.text(tool, "name")?.to_owned();
-    let description = tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let description = description(tool);
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
     let mut extra = tool.as_object().cloned().unwrap_or_default();

@@ -17,7 +17,7 @@ use crate::{
     front::{
         error::Refused,
         fields::{RequestFields, is_null, parsed},
-        place::FieldPath,
+        place::{FieldPath, description},
     },
     provider::responses::CUSTOM_INPUT,
 };
@@ -224,7 +224,7 @@ fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refus
         None | Some(Value::Null) => None,
         Some(strict) => Some(strict.as_bool().ok_or_else(|| place.below("strict").refused("must be a boolean"))?),
     };
-    let (name, description) = (place.text(tool, "name")?.to_owned(), described(tool));
+    let (name, description) = (place.text(tool, "name")?.to_owned(), description(tool));
     Ok(ToolDefinition { name, description, parameters, strict, ..ToolDefinition::default() })
 }
 
@@ -238,11 +238,7 @@ fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused
     let input = json!({"type": "string", "description": words});
     let schema = json!({"type": "object", "properties": {CUSTOM_INPUT: input}, "required": [CUSTOM_INPUT]});
     let (name, parameters) = (place.text(tool, "name")?.to_owned(), schema.to_string());
-    Ok(ToolDefinition { name, description: described(tool), parameters, ..ToolDefinition::default() })
-}
-
-fn described(tool: &Value) -> String {
-    tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+    Ok(ToolDefinition { name, description: description(tool), parameters, ..ToolDefinition::default() })
 }
 
 /// The choice; one that is no function's and no custom tool's goes to targets of this dialect as it came.

@@ -90,11 +90,11 @@ impl TokenVerifier {
         }
     }
 
-    /// Fetches the keys if they were not fetched since `asked`, and not just now; returns whether they are new.
-    pub(super) async fn fetch_since(&self, asked: Instant) -> bool {
+    /// Fetches the keys if they were not fetched since `needed_at`, and not just now; returns whether they are new.
+    pub(super) async fn fetch_since(&self, needed_at: Instant) -> bool {
         let mut fetched = self.fetched.lock().await;
         match *fetched {
-            Some(at) if at >= asked => true,
+            Some(at) if at >= needed_at => true,
             Some(at) if at.elapsed() < QUIET => false,
             Some(_) | None => self.fetch(&mut fetched).await,
         }
