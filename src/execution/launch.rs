@@ -92,7 +92,8 @@ impl ExecutionShared {
         let Launch { id, epoch, is_recorded, is_promised, ends, steps, mode, before, turn, calls_no_target, grace } =
             launch;
         let PublishedBefore { last, attempts, blocks } = before;
-        let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks.clone());
+        let filter = DeliveryFilter::new(mode, &blocks);
+        let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks);
         let execution = Execution::new(id, epoch, is_recorded, ends, replay).promised(is_promised);
         let execution = Arc::new(execution);
         Run {
@@ -100,7 +101,7 @@ impl ExecutionShared {
             recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), attempts),
             execution,
             steps,
-            filter: DeliveryFilter::new(mode, blocks),
+            filter,
             turn,
             calls_no_target,
             grace,

@@ -142,14 +142,19 @@ impl ReplayBuffer {
     /// All blocks as of the last step; `None` before the first one of this owner.
     pub(super) fn whole(&self) -> Option<Snapshot> {
         let state = self.state();
-        let last = Entry::clone(state.steps.back()?);
-        let (mut whole, held, attempt) = (state.gone.clone(), state.steps.clone(), state.attempt);
-        // The steps that are held may be many: a publisher does not wait for them.
-        drop(state);
-        for entry in &held {
-            fold(&mut whole, entry);
+        let (last, attempt) = (Entry::clone(state.steps.back()?), state.attempt);
+        Some(Snapshot { blocks: folded(state).into_blocks(), attempt, last })
+    }
+
+    /// All blocks as of the last of `more`, of which some may be published.
+    pub(super) fn blocks_with(&self, more: &[Entry]) -> Vec<Block> {
+        let state = self.state();
+        let published = state.last;
+        let mut blocks = folded(state);
+        for entry in more.iter().filter(|entry| entry.seq > published) {
+            fold(&mut blocks, entry);
         }
-        Some(Snapshot { blocks: whole.into_blocks(), attempt, last })
+        blocks.into_blocks()
     }
 
     /// Ends when there is more; enable it before reading.
@@ -195,6 +200,17 @@ impl ReplayState {
             self.steps.pop_front();
         }
     }
+}
+
+/// What all steps make that were published.
+fn folded(state: MutexGuard<'_, ReplayState>) -> AnswerState {
+    let (mut blocks, held) = (state.gone.clone(), state.steps.clone());
+    // The steps that are held may be many: a publisher does not wait for them.
+    drop(state);
+    for entry in &held {
+        fold(&mut blocks, entry);
+    }
+    blocks
 }
 
 /// Adds a step to the blocks that those before it make.

@@ -62,6 +62,16 @@ struct Listed {
     execution: Arc<Execution>,
 }
 
+/// What there was of an invocation in a thread before its end, for another end in its place.
+struct UnendedRun {
+    /// Its steps that are not written yet.
+    entries: Vec<Entry>,
+    /// What all its steps make.
+    blocks: Vec<Block>,
+    /// The number of its next step.
+    seq: u64,
+}
+
 /// The result of writing the end.
 enum Written {
     Done,
@@ -139,26 +149,23 @@ impl Run {
     async fn end(mut self, outcome: Arc<Outcome>) {
         let ended = Instant::now();
         let Ok(mut entries) = self.recorder.rest().await else { return };
-        let before = self.filter.blocks().to_vec();
-        let seq = self.recorder.next_seq();
-        let last: Vec<Entry> = self
-            .filter
-            .pass(StreamStep::Terminal(Arc::clone(&outcome)))
-            .into_iter()
-            .map(|step| self.recorder.number(step))
-            .collect();
-        // They are published once more only if the turn cannot be saved.
-        let unrecorded = if self.turn.is_some() { entries.clone() } else { Vec::new() };
-        entries.extend(last);
-        let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
+        let unended = self.turn.is_some().then(|| UnendedRun {
+            seq: self.recorder.next_seq(),
+            blocks: self.execution.replay.blocks_with(&entries),
+            entries: entries.clone(),
+        });
+        let last = self.filter.pass(StreamStep::Terminal(Arc::clone(&outcome)));
+        entries.extend(last.into_iter().map(|step| self.recorder.number(step)));
         self.execution.mark_ending();
-        let strict = self.shared.settings.mode == JournalMode::Strict;
-        let needs_record = !self.calls_no_target && (thread.is_some() || strict);
-        let finish = self.finish(entries, Arc::clone(&outcome), self.filter.blocks().to_vec(), thread);
         if !self.execution.is_recorded {
-            self.execution.replay.publish(finish.entries);
+            self.execution.replay.publish(entries);
             return;
         }
+        let thread = self.turn.as_ref().and_then(|turn| turn.end(&outcome));
+        let strict = self.shared.settings.mode == JournalMode::Strict;
+        let needs_record = !self.calls_no_target && (thread.is_some() || strict);
+        let snapshot = self.execution.replay.blocks_with(&entries);
+        let finish = self.finish(entries, Arc::clone(&outcome), snapshot, thread);
         if self.recorder.writes_nothing() {
             // Its steps have gaps in the journal; its end has none.
             self.execution.replay.publish(finish.entries);
@@ -171,7 +178,7 @@ impl Run {
             Written::Never | Written::Unavailable => {
                 let words = "the end could not be recorded";
                 // If the journal is back by then, the thread records the failure.
-                self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unrecorded, before, seq).await;
+                self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unended).await;
             }
             Written::Refused(error) => {
                 let thread = match &error {
@@ -180,7 +187,7 @@ impl Run {
                         Some(ThreadEnd::Fail)
                     }
                 };
-                self.end_unsaved(&outcome, &error.to_string(), thread, unrecorded, before, seq).await;
+                self.end_unsaved(&outcome, &error.to_string(), thread, unended).await;
             }
         }
     }
@@ -191,14 +198,10 @@ impl Run {
         outcome: &Outcome,
         words: &str,
         thread: Option<ThreadEnd>,
-        mut entries: Vec<Entry>,
-        blocks: Vec<Block>,
-        seq: u64,
+        unended: Option<UnendedRun>,
     ) {
-        if self.turn.is_none() {
-            // In `strict` nothing is published that is not recorded: followers get an error that says to resume.
-            return;
-        }
+        // Without a turn nothing is published in `strict` that is not recorded: followers get an error that says to resume.
+        let Some(UnendedRun { mut entries, blocks, seq }) = unended else { return };
         let failed = Arc::new(unsaved(outcome, words));
         self.recorder.renumber_from(seq);
         entries.push(self.recorder.number(StreamStep::Terminal(Arc::clone(&failed))));

@@ -13,16 +13,41 @@ use crate::domain::{
 
 /// Steps of several attempts with blocks that grow side by side, stop, and are taken back wholly or in part.
 pub(in crate::execution) fn steps() -> impl Strategy<Value = Vec<StreamStep>> {
+    steps_where(true)
+}
+
+/// The same, but what is taken back is taken back whole, as the layers do.
+pub(in crate::execution) fn steps_of_layers() -> impl Strategy<Value = Vec<StreamStep>> {
+    steps_where(false)
+}
+
+fn steps_where(rewinds_keep: bool) -> impl Strategy<Value = Vec<StreamStep>> {
     let choice = (0_u8..12, "[abe\u{301}ß 👩\u{200d}]{0,12}", any::<prop::sample::Index>());
-    prop::collection::vec(choice, 0..60).prop_map(|choices| {
+    prop::collection::vec(choice, 0..60).prop_map(move |choices| {
         let (mut fold, mut out, mut begun) = (AnswerState::default(), Vec::new(), 0);
         for (choice, text, index) in choices {
-            let Some(step) = step(fold.blocks(), choice, text, index, &mut begun) else { continue };
+            let kept = if rewinds_keep { fold.blocks() } else { &[] };
+            let step = if choice == 4 {
+                Some(rewind(kept, &text, index))
+            } else {
+                step(fold.blocks(), choice, text, index, &mut begun)
+            };
+            let Some(step) = step else { continue };
             fold.apply(&step).unwrap();
             out.push(step);
         }
         out
     })
+}
+
+/// A rewind that keeps some of these blocks, the last of them in part.
+fn rewind(blocks: &[Block], text: &str, index: prop::sample::Index) -> StreamStep {
+    let mut kept: Vec<Block> = blocks[..index.index(blocks.len() + 1)].to_vec();
+    if let Some(last) = kept.last_mut() {
+        last.text.truncate(last.text.floor_char_boundary(text.len()));
+    }
+    let keep = kept.iter().map(|block| (block.id, block.text.len() as u64)).collect();
+    StreamStep::Rewind { keep, cause: FailureClass::StreamInterrupted, attempt: 1, hash: hash_blocks(kept.iter()) }
 }
 
 /// A step that fits these blocks, of which so many were begun; `None` where the choice fits none.
@@ -49,19 +74,6 @@ fn step(blocks: &[Block], choice: u8, text: String, index: prop::sample::Index, 
                 hash: hash_text(&block.text),
                 opaque,
                 committed: true,
-            }
-        }
-        4 => {
-            let mut kept: Vec<Block> = blocks[..index.index(blocks.len() + 1)].to_vec();
-            if let Some(last) = kept.last_mut() {
-                last.text.truncate(last.text.floor_char_boundary(text.len()));
-            }
-            let keep = kept.iter().map(|block| (block.id, block.text.len() as u64)).collect();
-            StreamStep::Rewind {
-                keep,
-                cause: FailureClass::StreamInterrupted,
-                attempt: 1,
-                hash: hash_blocks(kept.iter()),
             }
         }
         5 => StreamStep::AttemptStarted {
