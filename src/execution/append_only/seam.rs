@@ -11,7 +11,7 @@ use crate::{
     config::server::HoldBack,
     domain::{
         completion::BlockKind,
-        fold::{AnswerState, Block, StreamStep},
+        fold::{Block, StreamStep},
         message::Opaque,
     },
 };
@@ -54,7 +54,8 @@ pub(super) struct Diverged;
 #[derive(Debug)]
 pub(super) struct AppendOnlyAnswer {
     hold_back: HoldBack,
-    fold: AnswerState,
+    /// The blocks of the running attempt, in the order in which they began.
+    blocks: Vec<ReadBlock>,
     text: TextChannel,
     reasoning: TextChannel,
     refusal: TextChannel,
@@ -65,13 +66,26 @@ pub(super) struct AppendOnlyAnswer {
     restarted: bool,
 }
 
+/// A block of the running attempt; its text is a part of its kind's channel.
+#[derive(Debug)]
+struct ReadBlock {
+    id: u32,
+    kind: BlockKind,
+    /// Bytes of its text so far.
+    bytes: usize,
+    /// The text of a tool call.
+    arguments: String,
+    /// What the provider needs back verbatim.
+    opaque: Option<Opaque>,
+    /// Whether it stopped, and may be acted upon.
+    is_whole: bool,
+}
+
 /// One kind of text of the answer.
 #[derive(Debug, Default)]
 struct TextChannel {
-    /// As the running attempt has it.
+    /// As the running attempt has it, all blocks of the kind together.
     now: String,
-    /// The last block that it came from.
-    last: Option<u32>,
     /// How many bytes of `now` were sent, unless `promised` says what was.
     sent: usize,
     /// What was sent of earlier attempts, while `now` does not cover it.
@@ -87,7 +101,7 @@ impl AppendOnlyAnswer {
     pub(super) fn new(hold_back: HoldBack) -> Self {
         Self {
             hold_back,
-            fold: AnswerState::default(),
+            blocks: Vec::new(),
             text: TextChannel::default(),
             reasoning: TextChannel::default(),
             refusal: TextChannel::default(),
@@ -99,17 +113,19 @@ impl AppendOnlyAnswer {
 
     /// The answer of which an earlier owner sent `blocks`.
     pub(super) fn restore(&mut self, blocks: &[Block]) {
-        self.fold.restore(blocks.to_vec());
-        let kinds = [BlockKind::Text, BlockKind::Reasoning, BlockKind::Refusal];
-        for (channel, kind) in [&mut self.text, &mut self.reasoning, &mut self.refusal].into_iter().zip(kinds) {
-            channel.now = joined(blocks, &kind);
+        for block in blocks {
+            self.blocks.push(ReadBlock::new(block.id, block.kind.clone()));
+            self.grow(self.blocks.len() - 1, &block.text);
+            if block.stopped {
+                self.stop(self.blocks.len() - 1, block.opaque.as_ref(), block.committed);
+            }
+        }
+        for channel in [&mut self.text, &mut self.reasoning, &mut self.refusal] {
             channel.sent = channel.now.len();
-            channel.last = blocks.iter().rev().find(|block| block.kind == kind).map(|block| block.id);
         }
         let is_signed = blocks.iter().any(|block| block.kind == BlockKind::Reasoning && block.opaque.is_some());
         self.signed = if is_signed { self.reasoning.sent } else { 0 };
-        let calls = blocks.iter().filter(|block| block.stopped && block.committed);
-        self.calls = calls.filter_map(SentCall::of).collect();
+        self.calls = self.blocks.iter().filter_map(ReadBlock::call).collect();
     }
 
     /// The text that was sent.
@@ -127,18 +143,15 @@ impl AppendOnlyAnswer {
     /// # Errors
     /// When the attempt's answer is another than the one that was begun; nothing may be sent any more then.
     pub(super) fn step(&mut self, step: &StreamStep) -> Result<Vec<AnswerPiece>, Diverged> {
-        if let Err(error) = self.fold.apply(step) {
-            // The steps come from this very process, so this is a defect, not an input.
-            tracing::error!(%error, "a step of an invocation does not fold");
-            return Err(Diverged);
-        }
         match step {
-            StreamStep::BlockDelta { block, text, .. } => self.grow(*block, text),
+            StreamStep::BlockStart { block, kind } => self.blocks.push(ReadBlock::new(*block, kind.clone())),
+            StreamStep::BlockDelta { block, text, .. } => self.grow(self.index(*block)?, text),
+            StreamStep::BlockStop { block, opaque, committed, .. } => {
+                self.stop(self.index(*block)?, opaque.as_ref(), *committed);
+            }
             StreamStep::Rewind { .. } => self.rewind(),
             StreamStep::AttemptStarted { .. }
             | StreamStep::ContextInjected { .. }
-            | StreamStep::BlockStart { .. }
-            | StreamStep::BlockStop { .. }
             | StreamStep::Recovery { .. }
             | StreamStep::Parked { .. }
             | StreamStep::Usage { .. }
@@ -151,7 +164,7 @@ impl AppendOnlyAnswer {
         };
         let mut pieces = self.pieces(hold_back)?;
         if let StreamStep::BlockStop { block, opaque: Some(opaque), .. } = step {
-            pieces.extend(self.sign(*block, opaque));
+            pieces.extend(self.sign(self.index(*block)?, opaque));
         }
         Ok(pieces)
     }
@@ -163,70 +176,89 @@ impl AppendOnlyAnswer {
     pub(super) fn finish(&mut self) -> Result<Vec<AnswerPiece>, Diverged> {
         let mut pieces = Vec::new();
         if self.hold_back == HoldBack::Whole {
-            let blocks = self.fold.blocks().to_vec();
-            let signed = blocks.iter().filter_map(|block| Some((block, block.opaque.as_ref()?)));
-            for (block, opaque) in signed.filter(|(block, _)| block.kind == BlockKind::Reasoning) {
-                pieces.push(AnswerPiece::SignedAnew(block.text.clone(), opaque.clone()));
+            for (index, block) in self.blocks.iter().enumerate() {
+                if let (BlockKind::Reasoning, Some(opaque)) = (&block.kind, &block.opaque) {
+                    pieces.push(AnswerPiece::SignedAnew(self.reasoning_of(index).to_owned(), opaque.clone()));
+                }
             }
             self.reasoning.closed |= !pieces.is_empty();
         }
         pieces.extend(self.pieces(0)?);
         let broken = |channel: &TextChannel| channel.promised.is_some() && !channel.closed;
-        let calls = self.fold.blocks().iter().filter(|block| is_call(block)).count();
+        let calls = self.blocks.iter().filter(|block| block.is_call()).count();
         if broken(&self.text) || broken(&self.refusal) || calls < self.calls.len() {
             return Err(Diverged);
         }
         Ok(pieces)
     }
 
-    fn grow(&mut self, block: u32, text: &str) {
-        let Some(grown) = self.fold.blocks().iter().find(|known| known.id == block) else { return };
-        let channel = match grown.kind {
-            BlockKind::Text => &mut self.text,
-            BlockKind::Reasoning => &mut self.reasoning,
-            BlockKind::Refusal => &mut self.refusal,
-            BlockKind::ToolCall { .. } => return,
-        };
-        // Blocks of one kind follow each other; should one grow behind another, the whole is put together anew.
-        if channel.last.is_none_or(|last| last <= block) {
-            channel.last = Some(block);
-            channel.now.push_str(text);
-        } else {
-            let kind = grown.kind.clone();
-            channel.pin_sent_prefix();
-            channel.now = joined(self.fold.blocks(), &kind);
+    /// The place of a block.
+    fn index(&self, id: u32) -> Result<usize, Diverged> {
+        self.blocks.iter().position(|block| block.id == id).ok_or_else(|| {
+            // The steps come from this very process, so this is a defect, not an input.
+            tracing::error!(block = id, "a step names a block that did not begin");
+            Diverged
+        })
+    }
+
+    fn grow(&mut self, index: usize, text: &str) {
+        let at = self.begin_of(index) + self.blocks[index].bytes;
+        let block = &mut self.blocks[index];
+        block.bytes += text.len();
+        match block.kind {
+            BlockKind::Text => self.text.insert(at, text),
+            BlockKind::Reasoning => self.reasoning.insert(at, text),
+            BlockKind::Refusal => self.refusal.insert(at, text),
+            BlockKind::ToolCall { .. } => block.arguments.push_str(text),
         }
+    }
+
+    fn stop(&mut self, index: usize, opaque: Option<&Opaque>, committed: bool) {
+        let block = &mut self.blocks[index];
+        block.opaque = opaque.cloned();
+        block.is_whole = committed;
+    }
+
+    /// Where in its kind's channel the text of a block begins.
+    fn begin_of(&self, index: usize) -> usize {
+        let (before, block) = (&self.blocks[..index], &self.blocks[index]);
+        before.iter().filter(|other| other.kind == block.kind).map(|other| other.bytes).sum()
+    }
+
+    /// The text of a block of reasoning.
+    fn reasoning_of(&self, index: usize) -> &str {
+        let begin = self.begin_of(index);
+        &self.reasoning.now[begin..begin + self.blocks[index].bytes]
     }
 
     /// A block stopped with what its provider needs back: reasoning is sent to its end and signed. Where other reasoning was
     /// sent, and nothing that would come before it, it is sent whole; else what was sent stays as it is.
-    fn sign(&mut self, block: u32, opaque: &Opaque) -> Vec<AnswerPiece> {
-        let Some(signed) = self.fold.blocks().iter().find(|known| known.id == block) else { return Vec::new() };
-        if signed.kind != BlockKind::Reasoning {
+    fn sign(&mut self, index: usize, opaque: &Opaque) -> Vec<AnswerPiece> {
+        if self.blocks[index].kind != BlockKind::Reasoning {
             return Vec::new();
         }
+        let is_empty = self.blocks[index].bytes == 0;
         let only_reasoning_was_sent = self.sent_only_text() && self.text.sent_text().is_empty();
         let is_another = self.reasoning.closed || self.reasoning.promised.is_some();
-        if is_another || (signed.text.is_empty() && self.restarted) {
-            let text = signed.text.clone();
-            let anew = only_reasoning_was_sent.then(|| AnswerPiece::SignedAnew(text, opaque.clone()));
-            return anew.into_iter().collect();
+        if is_another || (is_empty && self.restarted) {
+            let signed = || AnswerPiece::SignedAnew(self.reasoning_of(index).to_owned(), opaque.clone());
+            return Vec::from_iter(only_reasoning_was_sent.then(signed));
         }
         let mut pieces = Vec::from_iter(self.reasoning.next(0).map(AnswerPiece::Reasoning));
-        if signed.text.is_empty() || self.reasoning.sent > self.signed {
+        if is_empty || self.reasoning.sent > self.signed {
             pieces.push(AnswerPiece::Signed(opaque.clone()));
         }
         self.signed = self.reasoning.sent;
         pieces
     }
 
+    /// The layers keep nothing of an attempt that they abandon.
     fn rewind(&mut self) {
         self.restarted = true;
-        let kinds = [BlockKind::Text, BlockKind::Reasoning, BlockKind::Refusal];
-        for (channel, kind) in [&mut self.text, &mut self.reasoning, &mut self.refusal].into_iter().zip(kinds) {
+        self.blocks.clear();
+        for channel in [&mut self.text, &mut self.reasoning, &mut self.refusal] {
             channel.pin_sent_prefix();
-            channel.now = joined(self.fold.blocks(), &kind);
-            channel.last = self.fold.blocks().iter().rev().find(|block| block.kind == kind).map(|block| block.id);
+            channel.now.clear();
         }
     }
 
@@ -240,13 +272,9 @@ impl AppendOnlyAnswer {
         pieces.extend(self.reasoning.next(hold_back).map(AnswerPiece::Reasoning));
         pieces.extend(self.text.next(hold_back).map(AnswerPiece::Text));
         pieces.extend(self.refusal.next(hold_back).map(AnswerPiece::Refusal));
-        let calls: Vec<&Block> = self.fold.blocks().iter().filter(|block| is_call(block)).collect();
-        for (index, block) in calls.into_iter().enumerate() {
+        for (index, block) in self.blocks.iter().filter(|block| block.is_call()).enumerate() {
             // Calls keep their order: one that is open holds those behind it.
-            if !(block.stopped && block.committed) {
-                break;
-            }
-            let Some(call) = SentCall::of(block) else { break };
+            let Some(call) = block.call() else { break };
             match self.calls.get(index) {
                 // Its id differs from attempt to attempt; the one that was sent stays.
                 Some(sent) if sent.name == call.name && same_json(&sent.arguments, &call.arguments) => {}
@@ -261,14 +289,22 @@ impl AppendOnlyAnswer {
     }
 }
 
-// === impl SentCall ===
+// === impl ReadBlock ===
 
-impl SentCall {
-    /// The tool call that a block holds; `None` of any other block.
-    fn of(block: &Block) -> Option<Self> {
-        let BlockKind::ToolCall { id, name } = &block.kind else { return None };
-        let (arguments, opaque) = (block.text.clone(), block.opaque.clone());
-        Some(Self { id: id.clone(), name: name.clone(), arguments, opaque })
+impl ReadBlock {
+    fn new(id: u32, kind: BlockKind) -> Self {
+        Self { id, kind, bytes: 0, arguments: String::new(), opaque: None, is_whole: false }
+    }
+
+    fn is_call(&self) -> bool {
+        matches!(self.kind, BlockKind::ToolCall { .. })
+    }
+
+    /// The tool call, where it is one and whole.
+    fn call(&self) -> Option<SentCall> {
+        let BlockKind::ToolCall { id, name } = &self.kind else { return None };
+        let (arguments, opaque) = (self.arguments.clone(), self.opaque.clone());
+        self.is_whole.then(|| SentCall { id: id.clone(), name: name.clone(), arguments, opaque })
     }
 }
 
@@ -278,6 +314,19 @@ impl TextChannel {
     /// What was sent, whichever attempt it came from.
     fn sent_text(&self) -> &str {
         self.promised.as_deref().unwrap_or(&self.now[..self.sent])
+    }
+
+    /// Adds to the text. Blocks of one kind follow each other; should one grow before another, what was sent is compared with
+    /// the whole anew.
+    fn insert(&mut self, at: usize, text: &str) {
+        if at == self.now.len() {
+            self.now.push_str(text);
+            return;
+        }
+        let mut now = self.now.clone();
+        now.insert_str(at, text);
+        self.pin_sent_prefix();
+        self.now = now;
     }
 
     /// Keeps what was sent as what the next text must begin with.
@@ -313,14 +362,6 @@ impl TextChannel {
         self.sent = end;
         Some(piece)
     }
-}
-
-fn is_call(block: &Block) -> bool {
-    matches!(block.kind, BlockKind::ToolCall { .. })
-}
-
-fn joined(blocks: &[Block], kind: &BlockKind) -> String {
-    blocks.iter().filter(|block| block.kind == *kind).map(|block| block.text.as_str()).collect()
 }
 
 /// Whether two argument texts are the same JSON.

@@ -1,5 +1,7 @@
 //! Whatever happens upstream, a reader holds one answer of one model, or gets an error.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -13,12 +15,20 @@ struct Play {
     seam: AppendOnlyAnswer,
     text: String,
     sent: Vec<AnswerPiece>,
+    /// The texts of all blocks.
+    read: HashMap<u32, String>,
     next: u32,
 }
 
 impl Play {
     fn new(hold_back: HoldBack) -> Self {
-        Self { seam: AppendOnlyAnswer::new(hold_back), text: String::new(), sent: Vec::new(), next: 0 }
+        Self {
+            seam: AppendOnlyAnswer::new(hold_back),
+            text: String::new(),
+            sent: Vec::new(),
+            read: HashMap::new(),
+            next: 0,
+        }
     }
 
     fn step(&mut self, step: &StreamStep) -> Result<(), Diverged> {
@@ -43,12 +53,14 @@ impl Play {
     }
 
     fn say(&mut self, block: u32, text: &str) -> Result<(), Diverged> {
-        let held = self.seam.fold.blocks().iter().find(|known| known.id == block).unwrap().text.len();
-        self.step(&StreamStep::BlockDelta { block, offset: held as u64, text: text.to_owned() })
+        let read = self.read.entry(block).or_default();
+        let offset = read.len() as u64;
+        read.push_str(text);
+        self.step(&StreamStep::BlockDelta { block, offset, text: text.to_owned() })
     }
 
     fn stop(&mut self, block: u32) -> Result<(), Diverged> {
-        let text = self.seam.fold.blocks().iter().find(|known| known.id == block).unwrap().text.clone();
+        let text = self.read.entry(block).or_default().clone();
         let hash = hash_text(&text);
         self.step(&StreamStep::BlockStop { block, bytes: text.len() as u64, hash, opaque: None, committed: true })
     }
@@ -160,6 +172,21 @@ fn other_reasoning_is_left_out_and_the_answer_goes_on() {
     play.block(BlockKind::Text, "Yes").unwrap();
     play.finish().unwrap();
     assert_eq!(play.sent, [AnswerPiece::Reasoning("Hm.".to_owned()), AnswerPiece::Text("Yes".to_owned())]);
+}
+
+#[test]
+fn a_block_that_grows_before_another_of_its_kind_is_sent_as_it_came_or_is_another_answer() {
+    let mut play = Play::new(HoldBack::Whole);
+    let (first, second) = (play.start(BlockKind::Text), play.start(BlockKind::Text));
+    play.say(first, "One ").unwrap();
+    play.say(second, "three").unwrap();
+    play.say(first, "two ").unwrap();
+    play.finish().unwrap();
+    assert_eq!(play.text, "One two three");
+    let mut play = Play::new(HoldBack::Off);
+    let (first, second) = (play.start(BlockKind::Text), play.start(BlockKind::Text));
+    play.say(second, "three").unwrap();
+    assert_eq!(play.say(first, "One "), Err(Diverged), "the text behind it was sent");
 }
 
 #[test]
