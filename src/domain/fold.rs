@@ -171,6 +171,13 @@ pub enum FoldError {
     AfterEnd,
 }
 
+/// A text that is written on and not kept: its length and hash so far.
+#[derive(Debug, Clone, Default)]
+pub struct WrittenText {
+    bytes: u64,
+    hasher: Sha256,
+}
+
 /// The answer as folded from the steps so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AnswerState {
@@ -295,6 +302,35 @@ impl AnswerState {
         }
         self.blocks = kept;
         Ok(())
+    }
+}
+
+// === impl WrittenText ===
+
+impl WrittenText {
+    /// Adds to the text.
+    pub fn grow(&mut self, more: &str) {
+        self.bytes += more.len() as u64;
+        self.hasher.update(more);
+    }
+
+    /// Its length in UTF-8 bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// SHA-256 of it, hex.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        hex(&self.hasher.clone().finalize())
+    }
+
+    /// What follows it in this text; `None` where the text does not begin with it.
+    #[must_use]
+    pub fn rest_of<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let (begin, rest) = text.split_at_checked(usize::try_from(self.bytes).ok()?)?;
+        (hash_text(begin) == self.hash()).then_some(rest)
     }
 }
 

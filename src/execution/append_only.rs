@@ -12,7 +12,6 @@ use std::{collections::VecDeque, sync::Arc};
 
 use async_stream::stream;
 use futures_util::StreamExt as _;
-use sha2::{Digest as _, Sha256};
 
 use self::seam::{AnswerPiece, AppendOnlyAnswer, Diverged};
 use crate::{
@@ -20,7 +19,7 @@ use crate::{
     domain::{
         completion::BlockKind,
         failure::{Failure, FailureClass},
-        fold::{Block, StreamStep, hex},
+        fold::{Block, StreamStep, WrittenText},
         invocation::{HistoryPatch, Outcome},
         message::Opaque,
     },
@@ -104,13 +103,12 @@ struct BlockWriter {
     open: Option<WrittenBlock>,
 }
 
-/// The block that is being written, without its text: what is needed at its end is kept as it grows.
+/// The block that is being written.
 #[derive(Debug)]
 struct WrittenBlock {
     id: u32,
     kind: BlockKind,
-    bytes: u64,
-    hasher: Sha256,
+    text: WrittenText,
 }
 
 // === impl AppendOnlyFilter ===
@@ -255,7 +253,7 @@ impl BlockWriter {
         let last_block = sent.iter().map(|block| block.id).max().unwrap_or(0);
         let open = sent.last().filter(|block| !block.stopped).map(|block| {
             let mut open = WrittenBlock::new(block.id, block.kind.clone());
-            open.grow(&block.text);
+            open.text.grow(&block.text);
             open
         });
         Self { last_block, open }
@@ -291,8 +289,8 @@ impl BlockWriter {
             steps.push(StreamStep::BlockStart { block: self.last_block, kind: kind.clone() });
             WrittenBlock::new(self.last_block, kind.clone())
         });
-        steps.push(StreamStep::BlockDelta { block: open.id, offset: open.bytes, text: more.to_owned() });
-        open.grow(more);
+        steps.push(StreamStep::BlockDelta { block: open.id, offset: open.text.bytes(), text: more.to_owned() });
+        open.text.grow(more);
         steps
     }
 
@@ -302,8 +300,8 @@ impl BlockWriter {
     }
 
     fn close_with(&mut self, opaque: Option<Opaque>) -> Vec<StreamStep> {
-        let Some(WrittenBlock { id: block, bytes, hasher, .. }) = self.open.take() else { return Vec::new() };
-        let hash = hex(&hasher.finalize());
+        let Some(WrittenBlock { id: block, text, .. }) = self.open.take() else { return Vec::new() };
+        let (bytes, hash) = (text.bytes(), text.hash());
         vec![StreamStep::BlockStop { block, bytes, hash, opaque, committed: true }]
     }
 
@@ -320,12 +318,7 @@ impl BlockWriter {
 
 impl WrittenBlock {
     fn new(id: u32, kind: BlockKind) -> Self {
-        Self { id, kind, bytes: 0, hasher: Sha256::new() }
-    }
-
-    fn grow(&mut self, more: &str) {
-        self.bytes += more.len() as u64;
-        self.hasher.update(more);
+        Self { id, kind, text: WrittenText::default() }
     }
 }
 

@@ -17,10 +17,11 @@ use axum::{
 use super::{Front, error::Refused, headers::ResponseHeaders};
 use crate::{
     domain::{
-        completion::{Completion, Usage},
-        fold::{AnswerState, Block, StreamStep},
+        completion::{BlockKind, Completion, Usage},
+        fold::{Block, StreamStep, WrittenText},
         ids::TargetId,
         invocation::{AttemptCause, Outcome},
+        message::Opaque,
     },
     execution::{Follower, Lost, Started, StreamItem},
 };
@@ -33,10 +34,15 @@ pub(super) trait AnswerEvents: Send + 'static {
     /// What the answer cost so far.
     fn cost(&mut self, _: Usage) {}
 
+    /// Whether the end of such a block needs its whole text.
+    fn repeats(&self, kind: &BlockKind) -> bool {
+        matches!(kind, BlockKind::ToolCall { .. })
+    }
+
     /// A block grew by this text. What is sent only whole (tool calls) is sent when it stops.
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes>;
 
-    /// A block is whole.
+    /// A block is whole; it has its text where that is repeated.
     fn stop(&mut self, block: &Block) -> Vec<Bytes>;
 
     /// The answer is whole.
@@ -49,7 +55,7 @@ pub(super) trait AnswerEvents: Send + 'static {
 /// One answer on its way out.
 struct Relay<E> {
     follower: Follower,
-    fold: AnswerState,
+    sent: Vec<SentBlock>,
     events: E,
     own_headers: ResponseHeaders,
     keepalive: Duration,
@@ -58,12 +64,19 @@ struct Relay<E> {
     end: Option<Result<(), Refused>>,
 }
 
+/// A block of the answer as far as it was sent.
+struct SentBlock {
+    /// The block, with its text only while its end still needs it.
+    block: Block,
+    text: WrittenText,
+}
+
 /// Responds with a stream of these events, or with a status when it fails before its first content or comment.
 pub(super) async fn respond(front: &Front, started: Started, events: impl AnswerEvents) -> Result<Response, Refused> {
     let Started { id, follower, .. } = started;
     let mut relay = Relay {
         follower,
-        fold: AnswerState::default(),
+        sent: Vec::new(),
         events,
         own_headers: ResponseHeaders { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
         keepalive: front.settings().keepalive,
@@ -137,63 +150,68 @@ impl<E: AnswerEvents> Relay<E> {
         if let StreamStep::Terminal(outcome) = step {
             return self.over(outcome);
         }
-        if let Err(error) = self.fold.apply(step) {
-            // The steps come from this very process, so this is a defect, not an input.
-            tracing::error!(%error, "a step of an invocation does not fold");
-            self.end = Some(Err(Refused::internal("a step of the invocation is missing")));
-            return;
-        }
         match step {
             StreamStep::AttemptStarted { attempt, target, cause, model, repaired } => {
                 self.own_headers.adapted.extend(repaired.clone());
                 self.started(*attempt, target, *cause, model);
             }
-            StreamStep::BlockDelta { block, text, .. } => {
-                if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block) {
-                    self.ready.extend(self.events.text(block, text));
-                }
-            }
-            StreamStep::BlockStop { block, .. } => {
-                if let Some(block) = self.fold.blocks().iter().find(|known| known.id == *block) {
-                    self.ready.extend(self.events.stop(block));
-                }
-            }
+            StreamStep::BlockStart { block, kind } => self.sent.push(SentBlock::new(*block, kind.clone())),
+            StreamStep::BlockDelta { block, offset, text } => self.grow(*block, *offset, text),
+            StreamStep::BlockStop { block, opaque, .. } => self.stop(*block, opaque.as_ref()),
             StreamStep::Usage { usage, .. } => self.events.cost(*usage),
             StreamStep::Recovery { adaptation, .. } => self.own_headers.adapted.extend(adaptation.clone()),
             // Only an invocation that another front began takes something back.
             StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
-            StreamStep::ContextInjected { .. }
-            | StreamStep::BlockStart { .. }
-            | StreamStep::Parked { .. }
-            | StreamStep::Terminal(_) => {}
+            StreamStep::ContextInjected { .. } | StreamStep::Parked { .. } | StreamStep::Terminal(_) => {}
         }
+    }
+
+    fn grow(&mut self, block: u32, offset: u64, text: &str) {
+        let sent = self.sent.iter_mut().find(|sent| sent.block.id == block && sent.text.bytes() == offset);
+        let Some(sent) = sent else { return self.missed() };
+        sent.text.grow(text);
+        if self.events.repeats(&sent.block.kind) {
+            sent.block.text.push_str(text);
+        }
+        self.ready.extend(self.events.text(&sent.block, text));
+    }
+
+    fn stop(&mut self, block: u32, opaque: Option<&Opaque>) {
+        let Some(sent) = self.sent.iter_mut().find(|sent| sent.block.id == block) else { return self.missed() };
+        (sent.block.stopped, sent.block.opaque) = (true, opaque.cloned());
+        self.ready.extend(self.events.stop(&sent.block));
+        sent.block.text = String::new();
+    }
+
+    /// Ends a stream that is no whole answer any more.
+    fn missed(&mut self) {
+        // The steps come from this very process, so this is a defect, not an input.
+        tracing::error!(invocation = %self.own_headers.invocation, "a step of an invocation is missing");
+        self.end = Some(Err(Refused::internal("a step of the invocation is missing")));
     }
 
     /// Sends what of all blocks was not sent yet, in place of the steps that made them.
     fn catch_up(&mut self, blocks: Vec<Block>, attempt: u32) {
         self.own_headers.attempts = self.own_headers.attempts.max(attempt);
-        let sent = std::mem::take(&mut self.fold);
-        let sent = sent.blocks();
-        let continues = |(index, old): (usize, &Block)| {
-            let new = blocks.get(index);
-            new.is_some_and(|new| new.id == old.id && new.kind == old.kind && new.text.starts_with(&old.text))
-        };
-        if !sent.iter().enumerate().all(continues) {
+        let rests: Option<Vec<&str>> = blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| self.sent.get(index).map_or(Some(&*block.text), |sent| sent.rest_of(block)))
+            .collect();
+        let Some(rests) = rests.filter(|rests| rests.len() >= self.sent.len()) else {
             // Its owner was lost, and with it the record of what was sent last.
             self.end = Some(Err(Refused::diverged()));
             return;
-        }
-        for (index, block) in blocks.iter().enumerate() {
-            let old = sent.get(index);
-            let more = &block.text[old.map_or(0, |old| old.text.len())..];
-            if !more.is_empty() {
-                self.ready.extend(self.events.text(block, more));
+        };
+        for (index, (block, rest)) in blocks.iter().zip(rests).enumerate() {
+            if !rest.is_empty() {
+                self.ready.extend(self.events.text(block, rest));
             }
-            if block.stopped && old.is_none_or(|old| !old.stopped) {
+            if block.stopped && self.sent.get(index).is_none_or(|sent| !sent.block.stopped) {
                 self.ready.extend(self.events.stop(block));
             }
         }
-        self.fold.restore(blocks);
+        self.sent = blocks.into_iter().map(|block| SentBlock::of(block, &self.events)).collect();
     }
 
     fn started(&mut self, attempt: u32, target: &TargetId, cause: AttemptCause, model: &str) {
@@ -222,6 +240,32 @@ impl<E: AnswerEvents> Relay<E> {
             }
             Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, ResponseHeaders::of(outcome)))),
         }
+    }
+}
+
+// === impl SentBlock ===
+
+impl SentBlock {
+    /// A block of which nothing was sent.
+    fn new(id: u32, kind: BlockKind) -> Self {
+        let block = Block { id, kind, text: String::new(), opaque: None, stopped: false, committed: false };
+        Self { block, text: WrittenText::default() }
+    }
+
+    /// A block that was sent so far.
+    fn of(mut block: Block, events: &impl AnswerEvents) -> Self {
+        let mut text = WrittenText::default();
+        text.grow(&block.text);
+        if block.stopped || !events.repeats(&block.kind) {
+            block.text = String::new();
+        }
+        Self { block, text }
+    }
+
+    /// What of the same block, as it is by now, was not sent; `None` where that is another block.
+    fn rest_of<'a>(&self, block: &'a Block) -> Option<&'a str> {
+        let is_same = block.id == self.block.id && block.kind == self.block.kind;
+        if is_same { self.text.rest_of(&block.text) } else { None }
     }
 }
 

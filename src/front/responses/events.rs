@@ -116,6 +116,10 @@ impl AnswerEvents for ResponseEvents {
         model.clone_into(&mut self.model);
     }
 
+    fn repeats(&self, _: &BlockKind) -> bool {
+        true
+    }
+
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
         let (name, data) = match block.kind {
             BlockKind::Text => {
