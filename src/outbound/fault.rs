@@ -139,8 +139,6 @@ fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
         }
         io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => TransportFault::LocalExhaustion,
         io::ErrorKind::TimedOut if phase == ExchangePhase::Dial => TransportFault::ConnectTimeout,
-        // The network dropped an established connection.
-        io::ErrorKind::TimedOut => TransportFault::Reset,
         // While dialling, only the handshake can be torn: an unmade connection cannot.
         io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
@@ -150,9 +148,11 @@ fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
         {
             TransportFault::Tls
         }
-        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-            TransportFault::Reset
-        }
+        // The peer, or the network by silence, dropped an established connection.
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => TransportFault::Reset,
         io::ErrorKind::UnexpectedEof | io::ErrorKind::NotConnected => closed(phase),
         _ => return None,
     };
