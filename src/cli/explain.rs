@@ -57,6 +57,28 @@ fn tokens(usage: &v1::Usage) -> Option<String> {
 }
 
 fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
+    let mut lines = vec![heading(record, paint), paint.dim(&facts(record).join(" · "))];
+    if !record.reasoning.is_empty() {
+        lines.push(one_line(&record.reasoning));
+    }
+    lines.extend(spent_line(record));
+    lines.extend(record.cost.as_ref().map(|cost| cost_line(record, cost)));
+    if !record.attempts.is_empty() {
+        lines.push(String::new());
+        lines.extend(attempts_table(&record.attempts).lines());
+    }
+    for attempt in record.attempts.iter().filter(|attempt| !attempt.injected_note.is_empty()) {
+        lines.push(format!("note of attempt {}: {}", attempt.number, one_line(&attempt.injected_note)));
+    }
+    if !record.decisions.is_empty() {
+        lines.push(String::new());
+        lines.extend(decisions_table(&record.decisions).lines());
+    }
+    lines
+}
+
+/// The invocation's id, how it ended and after what time.
+fn heading(record: &v1::InvocationRecord, paint: Paint) -> String {
     let ended = match &record.outcome {
         Some(Outcome::Completion(_)) => paint.green("answered"),
         Some(Outcome::Failure(failure)) => {
@@ -69,7 +91,11 @@ fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
         let millis = (to.seconds - from.seconds) * 1000 + i64::from(to.nanos - from.nanos) / 1_000_000;
         format!(" after {}", span(u64::try_from(millis).unwrap_or_default()))
     });
-    let mut lines = vec![format!("{} {ended}{}", one_line(&record.invocation_id), took.unwrap_or_default())];
+    format!("{} {ended}{}", one_line(&record.invocation_id), took.unwrap_or_default())
+}
+
+/// When and for whom it was begun, and where its trace is found.
+fn facts(record: &v1::InvocationRecord) -> Vec<String> {
     let begun = record.created_at.as_ref().map_or_else(|| "-".to_owned(), clock_time);
     let mut facts =
         vec![format!("begun {begun}"), format!("route {}", record.route), format!("operation {}", record.operation)];
@@ -83,51 +109,40 @@ fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
     if let Some(trace) = record.attempts.iter().map(|attempt| &attempt.trace_id).find(|id| !id.is_empty()) {
         facts.push(format!("trace {trace}"));
     }
-    lines.push(paint.dim(&facts.join(" · ")));
-    if !record.reasoning.is_empty() {
-        lines.push(one_line(&record.reasoning));
+    facts
+}
+
+/// The tokens of all attempts, and of the response alone; nothing where none are known.
+fn spent_line(record: &v1::InvocationRecord) -> Option<String> {
+    let spent = tokens(record.usage.as_ref()?)?;
+    let of_response = match &record.outcome {
+        Some(Outcome::Completion(completion)) => completion.usage.as_ref().and_then(tokens),
+        Some(Outcome::Failure(_)) | None => None,
+    };
+    let of_response = of_response.map_or_else(String::new, |tokens| format!("; for the response alone {tokens}"));
+    Some(format!("spent {spent}{of_response}"))
+}
+
+/// What all attempts cost, the response alone, and the difference.
+fn cost_line(record: &v1::InvocationRecord, cost: &v1::Cost) -> String {
+    let is_estimate = record.usage.as_ref().is_some_and(|usage| usage.exactness() == v1::UsageExactness::Estimated);
+    let money = |micros: u64| format!("{}.{:06} {}", micros / 1_000_000, micros % 1_000_000, cost.currency);
+    let (about, spent, delivered) = (if is_estimate { "about " } else { "" }, cost.spent_micros, cost.delivered_micros);
+    let recovery = money(spent.saturating_sub(delivered));
+    format!("cost {about}{}; for the response alone {}; for recovery {about}{recovery}", money(spent), money(delivered))
+}
+
+fn decisions_table(decisions: &[v1::Decision]) -> Table {
+    let mut table = Table::new(&["AFTER", "FAILURE", "DECISION", "NEXT", "WAIT", "BECAUSE"]);
+    for decision in decisions {
+        table.row(vec![
+            decision.attempt.to_string(),
+            words::class(decision.failure_class).to_owned(),
+            words::strategies(&[decision.strategy]),
+            if decision.target.is_empty() { "-".to_owned() } else { decision.target.clone() },
+            if decision.wait_ms == 0 { "-".to_owned() } else { span(decision.wait_ms) },
+            one_line(&decision.reason),
+        ]);
     }
-    lines.extend(record.usage.as_ref().and_then(|spent| {
-        let of_response = match &record.outcome {
-            Some(Outcome::Completion(completion)) => completion.usage.as_ref().and_then(tokens),
-            Some(Outcome::Failure(_)) | None => None,
-        };
-        let of_response = of_response.map_or_else(String::new, |tokens| format!("; for the response alone {tokens}"));
-        tokens(spent).map(|tokens| format!("spent {tokens}{of_response}"))
-    }));
-    lines.extend(record.cost.as_ref().map(|cost| {
-        let is_estimate = record.usage.as_ref().is_some_and(|usage| usage.exactness() == v1::UsageExactness::Estimated);
-        let money = |micros: u64| format!("{}.{:06} {}", micros / 1_000_000, micros % 1_000_000, cost.currency);
-        let (about, spent, delivered) =
-            (if is_estimate { "about " } else { "" }, cost.spent_micros, cost.delivered_micros);
-        let recovery = money(spent.saturating_sub(delivered));
-        format!(
-            "cost {about}{}; for the response alone {}; for recovery {about}{recovery}",
-            money(spent),
-            money(delivered)
-        )
-    }));
-    if !record.attempts.is_empty() {
-        lines.push(String::new());
-        lines.extend(attempts_table(&record.attempts).lines());
-    }
-    for attempt in record.attempts.iter().filter(|attempt| !attempt.injected_note.is_empty()) {
-        lines.push(format!("note of attempt {}: {}", attempt.number, one_line(&attempt.injected_note)));
-    }
-    if !record.decisions.is_empty() {
-        let mut table = Table::new(&["AFTER", "FAILURE", "DECISION", "NEXT", "WAIT", "BECAUSE"]);
-        for decision in &record.decisions {
-            table.row(vec![
-                decision.attempt.to_string(),
-                words::class(decision.failure_class).to_owned(),
-                words::strategies(&[decision.strategy]),
-                if decision.target.is_empty() { "-".to_owned() } else { decision.target.clone() },
-                if decision.wait_ms == 0 { "-".to_owned() } else { span(decision.wait_ms) },
-                one_line(&decision.reason),
-            ]);
-        }
-        lines.push(String::new());
-        lines.extend(table.lines());
-    }
-    lines
+    table
 }
