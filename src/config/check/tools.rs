@@ -50,6 +50,24 @@ impl Checker<'_> {
         if name.is_empty() || name.contains('/') {
             self.fault(path, "is no name of a tool server: callers write it before a slash");
         }
+        self.kind_of_server(path, server);
+        self.without_effect(path, server);
+        self.addresses(path, server);
+        self.headers(&format!("{path}.headers"), &server.headers);
+        self.key(&format!("{path}.api_key"), server.api_key.as_ref());
+        self.program(path, server);
+        self.times_of_server(path, server);
+        if let Some(circuit) = &server.circuit {
+            self.inheriting(&format!("{path}.circuit"), circuit.validate(), &config.circuit.validate());
+        }
+        if let Some(concurrency) = &server.concurrency {
+            let shared = config.concurrency.validate();
+            self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
+        }
+    }
+
+    /// A server is reached in one way.
+    fn kind_of_server(&mut self, path: &str, server: &ToolServerConfig) {
         let has = [server.url.is_some(), server.command.is_some(), server.http.is_some()];
         let written: Vec<&str> = KINDS.into_iter().zip(has).filter_map(|(kind, has)| has.then_some(kind)).collect();
         match written[..] {
@@ -61,7 +79,10 @@ impl Checker<'_> {
                 self.fault(&format!("{path}.{second}"), format!("is given beside {first}; keep one of them"));
             }
         }
-        self.without_effect(path, server);
+    }
+
+    /// Where a server that is reached over the network is, and how.
+    fn addresses(&mut self, path: &str, server: &ToolServerConfig) {
         let (plaintext, private) = (server.allow_plaintext, server.allow_private_addresses);
         if let Some(url) = &server.url {
             self.base_url(&format!("{path}.url"), url, plaintext, private);
@@ -75,8 +96,10 @@ impl Checker<'_> {
             self.http_tools(&format!("{path}.http.tools"), http);
         }
         self.connection(path, server.proxy.as_ref(), server.tls.as_ref(), private);
-        self.headers(&format!("{path}.headers"), &server.headers);
-        self.key(&format!("{path}.api_key"), server.api_key.as_ref());
+    }
+
+    /// The program of a server that is a process of this one, and its environment.
+    fn program(&mut self, path: &str, server: &ToolServerConfig) {
         if server.command.as_deref() == Some("") {
             self.fault(&format!("{path}.command"), "is empty; name a program");
         }
@@ -85,6 +108,9 @@ impl Checker<'_> {
                 self.fault(&format!("{path}.env.{variable}"), "is no variable that a process can have");
             }
         }
+    }
+
+    fn times_of_server(&mut self, path: &str, server: &ToolServerConfig) {
         let (short, minute) = (Duration::from_millis(100), Duration::from_mins(1));
         self.range(&format!("{path}.connect_timeout"), &server.connect_timeout, &short, &minute, "from 100ms to 1m");
         let at = format!("{path}.start_timeout");
@@ -102,13 +128,6 @@ impl Checker<'_> {
         );
         let at = format!("{path}.restart.initial");
         self.range(&at, &restart.initial, &Duration::ZERO, &restart.max, "at most restart.max");
-        if let Some(circuit) = &server.circuit {
-            self.inheriting(&format!("{path}.circuit"), circuit.validate(), &config.circuit.validate());
-        }
-        if let Some(concurrency) = &server.concurrency {
-            let shared = config.concurrency.validate();
-            self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
-        }
     }
 
     /// Settings of another kind of server.
@@ -191,7 +210,9 @@ impl Checker<'_> {
         for (index, tool) in group.iter().enumerate() {
             let at = format!("{path}[{index}]");
             match tool.split_once('/') {
-                Some((server, name)) if !name.is_empty() => self.tool_name(&at, tool, server, tools),
+                Some((server, name)) if !name.is_empty() => {
+                    self.tool_name(&at, tool, server, tools);
+                }
                 Some(_) | None => self.fault(&at, "names no server; write it as server/tool"),
             }
             if group[..index].contains(tool) {

@@ -94,59 +94,53 @@ fn a_key_is_read_from_its_file_and_a_change_of_that_is_one_of_the_configuration(
     assert_ne!(one.fingerprint, two.fingerprint);
 }
 
+/// Sections `tools` with a fault, and the words that report it.
+const FAULTY: &[(&str, &str)] = &[
+    ("{ servers: { a: {} } }", "tools.servers.a: must have one of url, command and http"),
+    ("{ servers: { a: { url: 'https://x/mcp', command: y } } }", "tools.servers.a.command: `y` is given beside url"),
+    ("{ servers: { a: { url: 'ftp://x' } } }", "tools.servers.a.url: `ftp://x` is no URL"),
+    ("{ servers: { a: { url: 'http://x.example/mcp' } } }", "would send keys and prompts in the clear"),
+    ("{ servers: { a: { url: 'https://10.1.2.3/mcp' } } }", "is a private address"),
+    (
+        "{ servers: { a: { command: x, headers: { b: c } } } }",
+        "tools.servers.a.headers: has no effect without url or http",
+    ),
+    ("{ servers: { a: { url: 'https://x/mcp', args: [b] } } }", "tools.servers.a.args: has no effect without command"),
+    ("{ servers: { a/b: { command: x } } }", "is no name of a tool server"),
+    ("{ servers: { a: { command: x, comand: y } } }", "unknown field; did you mean `command`?"),
+    (
+        "{ servers: { a: { command: x, restart: { initial: 1m } } } }",
+        "tools.servers.a.restart.initial: `1m` must be at most",
+    ),
+    ("{ servers: { a: { command: x, start_timeout: 1ms } } }", "must be from 100ms to 10m"),
+    ("{ servers: { a: { command: x, env: { \"A=B\": c } } } }", "is no variable that a process can have"),
+    ("{ servers: { a: { http: { base_url: 'https://x' } } } }", "tools.servers.a.http.tools: is missing"),
+    ("{ servers: { a: { http: { base_url: 'https://x', tools: { t: { path: p } } } } } }", "is no path"),
+    (
+        "{ servers: { a: { http: { base_url: 'https://x', tools: { t: { path: /p, input_schema: { type: 7 } } } } } } }",
+        "tools.servers.a.http.tools.t.input_schema: does not compile",
+    ),
+    ("{ servers: { files: { command: x } }, tools: { file/read: {} } }", "is no tool server; did you mean `files`?"),
+    ("{ servers: { files: { command: x } }, groups: { g: [files/a] } }", "must name at least two tools"),
+    ("{ servers: { files: { command: x } }, groups: { g: [files/a, b] } }", "names no server"),
+    ("{ servers: { files: { command: x } }, groups: { g: [files/a, files/a] } }", "is named twice"),
+    ("{ tools: { t: { read_only: true, destructive: true } } }", "tools.tools.t.destructive: `true` contradicts"),
+    ("{ tools: { t: { redact: [email] } } }", "is no JSON pointer"),
+    ("{ tools: { t: { timeout: 2h } } }", "must be from 100ms to 1h"),
+    ("{ tools: { t: { chunk: [{ by: dates, from: a }] } } }", "tools.tools.t.chunk[0].to: is missing"),
+    ("{ tools: { t: { chunk: [{ by: list, argument: a, page: b }] } } }", "belongs to another kind of rule"),
+    ("{ tools: { t: { chunk: [{ by: list, argument: a, max_parts: 1 }] } } }", "tools.tools.t.chunk[0].max_parts"),
+    ("{ recovery: { max_retries: 9 } }", "tools.recovery.max_retries: `9` must be at most 5"),
+    ("{ limits: { max_tools: 0 } }", "must be from 1 to 100000"),
+    ("{ limits: { max_reply_bytes: 1KiB } }", "must be from 4KiB to 1GiB"),
+    ("{ learning: { half_life: 1m } }", "must be from 1h to 8760h"),
+    ("{ mcp_front: { path: mcp } }", "is no path"),
+    ("{ mcp_front: { listen: '0.0.0.0:8092' } }", "can be reached by others"),
+];
+
 #[test]
 fn each_fault_names_its_place_and_what_to_do() {
-    for (tools, expected) in [
-        ("{ servers: { a: {} } }", "tools.servers.a: must have one of url, command and http"),
-        (
-            "{ servers: { a: { url: 'https://x/mcp', command: y } } }",
-            "tools.servers.a.command: `y` is given beside url",
-        ),
-        ("{ servers: { a: { url: 'ftp://x' } } }", "tools.servers.a.url: `ftp://x` is no URL"),
-        ("{ servers: { a: { url: 'http://x.example/mcp' } } }", "would send keys and prompts in the clear"),
-        ("{ servers: { a: { url: 'https://10.1.2.3/mcp' } } }", "is a private address"),
-        (
-            "{ servers: { a: { command: x, headers: { b: c } } } }",
-            "tools.servers.a.headers: has no effect without url or http",
-        ),
-        (
-            "{ servers: { a: { url: 'https://x/mcp', args: [b] } } }",
-            "tools.servers.a.args: has no effect without command",
-        ),
-        ("{ servers: { a/b: { command: x } } }", "is no name of a tool server"),
-        ("{ servers: { a: { command: x, comand: y } } }", "unknown field; did you mean `command`?"),
-        (
-            "{ servers: { a: { command: x, restart: { initial: 1m } } } }",
-            "tools.servers.a.restart.initial: `1m` must be at most",
-        ),
-        ("{ servers: { a: { command: x, start_timeout: 1ms } } }", "must be from 100ms to 10m"),
-        ("{ servers: { a: { command: x, env: { \"A=B\": c } } } }", "is no variable that a process can have"),
-        ("{ servers: { a: { http: { base_url: 'https://x' } } } }", "tools.servers.a.http.tools: is missing"),
-        ("{ servers: { a: { http: { base_url: 'https://x', tools: { t: { path: p } } } } } }", "is no path"),
-        (
-            "{ servers: { a: { http: { base_url: 'https://x', tools: { t: { path: /p, input_schema: { type: 7 } } } } } } }",
-            "tools.servers.a.http.tools.t.input_schema: does not compile",
-        ),
-        (
-            "{ servers: { files: { command: x } }, tools: { file/read: {} } }",
-            "is no tool server; did you mean `files`?",
-        ),
-        ("{ servers: { files: { command: x } }, groups: { g: [files/a] } }", "must name at least two tools"),
-        ("{ servers: { files: { command: x } }, groups: { g: [files/a, b] } }", "names no server"),
-        ("{ servers: { files: { command: x } }, groups: { g: [files/a, files/a] } }", "is named twice"),
-        ("{ tools: { t: { read_only: true, destructive: true } } }", "tools.tools.t.destructive: `true` contradicts"),
-        ("{ tools: { t: { redact: [email] } } }", "is no JSON pointer"),
-        ("{ tools: { t: { timeout: 2h } } }", "must be from 100ms to 1h"),
-        ("{ tools: { t: { chunk: [{ by: dates, from: a }] } } }", "tools.tools.t.chunk[0].to: is missing"),
-        ("{ tools: { t: { chunk: [{ by: list, argument: a, page: b }] } } }", "belongs to another kind of rule"),
-        ("{ tools: { t: { chunk: [{ by: list, argument: a, max_parts: 1 }] } } }", "tools.tools.t.chunk[0].max_parts"),
-        ("{ recovery: { max_retries: 9 } }", "tools.recovery.max_retries: `9` must be at most 5"),
-        ("{ limits: { max_tools: 0 } }", "must be from 1 to 100000"),
-        ("{ limits: { max_reply_bytes: 1KiB } }", "must be from 4KiB to 1GiB"),
-        ("{ learning: { half_life: 1m } }", "must be from 1h to 8760h"),
-        ("{ mcp_front: { path: mcp } }", "is no path"),
-        ("{ mcp_front: { listen: '0.0.0.0:8092' } }", "can be reached by others"),
-    ] {
+    for (tools, expected) in FAULTY {
         let found = faults(tools);
         assert!(found.contains(expected), "{tools}\n{found}");
     }
