@@ -21,10 +21,15 @@ use crate::{
         clock,
         failure::{Failure, FailureClass},
         ids::InvocationId,
+        upstream::UpstreamHandle,
     },
     engine::{Arrival, InvocationRequest},
     journal::{Held, JournalError, Record, Takeover, ThreadKey},
-    layers::{cancel::Cancel, invocation::PreviousRun, spans::EntryPoint},
+    layers::{
+        cancel::Cancel,
+        invocation::{InvocationContext, PreviousRun},
+        spans::EntryPoint,
+    },
 };
 
 const PAGE: usize = 512;
@@ -75,38 +80,11 @@ impl ExecutionShared {
         let _claim = self.claim(Held { id: record.id.clone(), epoch: record.epoch });
         let mut left = self.load(&record).await?;
         let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
-        if record.cancel_requested {
-            self.abandon_upstream(&record);
-            let failure = Failure::local(FailureClass::Cancelled, "cancelled while no replica executed it");
-            self.end_unrun(&id, epoch, last, failure, None).await;
-            return Ok(());
-        }
         if let Some(failure) = not_run_again(&record, is_wanted) {
-            self.abandon_upstream(&record);
-            self.end_unrun(&id, epoch, last, failure, None).await;
+            self.end_abandoned(&record, last, failure).await;
             return Ok(());
         }
-        let Some(asked) = request_of(&record).filter(|_| !left.gone) else {
-            self.abandon_upstream(&record);
-            let words = "its replica died, and its request is not kept";
-            self.end_unrun(&id, epoch, last, Failure::local(FailureClass::StreamInterrupted, words), None).await;
-            return Ok(());
-        };
-        let mut incoming = match self.engine.prepare(asked).await {
-            Ok(incoming) => incoming,
-            Err(refusal) => {
-                tracing::warn!(invocation = %id, ?refusal, "an invocation no longer fits the configuration");
-                let words = "its replica died, and it no longer fits the configuration";
-                self.end_unrun(&id, epoch, last, Failure::local(FailureClass::Configuration, words), None).await;
-                return Ok(());
-            }
-        };
-        let until = record.deadline_at.duration_since(clock::wall_now());
-        {
-            let invocation = Arc::make_mut(&mut incoming.invocation);
-            invocation.id = id.clone();
-            invocation.deadline = Instant::now() + Duration::try_from(until).unwrap_or_default();
-        }
+        let Some(mut incoming) = self.prepare_again(&record, last, left.gone).await else { return Ok(()) };
         let turn = match &record.thread {
             None => None,
             Some(thread) => {
@@ -114,9 +92,8 @@ impl ExecutionShared {
                 match self.load_turn(&key, &mut incoming.invocation, &[]).await {
                     Ok(turn) => Some(turn),
                     Err(ThreadUnusable::Busy(running)) => {
-                        self.abandon_upstream(&record);
                         let words = format!("invocation {running} took the thread while no replica executed this one");
-                        self.end_unrun(&id, epoch, last, Failure::local(FailureClass::State, words), None).await;
+                        self.end_abandoned(&record, last, Failure::local(FailureClass::State, words)).await;
                         return Ok(());
                     }
                     Err(ThreadUnusable::OtherRoute) => return Ok(()),
@@ -128,19 +105,7 @@ impl ExecutionShared {
         (incoming.cancel, incoming.background) = ends.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
-        let upstream = match record.upstream.clone().filter(|handle| left.is_under_way(handle)) {
-            Some(handle) if left.may_be_read_on(&handle) => {
-                // Any later owner finds the same.
-                incoming.background.set_findable(Some(handle.clone()));
-                left.count_once(&handle);
-                Some(handle)
-            }
-            Some(handle) => {
-                self.engine.abandon(&incoming, handle);
-                None
-            }
-            None => None,
-        };
+        let upstream = self.response_to_read_on(&record, &mut left, &incoming);
         incoming.before = PreviousRun {
             was_owned: true,
             attempts: left.attempts,
@@ -171,6 +136,54 @@ impl ExecutionShared {
         Ok(())
     }
 
+    /// The invocation as it runs again, with its old id and deadline; where it cannot, it is ended.
+    async fn prepare_again(&self, record: &Record, last: u64, gone: bool) -> Option<InvocationContext> {
+        let Some(asked) = request_of(record).filter(|_| !gone) else {
+            let words = "its replica died, and its request is not kept";
+            self.end_abandoned(record, last, Failure::local(FailureClass::StreamInterrupted, words)).await;
+            return None;
+        };
+        let mut incoming = match self.engine.prepare(asked).await {
+            Ok(incoming) => incoming,
+            Err(refusal) => {
+                tracing::warn!(invocation = %record.id, ?refusal, "an invocation no longer fits the configuration");
+                let words = "its replica died, and it no longer fits the configuration";
+                let failure = Failure::local(FailureClass::Configuration, words);
+                self.end_unrun(&record.id, record.epoch, last, failure, None).await;
+                return None;
+            }
+        };
+        let until = record.deadline_at.duration_since(clock::wall_now());
+        let invocation = Arc::make_mut(&mut incoming.invocation);
+        invocation.id = record.id.clone();
+        invocation.deadline = Instant::now() + Duration::try_from(until).unwrap_or_default();
+        Some(incoming)
+    }
+
+    /// The response that was under way and is read on; one that cannot be is cancelled.
+    fn response_to_read_on(
+        &self,
+        record: &Record,
+        left: &mut RecoveredState,
+        incoming: &InvocationContext,
+    ) -> Option<UpstreamHandle> {
+        let handle = record.upstream.clone().filter(|handle| left.is_under_way(handle))?;
+        if !left.may_be_read_on(&handle) {
+            self.engine.abandon(incoming, handle);
+            return None;
+        }
+        // Any later owner finds the same.
+        incoming.background.set_findable(Some(handle.clone()));
+        left.count_once(&handle);
+        Some(handle)
+    }
+
+    /// Ends an invocation that no replica continues, with the response that is still being generated for it.
+    async fn end_abandoned(&self, record: &Record, last: u64, failure: Failure) {
+        self.abandon_upstream(record);
+        self.end_unrun(&record.id, record.epoch, last, failure, None).await;
+    }
+
     /// Cancels the response that is still being generated for an invocation that no replica continues.
     fn abandon_upstream(&self, record: &Record) {
         if let (Some(handle), Some(asked)) = (record.upstream.clone(), request_of(record))
@@ -199,6 +212,9 @@ impl ExecutionShared {
 
 /// Why an invocation that was taken over is ended instead of run again; `None` where it is run.
 fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
+    if record.cancel_requested {
+        return Some(Failure::local(FailureClass::Cancelled, "cancelled while no replica executed it"));
+    }
     if !is_wanted {
         return Some(Failure::local(FailureClass::Cancelled, "its replica went away and its caller did not come back"));
     }
