@@ -17,9 +17,9 @@ use super::{
 use crate::{
     domain::{
         completion::BlockKind,
-        failure::FailureClass,
+        failure::{FailureClass, Wait},
         fold::{AnswerState, Block, FoldError, StreamStep, hash_text},
-        ids::InvocationId,
+        ids::{InvocationId, TargetId},
         invocation::{Outcome, RecoveryStrategy, RewindMode},
     },
     grpc::{folder::bytes as hash_bytes, v1},
@@ -176,45 +176,38 @@ impl StreamWriter {
                 (self.attempt, Body::BlockStop(end))
             }
             StreamStep::Rewind { keep, cause, attempt, hash } => {
-                let kept = |(block_id, length_bytes): &(u32, u64)| v1::KeptBlock {
-                    block_id: *block_id,
-                    length_bytes: *length_bytes,
-                };
-                let rewind = v1::Rewind {
-                    keep: keep.iter().map(kept).collect(),
-                    cause: class_field(Some(*cause)),
-                    failed_attempt: *attempt,
-                    hash: hash_bytes(hash),
-                };
-                (*attempt, Body::Rewind(rewind))
+                (*attempt, Body::Rewind(rewind(keep, *cause, *attempt, hash)))
             }
             StreamStep::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation: _ } => {
-                let to_other = *strategy == RecoveryStrategy::Fallback;
-                let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
-                let recovery = v1::Recovery {
-                    failure_class: class_field(Some(*class)),
-                    strategy: v1::RecoveryStrategy::from(*strategy).into(),
-                    wait_ms,
-                    wait_source,
-                    attempts_left: self.max_retries.saturating_add(1).saturating_sub(self.started),
-                    budget_left: budget_left.clamp(0.0, 1.0),
-                    display_text: display.clone(),
-                };
+                let recovery = self.recovery(*class, *strategy, *wait, display, *budget_left);
                 (*attempt, Body::Recovery(recovery))
             }
             StreamStep::Parked { attempt, target, class, wait, display } => {
-                let (wait_ms, wait_source) = wait_fields(Some(*wait), false, Some(*class));
-                let parked = v1::Parked {
-                    target: target.as_str().to_owned(),
-                    failure_class: class_field(Some(*class)),
-                    wait_ms,
-                    wait_source,
-                    display_text: display.clone(),
-                };
-                (*attempt, Body::Parked(parked))
+                (*attempt, Body::Parked(parked(target, *class, *wait, display)))
             }
             StreamStep::Usage { attempt, usage: spent } => (*attempt, Body::Usage(usage(spent))),
             StreamStep::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
+        }
+    }
+
+    fn recovery(
+        &self,
+        class: FailureClass,
+        strategy: RecoveryStrategy,
+        wait: Wait,
+        display: &str,
+        budget_left: f64,
+    ) -> v1::Recovery {
+        let to_other = strategy == RecoveryStrategy::Fallback;
+        let (wait_ms, wait_source) = wait_fields(Some(wait), to_other, Some(class));
+        v1::Recovery {
+            failure_class: class_field(Some(class)),
+            strategy: v1::RecoveryStrategy::from(strategy).into(),
+            wait_ms,
+            wait_source,
+            attempts_left: self.max_retries.saturating_add(1).saturating_sub(self.started),
+            budget_left: budget_left.clamp(0.0, 1.0),
+            display_text: display.to_owned(),
         }
     }
 
@@ -261,6 +254,28 @@ impl StreamWriter {
 
     fn hash(&self) -> Vec<u8> {
         hash_bytes(&self.fold.hash())
+    }
+}
+
+fn rewind(keep: &[(u32, u64)], cause: FailureClass, failed_attempt: u32, hash: &str) -> v1::Rewind {
+    let kept =
+        |(block_id, length_bytes): &(u32, u64)| v1::KeptBlock { block_id: *block_id, length_bytes: *length_bytes };
+    v1::Rewind {
+        keep: keep.iter().map(kept).collect(),
+        cause: class_field(Some(cause)),
+        failed_attempt,
+        hash: hash_bytes(hash),
+    }
+}
+
+fn parked(target: &TargetId, class: FailureClass, wait: Wait, display: &str) -> v1::Parked {
+    let (wait_ms, wait_source) = wait_fields(Some(wait), false, Some(class));
+    v1::Parked {
+        target: target.as_str().to_owned(),
+        failure_class: class_field(Some(class)),
+        wait_ms,
+        wait_source,
+        display_text: display.to_owned(),
     }
 }
 

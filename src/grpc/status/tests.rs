@@ -12,6 +12,14 @@ fn fact(status: &Status, key: &str) -> Option<String> {
     status.get_details_error_info().unwrap().metadata.get(key).cloned()
 }
 
+fn pushback(status: &Status) -> Option<&str> {
+    status.metadata().get(PUSHBACK).map(|value| value.to_str().unwrap())
+}
+
+fn retry_delay(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info().and_then(|info| info.retry_delay)
+}
+
 #[test]
 fn every_status_names_its_reason_and_only_those_that_may_be_repeated_lack_the_pushback() {
     let (thread, id) = (ThreadId::from("t1"), InvocationId::from("i1"));
@@ -35,10 +43,8 @@ fn every_status_names_its_reason_and_only_those_that_may_be_repeated_lack_the_pu
         (internal("fold"), Code::Internal, "INTERNAL", false),
     ] {
         assert_eq!((status.code(), reason(&status).as_str()), (code, name));
-        let pushback = status.metadata().get(PUSHBACK).map(|value| value.to_str().unwrap());
-        assert_eq!(pushback, if again { None } else { Some("-1") }, "{name}");
-        let retry = status.get_details_retry_info().and_then(|info| info.retry_delay);
-        assert_eq!(retry, again.then_some(soon), "{name}");
+        assert_eq!(pushback(&status), if again { None } else { Some("-1") }, "{name}");
+        assert_eq!(retry_delay(&status), again.then_some(soon), "{name}");
     }
 }
 

@@ -14,6 +14,7 @@ use crate::domain::{
 };
 
 type Filter = v1::RecoveryEventFilter;
+type FilterChange = fn(&mut Filter);
 
 fn event_filter(wire: Option<v1::RecoveryEventFilter>) -> Result<EventFilter, Violations> {
     let mut faults = Violations::default();
@@ -88,30 +89,38 @@ fn without_a_filter_every_event_of_the_contract_matches() {
 
 #[test]
 fn an_event_must_match_every_field_by_any_of_its_values() {
-    let none = Filter::default;
-    let failed = i32::from(v1::RecoveryEventType::AttemptFailed);
-    let started = i32::from(v1::RecoveryEventType::AttemptStarted);
-    for (filter, expected) in [
-        (Filter { invocation_ids: names(&["i0", "i1"]), ..none() }, true),
-        (Filter { invocation_ids: names(&["i0"]), ..none() }, false),
-        (Filter { thread_ids: names(&["t1"]), ..none() }, true),
-        (Filter { thread_ids: names(&["t2"]), ..none() }, false),
-        (Filter { routes: names(&["fast", "slow"]), ..none() }, true),
-        (Filter { routes: names(&["slow"]), ..none() }, false),
-        (Filter { targets: names(&["openai"]), ..none() }, true),
-        (Filter { targets: names(&["anthropic"]), ..none() }, false),
-        (Filter { operations: names(&["executor"]), ..none() }, true),
-        (Filter { operations: names(&["planner"]), ..none() }, false),
-        (Filter { event_types: vec![started, failed], ..none() }, true),
-        (Filter { event_types: vec![started], ..none() }, false),
-        (Filter { labels: labels(&[("team", "a"), ("env", "prod")]), ..none() }, true),
-        (Filter { labels: labels(&[("team", "a"), ("env", "test")]), ..none() }, false),
-        (Filter { labels: labels(&[("absent", "")]), ..none() }, false),
-        (Filter { min_severity: v1::Severity::Warning.into(), ..none() }, true),
-        (Filter { min_severity: v1::Severity::Error.into(), ..none() }, false),
-        (Filter { routes: names(&["fast"]), targets: names(&["anthropic"]), ..none() }, false),
-    ] {
-        assert_eq!(wanted(filter.clone(), &attempt_failed()), expected, "{filter:?}");
+    const FAILED: i32 = v1::RecoveryEventType::AttemptFailed as i32;
+    const STARTED: i32 = v1::RecoveryEventType::AttemptStarted as i32;
+    let rows: &[(FilterChange, bool)] = &[
+        (|filter| filter.invocation_ids = names(&["i0", "i1"]), true),
+        (|filter| filter.invocation_ids = names(&["i0"]), false),
+        (|filter| filter.thread_ids = names(&["t1"]), true),
+        (|filter| filter.thread_ids = names(&["t2"]), false),
+        (|filter| filter.routes = names(&["fast", "slow"]), true),
+        (|filter| filter.routes = names(&["slow"]), false),
+        (|filter| filter.targets = names(&["openai"]), true),
+        (|filter| filter.targets = names(&["anthropic"]), false),
+        (|filter| filter.operations = names(&["executor"]), true),
+        (|filter| filter.operations = names(&["planner"]), false),
+        (|filter| filter.event_types = vec![STARTED, FAILED], true),
+        (|filter| filter.event_types = vec![STARTED], false),
+        (|filter| filter.labels = labels(&[("team", "a"), ("env", "prod")]), true),
+        (|filter| filter.labels = labels(&[("team", "a"), ("env", "test")]), false),
+        (|filter| filter.labels = labels(&[("absent", "")]), false),
+        (|filter| filter.min_severity = v1::Severity::Warning.into(), true),
+        (|filter| filter.min_severity = v1::Severity::Error.into(), false),
+        (
+            |filter| {
+                filter.routes = names(&["fast"]);
+                filter.targets = names(&["anthropic"]);
+            },
+            false,
+        ),
+    ];
+    for (change, expected) in rows {
+        let mut filter = Filter::default();
+        change(&mut filter);
+        assert_eq!(wanted(filter.clone(), &attempt_failed()), *expected, "{filter:?}");
     }
 }
 

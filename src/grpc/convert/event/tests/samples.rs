@@ -60,7 +60,6 @@ pub(super) fn evidence() -> Evidence {
 
 /// A decision about a release, with everything that it can hold.
 fn released(action: ReleaseAction) -> EventBody {
-    let text = || "text".to_owned();
     let evidence = ReleaseEvidence {
         executions: 9,
         failures: 3,
@@ -77,32 +76,44 @@ fn released(action: ReleaseAction) -> EventBody {
     EventBody::ReleaseDecided { subject: text(), release: text(), to: text(), decision }
 }
 
+const CLASS: FailureClass = FailureClass::InvalidRequest;
+const DETAIL: Option<InvalidRequestDetail> = Some(InvalidRequestDetail::BadSchema);
+
+fn text() -> String {
+    "text".to_owned()
+}
+
+fn wait() -> Wait {
+    Wait { duration: Duration::from_secs(2), source: WaitSource::RetryAfter }
+}
+
+fn usage() -> Usage {
+    Usage { input_tokens: 1, output_tokens: 2, exactness: Exactness::Exact, ..Usage::default() }
+}
+
 /// One event of each kind, with everything that it can hold.
 pub(super) fn every_body() -> Vec<EventBody> {
-    let class = FailureClass::InvalidRequest;
-    let detail = Some(InvalidRequestDetail::BadSchema);
-    let wait = Wait { duration: Duration::from_secs(2), source: WaitSource::RetryAfter };
-    let usage = Usage { input_tokens: 1, output_tokens: 2, exactness: Exactness::Exact, ..Usage::default() };
-    let strategies = vec![RecoveryStrategy::Retry];
-    let from = CircuitState::HalfOpen;
-    let text = || "text".to_owned();
+    [of_invocations(), of_attempts(), of_recoveries(), of_targets(), of_the_server()].concat()
+}
+
+fn of_invocations() -> Vec<EventBody> {
     vec![
         EventBody::InvocationStarted { deadline_ms: 5, max_retries: 2 },
-        EventBody::InvocationSucceeded { duration_ms: 5, usage },
+        EventBody::InvocationSucceeded { duration_ms: 5, usage: usage() },
         EventBody::InvocationRecovered {
             duration_ms: 5,
             attempts: 2,
-            strategies: strategies.clone(),
-            usage,
-            first_failure: Some(class),
+            strategies: vec![RecoveryStrategy::Retry],
+            usage: usage(),
+            first_failure: Some(CLASS),
         },
         EventBody::InvocationFailed {
             duration_ms: 5,
             attempts: 1,
-            usage,
-            strategies,
-            class,
-            detail,
+            usage: usage(),
+            strategies: vec![RecoveryStrategy::Retry],
+            class: CLASS,
+            detail: DETAIL,
             message: text(),
             user_message: text(),
             recovery_hint: text(),
@@ -110,52 +121,72 @@ pub(super) fn every_body() -> Vec<EventBody> {
         },
         EventBody::InvocationParked { class: FailureClass::RateLimited, wait_ms: 5, in_line: true },
         EventBody::CallsRefused { count: 3 },
-        EventBody::AttemptStarted { cause: AttemptCause::Retry(class), model: text(), wait: Some(wait) },
+    ]
+}
+
+fn of_attempts() -> Vec<EventBody> {
+    vec![
+        EventBody::AttemptStarted { cause: AttemptCause::Retry(CLASS), model: text(), wait: Some(wait()) },
         EventBody::FirstToken { after_ms: 5 },
         EventBody::AttemptReadOn { reason: text(), requests: 1 },
-        EventBody::AttemptSucceeded { duration_ms: 5, usage },
+        EventBody::AttemptSucceeded { duration_ms: 5, usage: usage() },
         EventBody::AttemptFailed {
             signature: String::new(),
-            class,
-            detail,
+            class: CLASS,
+            detail: DETAIL,
             message: text(),
             retryable: true,
-            retry_after: Some(wait),
+            retry_after: Some(wait()),
             status: Some(500),
             duration_ms: 5,
             sent: true,
-            usage,
+            usage: usage(),
         },
+        EventBody::FallbackChosen { from: "anthropic".into(), class: CLASS },
+        EventBody::HedgeStarted { beside: "anthropic".into(), after_ms: 5 },
+    ]
+}
+
+fn of_recoveries() -> Vec<EventBody> {
+    vec![
         EventBody::RecoveryAttempted {
             error: text(),
-            class,
+            class: CLASS,
             retry: 1,
             max_retries: 2,
             strategy: RecoveryStrategy::Adapt,
-            wait,
+            wait: wait(),
             adaptation: Some(text()),
             going_on: None,
         },
-        EventBody::ContextInjected { vehicle: "text_part".to_owned(), class, note_bytes: 80 },
-        EventBody::ContextInjectionSkipped { reason: "never".to_owned(), class },
-        EventBody::FallbackChosen { from: "anthropic".into(), class },
-        EventBody::HedgeStarted { beside: "anthropic".into(), after_ms: 5 },
+        EventBody::ContextInjected { vehicle: "text_part".to_owned(), class: CLASS, note_bytes: 80 },
+        EventBody::ContextInjectionSkipped { reason: "never".to_owned(), class: CLASS },
+    ]
+}
+
+fn of_targets() -> Vec<EventBody> {
+    vec![
         EventBody::CircuitOpened {
             generation: 3,
-            from,
+            from: CircuitState::HalfOpen,
             evidence: evidence(),
             retry_in_ms: Some(5),
             reason: text(),
-            class: Some(class),
+            class: Some(CLASS),
             streak: 2,
             forced: true,
         },
         EventBody::CircuitHalfOpen { generation: 2, open_ms: 5, probes: 1 },
         EventBody::CircuitRecovering { generation: 3, admitted_percent: 25, evidence: evidence() },
         circuit_closed(),
-        EventBody::GateClosed { gate: GateKind::Rate, reopens_in_ms: 5, source: WaitSource::RetryAfter, class },
+        EventBody::GateClosed { gate: GateKind::Rate, reopens_in_ms: 5, source: WaitSource::RetryAfter, class: CLASS },
         EventBody::GateOpened { gate: GateKind::Credential, closed_ms: 5 },
         EventBody::BudgetExhausted { level: 3.0, capacity: 500.0 },
+    ]
+}
+
+fn of_the_server() -> Vec<EventBody> {
+    vec![
         released(ReleaseAction::RolledBack),
         released(ReleaseAction::Held),
         EventBody::ConfigurationReloaded { generation: 2, changed: vec![text()], needs_restart: vec![text()] },
