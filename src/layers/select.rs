@@ -24,6 +24,7 @@ use crate::{
     },
     policy::{
         continuation,
+        retry::Candidate,
         rng::SeededRng,
         select::{AttemptFacts, Choice, cause, choose},
     },
@@ -81,28 +82,7 @@ impl<S> Select<S> {
         let scope = &pending.scope;
         let now = Instant::now();
         let candidates = self.targets.candidates(scope, now);
-        let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        let avoid = pending.last.as_ref().filter(|_| pending.avoid_last);
-        let chosen = match fixed(pending) {
-            // No other target has that answer, or that tool; the layers below say whether it can be called now.
-            Some(index) => Choice::Target(index),
-            None => choose(&scope.plan.select, &candidates, avoid, pending.hint.as_ref(), &mut rng),
-        };
-        let index = match chosen {
-            Choice::Target(index) => index,
-            Choice::WaitUntil(until, _) => {
-                let wait = until.saturating_duration_since(now);
-                let refused = self.by_circuit(pending, now, Some(wait)).unwrap_or_else(|| {
-                    Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now")
-                });
-                return Err(refused.with_retry_after(wait, WaitSource::Parked));
-            }
-            Choice::None => {
-                return Err(self.by_circuit(pending, now, None).unwrap_or_else(|| {
-                    Failure::local(FailureClass::CircuitOpen, "no target of the route can be called")
-                }));
-            }
-        };
+        let index = self.index_of_target(pending, &candidates, now)?;
         let target = scope.plan.targets.get(index).map(Arc::clone);
         let state = target.as_ref().and_then(|target| self.targets.state(&target.id));
         let (Some(target), Some(state)) = (target, state) else {
@@ -158,6 +138,35 @@ impl<S> Select<S> {
             prepared,
             trace: pending.trace.clone(),
         })
+    }
+
+    /// The place of the target among the plan's, or why none can be called now.
+    fn index_of_target(
+        &self,
+        pending: &PendingAttempt,
+        candidates: &[Candidate],
+        now: Instant,
+    ) -> Result<usize, Failure> {
+        if let Some(index) = fixed(pending) {
+            // No other target has that answer, or that tool; the layers below say whether it can be called now.
+            return Ok(index);
+        }
+        let scope = &pending.scope;
+        let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
+        let avoid = pending.last.as_ref().filter(|_| pending.avoid_last);
+        match choose(&scope.plan.select, candidates, avoid, pending.hint.as_ref(), &mut rng) {
+            Choice::Target(index) => Ok(index),
+            Choice::WaitUntil(until, _) => {
+                let wait = until.saturating_duration_since(now);
+                let refused = self.by_circuit(pending, now, Some(wait)).unwrap_or_else(|| {
+                    Failure::local(FailureClass::CircuitOpen, "every target is closed to calls now")
+                });
+                Err(refused.with_retry_after(wait, WaitSource::Parked))
+            }
+            Choice::None => Err(self
+                .by_circuit(pending, now, None)
+                .unwrap_or_else(|| Failure::local(FailureClass::CircuitOpen, "no target of the route can be called"))),
+        }
     }
 
     /// The refusal by the first circuit of the route that alone keeps its target from being called.

@@ -19,6 +19,7 @@ use crate::{
             ListFacts, ToolSituation, ToolStep,
             alternatives::{AlternativeTool, Equivalence, RankedTool},
             arguments::Arguments,
+            chunk::ChunkPlan,
             decide, is_left,
             learning::is_refusal,
         },
@@ -68,22 +69,7 @@ impl<S> RetryLoop<S> {
                     return self.again_with(tool_call, failure, RecoveryOptions::elsewhere(), false);
                 }
                 ToolStep::Chunk { plan, backoff_kind, reason } => {
-                    let now = Instant::now();
-                    self.reserved = self.targets.reserve(&tool_call.offer.target.id, Cost::Transient, now);
-                    if self.reserved.is_none() {
-                        return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
-                    }
-                    tool_call.tried.chunked = true;
-                    tool_call.note(&reason);
-                    tool_call.cause = AttemptCause::Chunk(failure.class);
-                    self.report_change(&failure, &reason);
-                    self.take_note_of(&failure);
-                    let wait = self.wait_before_chunks(&failure, backoff_kind);
-                    let display = format!("Splitting {}: {reason}", self.scope.invocation.operation);
-                    let announced =
-                        self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display, None);
-                    self.wait = Some(wait);
-                    return AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), vec![announced]);
+                    return self.split(tool_call, failure, plan, backoff_kind, reason);
                 }
                 end @ (ToolStep::Offer { .. }
                 | ToolStep::Explain { .. }
@@ -91,6 +77,31 @@ impl<S> RetryLoop<S> {
                 | ToolStep::Fail { .. }) => return self.ended(tool_call, failure, end),
             }
         }
+    }
+
+    /// Calls the tool in parts, where the budget allows.
+    fn split(
+        &mut self,
+        tool_call: &mut ToolCallState,
+        failure: Failure,
+        plan: ChunkPlan,
+        backoff_kind: Option<BackoffKind>,
+        reason: String,
+    ) -> AfterExecution {
+        self.reserved = self.targets.reserve(&tool_call.offer.target.id, Cost::Transient, Instant::now());
+        if self.reserved.is_none() {
+            return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
+        }
+        tool_call.tried.chunked = true;
+        tool_call.note(&reason);
+        tool_call.cause = AttemptCause::Chunk(failure.class);
+        self.report_change(&failure, &reason);
+        self.take_note_of(&failure);
+        let wait = self.wait_before_chunks(&failure, backoff_kind);
+        let display = format!("Splitting {}: {reason}", self.scope.invocation.operation);
+        let announced = self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display, None);
+        self.wait = Some(wait);
+        AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), vec![announced])
     }
 
     /// Has the planner wait, pay and call the tool that the course names.
