@@ -81,7 +81,6 @@ struct BeforeDecrease {
 const FEW: u32 = 16;
 /// How many slots an answer adds while growth is fast: where answers slow down eightfold, slots must multiply within a
 /// few answers.
-/// within a few of them.
 const FAST: u32 = 2;
 /// Minimum overloads per success; with more successes than that, the overloads are chance.
 const MIN_OVERLOADS_PER_SUCCESS: u32 = 4;

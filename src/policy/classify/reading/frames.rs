@@ -2,8 +2,8 @@
 //!
 //! Files, functions and lines of code are full of words such as `timeout` and `RateLimitError`, whatever failed. Frames
 //! are recognised as Python writes them (`File "…", line 7, in call`, and the code below it) and as Node, Java and .NET
-//! do (`at call (file.js:7:11)`), with line breaks as they are or escaped (`
-//! `). The first of several frames must name its place; indented lines that begin like a frame are dropped with it.
+//! do (`at call (file.js:7:11)`), with line breaks as they are or escaped (`\n`). The first of several frames must name
+//! its place; indented lines that begin like a frame are dropped with it.
 //!
 //! A line that is not indented is kept.
 
