@@ -198,6 +198,10 @@ impl CircuitPolicy {
     /// What cannot work, as the field's name and the reason; empty when all is well.
     #[must_use]
     pub fn validate(&self) -> Vec<(&'static str, String)> {
+        [self.wrong_durations(), self.wrong_counts(), self.wrong_shares(), self.wrong_rates_and_stages()].concat()
+    }
+
+    fn wrong_durations(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         let ms = Duration::from_millis;
         let hour = Duration::from_hours(1);
@@ -220,6 +224,11 @@ impl CircuitPolicy {
                 faults.push((field, format!("is {value:?}; must be {min:?} to {max:?}")));
             }
         }
+        faults
+    }
+
+    fn wrong_counts(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
         for (field, value, min, max) in [
             ("run_at_low_rate", self.run_at_low_rate, 2, 1000),
             ("run_at_high_rate", self.run_at_high_rate, self.run_at_low_rate, 1000),
@@ -237,6 +246,11 @@ impl CircuitPolicy {
                 faults.push((field, format!("is {value}; must be {min} to {max}")));
             }
         }
+        faults
+    }
+
+    fn wrong_shares(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
         for (field, value, max) in [
             ("failure_share", self.failure_share, 1.0),
             ("failure_share_with_alternative", self.failure_share_with_alternative, self.failure_share),
@@ -249,6 +263,11 @@ impl CircuitPolicy {
         if !(0.0..=0.9).contains(&self.open_jitter) {
             faults.push(("open_jitter", format!("is {}; must be 0 to 0.9", self.open_jitter)));
         }
+        faults
+    }
+
+    fn wrong_rates_and_stages(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
         if !(self.low_rate > 0.0 && self.low_rate.is_finite()) {
             faults.push(("low_rate", format!("is {}; must be above 0", self.low_rate)));
         }

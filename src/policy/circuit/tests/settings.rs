@@ -60,39 +60,48 @@ fn every_setting_out_of_range_is_named() {
     }
 }
 
+/// The least and the greatest value of a setting, one that is less and one that is greater; where nothing is less or
+/// greater, the bound itself is given again.
+type SettingBounds<T> = (&'static str, [T; 4]);
+
+const DURATIONS: &[SettingBounds<&str>] = &[
+    ("slow_threshold", ["1ms", "10m", "0ms", "600001ms"]),
+    ("window", ["1s", "5m", "999ms", "600001ms"]),
+    ("sparse_window", ["10s", "24h", "9999ms", "86400001ms"]),
+    ("degraded_after", ["0ms", "10m", "0ms", "600001ms"]),
+    ("look_again", ["1s", "1h", "999ms", "3600001ms"]),
+    ("open_base", ["10ms", "5s", "9ms", "5001ms"]),
+    ("open_max_fast", ["1s", "1h", "999ms", "3600001ms"]),
+    ("open_max_slow", ["1s", "1h", "999ms", "3600001ms"]),
+    ("retry_after_max", ["0ms", "1h", "0ms", "3600001ms"]),
+    ("probe_grace", ["0ms", "1m", "0ms", "60001ms"]),
+    ("stage_time", ["0ms", "10m", "0ms", "600001ms"]),
+    ("consecutive_open", ["10ms", "1h", "9ms", "3600001ms"]),
+];
+
+const NUMBERS: &[SettingBounds<f64>] = &[
+    ("failure_share", [0.5, 1.0, 0.49, 1.001]),
+    ("failure_share_with_alternative", [0.001, 0.8, 0.0, 0.801]),
+    ("slow_share", [0.001, 1.0, 0.0, 1.001]),
+    ("open_jitter", [0.0, 0.9, -0.001, 0.901]),
+    ("low_rate", [0.001, 49.999, 0.0, 50.0]),
+    ("high_rate", [1.001, 1e9, 1.0, 1e9]),
+];
+
+fn is_named_beyond_its_bounds<T: serde::Serialize + PartialEq>((field, [min, max, below, above]): &SettingBounds<T>) {
+    let faults = |value: &T| {
+        let mut policy = serde_json::to_value(CircuitPolicy::default()).unwrap();
+        policy[field] = serde_json::to_value(value).unwrap();
+        serde_json::from_value::<CircuitPolicy>(policy).unwrap().validate().len()
+    };
+    assert_eq!((faults(min), faults(max)), (0, 0), "{field}");
+    assert_eq!((faults(below) > 0, faults(above) > 0), (below != min, above != max), "{field}");
+}
+
 #[test]
 fn every_bound_is_just_allowed_and_what_is_beyond_is_named() {
-    use serde_json::json;
-    let bounds = [
-        ("slow_threshold", json!("1ms"), json!("10m"), json!("0ms"), json!("600001ms")),
-        ("window", json!("1s"), json!("5m"), json!("999ms"), json!("600001ms")),
-        ("sparse_window", json!("10s"), json!("24h"), json!("9999ms"), json!("86400001ms")),
-        ("degraded_after", json!("0ms"), json!("10m"), json!("0ms"), json!("600001ms")),
-        ("look_again", json!("1s"), json!("1h"), json!("999ms"), json!("3600001ms")),
-        ("open_base", json!("10ms"), json!("5s"), json!("9ms"), json!("5001ms")),
-        ("open_max_fast", json!("1s"), json!("1h"), json!("999ms"), json!("3600001ms")),
-        ("open_max_slow", json!("1s"), json!("1h"), json!("999ms"), json!("3600001ms")),
-        ("retry_after_max", json!("0ms"), json!("1h"), json!("0ms"), json!("3600001ms")),
-        ("probe_grace", json!("0ms"), json!("1m"), json!("0ms"), json!("60001ms")),
-        ("stage_time", json!("0ms"), json!("10m"), json!("0ms"), json!("600001ms")),
-        ("consecutive_open", json!("10ms"), json!("1h"), json!("9ms"), json!("3600001ms")),
-        ("failure_share", json!(0.5), json!(1.0), json!(0.49), json!(1.001)),
-        ("failure_share_with_alternative", json!(0.001), json!(0.8), json!(0.0), json!(0.801)),
-        ("slow_share", json!(0.001), json!(1.0), json!(0.0), json!(1.001)),
-        ("open_jitter", json!(0.0), json!(0.9), json!(-0.001), json!(0.901)),
-        ("low_rate", json!(0.001), json!(49.999), json!(0.0), json!(50.0)),
-        ("high_rate", json!(1.001), json!(1e9), json!(1.0), json!(1e9)),
-    ];
-    for (field, min, max, below, above) in bounds {
-        let faults = |value: &serde_json::Value| {
-            let mut policy = serde_json::to_value(CircuitPolicy::default()).unwrap();
-            policy[field] = value.clone();
-            serde_json::from_value::<CircuitPolicy>(policy).unwrap().validate().len()
-        };
-        assert_eq!((faults(&min), faults(&max)), (0, 0), "{field}");
-        // Where nothing is below or above, the bound itself is given again.
-        assert_eq!((faults(&below) > 0, faults(&above) > 0), (below != min, above != max), "{field}");
-    }
+    DURATIONS.iter().for_each(is_named_beyond_its_bounds);
+    NUMBERS.iter().for_each(is_named_beyond_its_bounds);
 }
 
 #[test]

@@ -7,70 +7,73 @@ fn with(headers: &[(&str, &str)], body: &str) -> ProviderError {
     ProviderError { headers, ..http(429, body) }
 }
 
+const DATE: (&str, &str) = ("date", "Thu, 10 Sep 2026 06:00:00 GMT");
+
+/// Headers, a body, and the wait that they state, in milliseconds.
+type Stated = (&'static [(&'static str, &'static str)], &'static str, u64, WaitSource);
+
+const STATED: &[Stated] = &[
+    (&[("retry-after-ms", "1250")], "", 1250, WaitSource::RetryAfterMs),
+    (&[("x-ms-retry-after-ms", "1250"), ("retry-after", "2")], "", 1250, WaitSource::RetryAfterMs),
+    (&[("retry-after", "7")], "", 7000, WaitSource::RetryAfter),
+    (&[("retry-after", "0.5")], "", 500, WaitSource::RetryAfter),
+    (&[("retry-after", "20s")], "", 20_000, WaitSource::RetryAfter),
+    (&[("retry-after", "Thu, 10 Sep 2026 06:02:00 GMT"), DATE], "", 120_000, WaitSource::RetryAfter),
+    (&[("x-ratelimit-reset-tokens", "1m30s")], "", 90_000, WaitSource::RateLimitReset),
+    (
+        &[
+            ("x-ratelimit-reset-requests", "8.64s"),
+            ("x-ratelimit-remaining-requests", "0"),
+            ("x-ratelimit-reset-tokens", "1h"),
+            ("x-ratelimit-remaining-tokens", "5"),
+        ],
+        "",
+        8640,
+        WaitSource::RateLimitReset,
+    ),
+    (
+        &[
+            ("anthropic-ratelimit-tokens-reset", "2026-09-10T06:00:20Z"),
+            ("anthropic-ratelimit-tokens-remaining", "0"),
+            ("anthropic-ratelimit-requests-reset", "2026-09-10T06:05:00Z"),
+            ("anthropic-ratelimit-requests-remaining", "9"),
+            DATE,
+        ],
+        "",
+        20_000,
+        WaitSource::RateLimitReset,
+    ),
+    (
+        &[],
+        r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#,
+        34_500,
+        WaitSource::RetryInfo,
+    ),
+    (&[], r#"{"retry_after":64.57}"#, 64_570, WaitSource::BodyField),
+    (&[], r#"{"retry_after_ms":250}"#, 250, WaitSource::BodyField),
+    (&[], r#"{"retryDelay":"2s"} Please retry in 2.06s."#, 2060, WaitSource::Text),
+    (&[], r#"{"retry_after":3,"message":"Try again in 2.416s."}"#, 2416, WaitSource::Text),
+    (&[], r#"{"retry_after":30,"message":"Try again in 2.416s."}"#, 30_000, WaitSource::BodyField),
+    (&[], r#"{"error":"loading","estimated_time":20.5}"#, 20_500, WaitSource::BodyField),
+    (&[], r#"{"error":"loading","estimated_time":20.500000000000002}"#, 20_500, WaitSource::BodyField),
+    (&[], "Please try again in 7m12s.", 432_000, WaitSource::Text),
+    (&[], "Please try again in 644ms", 644, WaitSource::Text),
+    (&[], "try again after 1 hour 2 minutes", 3_720_000, WaitSource::Text),
+    (&[], "Please wait 30 seconds before", 30_000, WaitSource::Text),
+    (&[], "Too many requests, retry in 0:09:48.", 588_000, WaitSource::Text),
+    (&[], "quota resets in 17:40:00", 63_600_000, WaitSource::Text),
+    (&[], "you are blocked for 2 minutes: too many requests", 120_000, WaitSource::Text),
+    (&[], "too many requests, suspended_time=90", 90_000, WaitSource::BodyField),
+    (&[], r#"{"retry_after_secs":15}"#, 15_000, WaitSource::BodyField),
+    (&[], "try again in one minute", 60_000, WaitSource::Text),
+    (&[], "请在60秒后重试", 60_000, WaitSource::Text),
+    (&[], "All keys are rate limited. Soonest reset ~3m.", 180_000, WaitSource::Text),
+    (&[("retry-after", "9")], "rate limit: try again in 8.64s", 8640, WaitSource::Text),
+];
+
 #[test]
 fn every_form_of_a_stated_wait_is_read_with_its_source() {
-    use WaitSource as W;
-    const DATE: (&str, &str) = ("date", "Thu, 10 Sep 2026 06:00:00 GMT");
-    type Row = (&'static [(&'static str, &'static str)], &'static str, u64, WaitSource);
-    let table: &[Row] = &[
-        (&[("retry-after-ms", "1250")], "", 1250, W::RetryAfterMs),
-        (&[("x-ms-retry-after-ms", "1250"), ("retry-after", "2")], "", 1250, W::RetryAfterMs),
-        (&[("retry-after", "7")], "", 7000, W::RetryAfter),
-        (&[("retry-after", "0.5")], "", 500, W::RetryAfter),
-        (&[("retry-after", "20s")], "", 20_000, W::RetryAfter),
-        (&[("retry-after", "Thu, 10 Sep 2026 06:02:00 GMT"), DATE], "", 120_000, W::RetryAfter),
-        (&[("x-ratelimit-reset-tokens", "1m30s")], "", 90_000, W::RateLimitReset),
-        (
-            &[
-                ("x-ratelimit-reset-requests", "8.64s"),
-                ("x-ratelimit-remaining-requests", "0"),
-                ("x-ratelimit-reset-tokens", "1h"),
-                ("x-ratelimit-remaining-tokens", "5"),
-            ],
-            "",
-            8640,
-            W::RateLimitReset,
-        ),
-        (
-            &[
-                ("anthropic-ratelimit-tokens-reset", "2026-09-10T06:00:20Z"),
-                ("anthropic-ratelimit-tokens-remaining", "0"),
-                ("anthropic-ratelimit-requests-reset", "2026-09-10T06:05:00Z"),
-                ("anthropic-ratelimit-requests-remaining", "9"),
-                DATE,
-            ],
-            "",
-            20_000,
-            W::RateLimitReset,
-        ),
-        (
-            &[],
-            r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#,
-            34_500,
-            W::RetryInfo,
-        ),
-        (&[], r#"{"retry_after":64.57}"#, 64_570, W::BodyField),
-        (&[], r#"{"retry_after_ms":250}"#, 250, W::BodyField),
-        (&[], r#"{"retryDelay":"2s"} Please retry in 2.06s."#, 2060, W::Text),
-        (&[], r#"{"retry_after":3,"message":"Try again in 2.416s."}"#, 2416, W::Text),
-        (&[], r#"{"retry_after":30,"message":"Try again in 2.416s."}"#, 30_000, W::BodyField),
-        (&[], r#"{"error":"loading","estimated_time":20.5}"#, 20_500, W::BodyField),
-        (&[], r#"{"error":"loading","estimated_time":20.500000000000002}"#, 20_500, W::BodyField),
-        (&[], "Please try again in 7m12s.", 432_000, W::Text),
-        (&[], "Please try again in 644ms", 644, W::Text),
-        (&[], "try again after 1 hour 2 minutes", 3_720_000, W::Text),
-        (&[], "Please wait 30 seconds before", 30_000, W::Text),
-        (&[], "Too many requests, retry in 0:09:48.", 588_000, W::Text),
-        (&[], "quota resets in 17:40:00", 63_600_000, W::Text),
-        (&[], "you are blocked for 2 minutes: too many requests", 120_000, W::Text),
-        (&[], "too many requests, suspended_time=90", 90_000, W::BodyField),
-        (&[], r#"{"retry_after_secs":15}"#, 15_000, W::BodyField),
-        (&[], "try again in one minute", 60_000, W::Text),
-        (&[], "请在60秒后重试", 60_000, W::Text),
-        (&[], "All keys are rate limited. Soonest reset ~3m.", 180_000, W::Text),
-        (&[("retry-after", "9")], "rate limit: try again in 8.64s", 8640, W::Text),
-    ];
-    for (headers, body, millis, source) in table {
+    for (headers, body, millis, source) in STATED {
         let wait = judge(&with(headers, body)).retry_after;
         let read = wait.map(|wait| (wait.duration, wait.source));
         assert_eq!(read, Some((Duration::from_millis(*millis), *source)), "{headers:?} {body}");

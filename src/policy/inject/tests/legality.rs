@@ -77,7 +77,7 @@ fn a_history_with_turns_always_has_a_place() {
     }
 }
 
-fn vehicle(dialect: Dialect, family: &str, (tail, after): (bool, bool), end: &str) -> NotePosition {
+fn vehicle(dialect: Dialect, family: &str, (tail, after): Abilities, end: &str) -> NotePosition {
     let (_, call) = histories().into_iter().find(|(name, _)| *name == end).unwrap();
     let target = target(dialect, family, tail, after);
     match place(InjectionMode::WhenActionable, &call, &target, &[&failure(FailureClass::Timeout)]) {
@@ -86,34 +86,40 @@ fn vehicle(dialect: Dialect, family: &str, (tail, after): (bool, bool), end: &st
     }
 }
 
+/// Whether a target takes a system message at the end, and a user's message after tool results.
+type Abilities = (bool, bool);
+
+const ABLE: Abilities = (true, true);
+const BARE: Abilities = (false, true);
+const STRICT: Abilities = (false, false);
+
+/// A dialect, its family, the target's abilities, the end of the history, and where the note goes.
+const VEHICLES: &[(Dialect, &str, Abilities, &str, NotePosition)] = &[
+    (Dialect::OpenaiChat, "openai", ABLE, "user", NotePosition::DeveloperMessage),
+    (Dialect::OpenaiChat, "mistral", ABLE, "user", NotePosition::SystemMessage),
+    (Dialect::OpenaiChat, "local", BARE, "user", NotePosition::UserMessage),
+    (Dialect::OpenaiChat, "local", STRICT, "user", NotePosition::UserTextBlock),
+    (Dialect::OpenaiChat, "openai", ABLE, "failed tool result", NotePosition::ToolResult),
+    (Dialect::OpenaiChat, "openai", ABLE, "tool results", NotePosition::DeveloperMessage),
+    (Dialect::OpenaiChat, "local", BARE, "tool results", NotePosition::UserMessage),
+    (Dialect::OpenaiChat, "mistral", (true, false), "tool results", NotePosition::ToolResult),
+    (Dialect::OpenaiChat, "openai", ABLE, "dangling tool calls", NotePosition::ToolResult),
+    (Dialect::OpenaiResponses, "openai", ABLE, "failed tool result", NotePosition::DeveloperMessage),
+    (Dialect::Anthropic, "anthropic", ABLE, "user", NotePosition::SystemMessage),
+    (Dialect::Anthropic, "anthropic", BARE, "user", NotePosition::UserTextBlock),
+    (Dialect::Anthropic, "anthropic", ABLE, "tool results", NotePosition::AfterToolResults),
+    (Dialect::Anthropic, "anthropic", ABLE, "assistant", NotePosition::UserMessage),
+    (Dialect::Gemini, "google", ABLE, "user", NotePosition::UserTextBlock),
+    (Dialect::Gemini, "google", ABLE, "tool results", NotePosition::ToolResult),
+    (Dialect::Bedrock, "bedrock", ABLE, "tool results", NotePosition::AfterToolResults),
+    (Dialect::Bedrock, "bedrock", (true, false), "tool results", NotePosition::ToolResult),
+    (Dialect::Scripted, "scripted", ABLE, "user", NotePosition::SystemMessage),
+];
+
 #[test]
 fn the_vehicle_is_the_first_legal_one_of_the_table() {
-    let able = (true, true);
-    let bare = (false, true);
-    let strict = (false, false);
-    let table = [
-        (Dialect::OpenaiChat, "openai", able, "user", NotePosition::DeveloperMessage),
-        (Dialect::OpenaiChat, "mistral", able, "user", NotePosition::SystemMessage),
-        (Dialect::OpenaiChat, "local", bare, "user", NotePosition::UserMessage),
-        (Dialect::OpenaiChat, "local", strict, "user", NotePosition::UserTextBlock),
-        (Dialect::OpenaiChat, "openai", able, "failed tool result", NotePosition::ToolResult),
-        (Dialect::OpenaiChat, "openai", able, "tool results", NotePosition::DeveloperMessage),
-        (Dialect::OpenaiChat, "local", bare, "tool results", NotePosition::UserMessage),
-        (Dialect::OpenaiChat, "mistral", (true, false), "tool results", NotePosition::ToolResult),
-        (Dialect::OpenaiChat, "openai", able, "dangling tool calls", NotePosition::ToolResult),
-        (Dialect::OpenaiResponses, "openai", able, "failed tool result", NotePosition::DeveloperMessage),
-        (Dialect::Anthropic, "anthropic", able, "user", NotePosition::SystemMessage),
-        (Dialect::Anthropic, "anthropic", bare, "user", NotePosition::UserTextBlock),
-        (Dialect::Anthropic, "anthropic", able, "tool results", NotePosition::AfterToolResults),
-        (Dialect::Anthropic, "anthropic", able, "assistant", NotePosition::UserMessage),
-        (Dialect::Gemini, "google", able, "user", NotePosition::UserTextBlock),
-        (Dialect::Gemini, "google", able, "tool results", NotePosition::ToolResult),
-        (Dialect::Bedrock, "bedrock", able, "tool results", NotePosition::AfterToolResults),
-        (Dialect::Bedrock, "bedrock", (true, false), "tool results", NotePosition::ToolResult),
-        (Dialect::Scripted, "scripted", able, "user", NotePosition::SystemMessage),
-    ];
-    for (dialect, family, able, end, expected) in table {
-        assert_eq!(vehicle(dialect, family, able, end), expected, "{dialect:?} {family} {able:?} {end}");
+    for (dialect, family, able, end, expected) in VEHICLES {
+        assert_eq!(vehicle(*dialect, family, *able, end), *expected, "{dialect:?} {family} {able:?} {end}");
     }
 }
 

@@ -90,6 +90,28 @@ fn refused_arguments_are_adapted_or_handed_back() {
             "fail",
         ),
         (
+            "an adaptation that did not help is not made twice",
+            renamed(),
+            |world| world.tried.adaptations = 1,
+            mismatch(),
+            "explain",
+        ),
+        (
+            "a schema that does not compile is one error",
+            renamed(),
+            |world| {
+                world.current = Some(tool("get_activities", json!({"a": {"type": "odd"}}), json!([])));
+            },
+            mismatch(),
+            "fail",
+        ),
+    ]);
+}
+
+#[test]
+fn a_tool_that_was_removed_or_may_do_harm_is_not_simply_adapted() {
+    decided(vec![
+        (
             "a removed tool has an alternative",
             renamed(),
             |world| {
@@ -116,20 +138,6 @@ fn refused_arguments_are_adapted_or_handed_back() {
             },
             mismatch(),
             "adapt",
-        ),
-        (
-            "an adaptation that did not help is not made twice",
-            renamed(),
-            |world| world.tried.adaptations = 1,
-            mismatch(),
-            "explain",
-        ),
-        (
-            "a schema that does not compile is one error",
-            renamed(),
-            |world| world.current = Some(tool("get_activities", json!({"a": {"type": "odd"}}), json!([]))),
-            mismatch(),
-            "fail",
         ),
         (
             "what may be half done is not adapted",

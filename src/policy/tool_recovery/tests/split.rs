@@ -33,6 +33,29 @@ fn what_is_too_slow_too_large_or_limited_is_split() {
             "chunk",
         ),
         (
+            "an opaque failure is split at last",
+            World::reading(),
+            |world| {
+                world.split_by_dates();
+                world.tried.retries = 2;
+            },
+            Failure { message: "Error executing tool get_activities".to_owned(), ..failed(C::ServerError) },
+            "chunk",
+        ),
+        (
+            "an opaque failure is retried first",
+            World::reading(),
+            splittable,
+            Failure { message: "Error executing tool get_activities".to_owned(), ..failed(C::ServerError) },
+            "retry",
+        ),
+    ]);
+}
+
+#[test]
+fn a_call_is_split_once_and_only_where_it_may_be_repeated_and_that_can_help() {
+    decided(vec![
+        (
             "a call is split once",
             World::reading(),
             |world| {
@@ -71,23 +94,6 @@ fn what_is_too_slow_too_large_or_limited_is_split() {
             },
             retryable(C::Network),
             "explain",
-        ),
-        (
-            "an opaque failure is split at last",
-            World::reading(),
-            |world| {
-                world.split_by_dates();
-                world.tried.retries = 2;
-            },
-            Failure { message: "Error executing tool get_activities".to_owned(), ..failed(C::ServerError) },
-            "chunk",
-        ),
-        (
-            "an opaque failure is retried first",
-            World::reading(),
-            splittable,
-            Failure { message: "Error executing tool get_activities".to_owned(), ..failed(C::ServerError) },
-            "retry",
         ),
     ]);
 }
