@@ -90,29 +90,12 @@ async fn accepted(server: &Relight, token: &str) {
     panic!("the token is not accepted");
 }
 
-#[tokio::test]
-async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_wrong_one_is_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let (signer, other, stranger) = (Signer::ed25519("a"), Signer::p256("b"), Signer::ed25519("a"));
-    std::fs::write(folder.path().join("jwks.json"), set(&[&signer, &other])).unwrap();
-    let file = folder.path().join("jwks.json").display().to_string();
-    let key = json!([{ "tenant": "by-key", "sha256": hash_text("key") }]);
-    let server = server(&json!({ "jwt": jwt(&json!({ "jwks_file": file })), "keys": key })).await;
-    accepted(&server, &signer.token(&claims(&json!({})))).await;
-
-    let good = |others: Value| signer.token(&claims(&others));
-    for token in [
-        good(json!({ "aud": ["x", "relight"] })),
-        good(json!({ "exp": at(-20), "nbf": at(20) })),
-        other.token(&claims(&json!({}))),
-        "key".to_owned(),
-    ] {
-        assert!(invoke(&server, &token, "").await.is_ok());
-    }
+/// Tokens that are not accepted, and what is wrong with each; the stranger's key has the name of the signer's.
+fn wrong_tokens(signer: &Signer, stranger: &Signer) -> Vec<(&'static str, String)> {
     let body = claims(&json!({}));
     let crossed = format!("{}x", signer.token(&body));
     let unsigned = format!("{}.{}.", BASE64.encode(r#"{"alg":"none"}"#), BASE64.encode(claims(&json!({})).to_string()));
-    for (what, token) in [
+    vec![
         ("expired", signer.token(&claims(&json!({ "exp": at(-60) })))),
         ("without an end", signer.token(&claims(&json!({ "exp": null })))),
         ("with an end that is no number", signer.token(&claims(&json!({ "exp": "9999999999" })))),
@@ -136,7 +119,30 @@ async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_
         ("empty parts", "..".to_owned()),
         ("no token", "wrong".to_owned()),
         ("nothing", String::new()),
+    ]
+}
+
+#[tokio::test]
+async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_wrong_one_is_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let (signer, other, stranger) = (Signer::ed25519("a"), Signer::p256("b"), Signer::ed25519("a"));
+    std::fs::write(folder.path().join("jwks.json"), set(&[&signer, &other])).unwrap();
+    let file = folder.path().join("jwks.json").display().to_string();
+    let key = json!([{ "tenant": "by-key", "sha256": hash_text("key") }]);
+    let server = server(&json!({ "jwt": jwt(&json!({ "jwks_file": file })), "keys": key })).await;
+    accepted(&server, &signer.token(&claims(&json!({})))).await;
+
+    let good = |others: Value| signer.token(&claims(&others));
+    for token in [
+        good(json!({ "aud": ["x", "relight"] })),
+        good(json!({ "exp": at(-20), "nbf": at(20) })),
+        other.token(&claims(&json!({}))),
+        "key".to_owned(),
     ] {
+        assert!(invoke(&server, &token, "").await.is_ok());
+    }
+    let body = claims(&json!({}));
+    for (what, token) in wrong_tokens(&signer, &stranger) {
         assert_eq!(invoke(&server, &token, "").await, Err(Code::Unauthenticated), "{what}");
     }
     let bound = signer.token(&claims(&json!({ "relight_routes": ["other"] })));

@@ -73,18 +73,22 @@ async fn refused_callers_are_counted_on_both_interfaces_and_logged_once() {
     let mut recovery = server.recovery();
     let body = || question("default", false).to_string().into_bytes();
     let json = ("content-type", "application/json");
+    let status = async |path: &str, headers: &[(&str, &str)], body: Vec<u8>| {
+        post(&server.front_address, path, headers, false, body).await.unwrap().0
+    };
+    let chat = "/v1/chat/completions";
     for _ in 0..5 {
         let request = with_key("nobody", relight::internals::grpc::v1::InvokeWithRecoveryRequest::default());
         assert_eq!(recovery.invoke_with_recovery(request).await.unwrap_err().code(), tonic::Code::Unauthenticated);
         let wrong = [json, ("authorization", "Bearer nobody")];
-        assert_eq!(post(&server.front_address, "/v1/chat/completions", &wrong, false, body()).await.unwrap().0, 401);
+        assert_eq!(status(chat, &wrong, body()).await, 401);
     }
     let authorization = format!("Bearer {KEY}");
     let right = [json, ("authorization", authorization.as_str())];
-    assert_eq!(post(&server.front_address, "/v1/chat/completions", &right, false, body()).await.unwrap().0, 200);
+    assert_eq!(status(chat, &right, body()).await, 200);
     let denied = question("denied", false).to_string().into_bytes();
-    assert_eq!(post(&server.front_address, "/v1/chat/completions", &right, false, denied).await.unwrap().0, 400);
-    assert_eq!(post(&server.front_address, "/v1/nothing", &right, false, body()).await.unwrap().0, 404);
+    assert_eq!(status(chat, &right, denied).await, 400);
+    assert_eq!(status("/v1/nothing", &right, body()).await, 404);
     let text = metrics(&server.admin_address).await;
     let rpc = "rpc_server_call_duration_seconds_count";
     assert_eq!(value(&text, rpc, &["InvokeWithRecovery", "\"UNAUTHENTICATED\""]), Some(5.0), "{text}");

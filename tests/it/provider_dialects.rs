@@ -43,25 +43,55 @@ fn says(role: Role, parts: Vec<Part>) -> Message {
     Message::new(role, parts)
 }
 
+type History = (&'static str, Vec<Message>);
+
+fn text(role: Role, words: &str) -> Message {
+    Message::text(role, words)
+}
+
+fn rain() -> Message {
+    text(Role::Assistant, "Rain.")
+}
+
+fn beginning() -> Vec<Message> {
+    vec![
+        text(Role::System, "You help."),
+        text(Role::Developer, "Be brief."),
+        text(Role::User, "What is the weather?"),
+        says(Role::Assistant, vec![thought("openai.encrypted_content"), Part::Text("Where?".to_owned())]),
+        text(Role::User, "In Oslo."),
+    ]
+}
+
+/// A conversation whose last turn calls two tools.
+fn calling() -> Vec<Message> {
+    let kinds = ["anthropic.signature", "anthropic.redacted_thinking", "gemini.thought_signature", "bedrock.signature"];
+    let mut parts: Vec<Part> = kinds.into_iter().map(thought).collect();
+    parts.extend([called("functions.search:0", "search", "{\"q\":1}"), called("b", "weather", "{broken")]);
+    [beginning(), vec![says(Role::Assistant, parts)]].concat()
+}
+
 /// Conversations by how they end; each holds reasoning of every provider.
-fn histories() -> Vec<(&'static str, Vec<Message>)> {
-    let text = |role, words: &str| Message::text(role, words);
-    let begin = || {
-        vec![
-            text(Role::System, "You help."),
-            text(Role::Developer, "Be brief."),
-            text(Role::User, "What is the weather?"),
-            says(Role::Assistant, vec![thought("openai.encrypted_content"), Part::Text("Where?".to_owned())]),
-            text(Role::User, "In Oslo."),
-        ]
-    };
-    let ask = || {
-        let kinds =
-            ["anthropic.signature", "anthropic.redacted_thinking", "gemini.thought_signature", "bedrock.signature"];
-        let mut parts: Vec<Part> = kinds.into_iter().map(thought).collect();
-        parts.extend([called("functions.search:0", "search", "{\"q\":1}"), called("b", "weather", "{broken")]);
-        [begin(), vec![says(Role::Assistant, parts)]].concat()
-    };
+fn histories() -> Vec<History> {
+    [histories_without_tools(), histories_with_tools()].concat()
+}
+
+fn histories_without_tools() -> Vec<History> {
+    vec![
+        ("user", beginning()),
+        ("two users", [beginning(), vec![text(Role::User, "Please.")]].concat()),
+        ("blank user", [beginning(), vec![rain(), text(Role::User, " "), text(Role::User, "Go on")]].concat()),
+        (
+            "instructions in the middle",
+            [beginning(), vec![rain(), text(Role::System, "Hurry."), text(Role::User, "So?")]].concat(),
+        ),
+        ("instructions after the user", [beginning(), vec![text(Role::Developer, "Hurry.")]].concat()),
+        ("assistant", [beginning(), vec![rain()]].concat()),
+        ("empty assistant", [beginning(), vec![text(Role::Assistant, ""), text(Role::User, "Hello?")]].concat()),
+    ]
+}
+
+fn histories_with_tools() -> Vec<History> {
     let result = |id: &str, name: &str| says(Role::Tool, vec![answered(id, name, false)]);
     let results = || vec![result("functions.search:0", "search"), result("b", "weather")];
     let failed =
@@ -81,37 +111,26 @@ fn histories() -> Vec<(&'static str, Vec<Message>)> {
             answered("b", "weather", false),
         ],
     );
-    let rain = || text(Role::Assistant, "Rain.");
     vec![
-        ("user", begin()),
-        ("two users", [begin(), vec![text(Role::User, "Please.")]].concat()),
-        ("blank user", [begin(), vec![rain(), text(Role::User, " "), text(Role::User, "Go on")]].concat()),
-        (
-            "instructions in the middle",
-            [begin(), vec![rain(), text(Role::System, "Hurry."), text(Role::User, "So?")]].concat(),
-        ),
-        ("instructions after the user", [begin(), vec![text(Role::Developer, "Hurry.")]].concat()),
-        ("instructions after tools", [ask(), results(), vec![text(Role::System, "Hurry.")]].concat()),
-        ("tool results", [ask(), results()].concat()),
-        ("tool results in another order", [ask(), swapped].concat()),
-        ("failed tool result in one message", [ask(), vec![failed]].concat()),
-        ("results in the user's turn", [ask(), vec![in_user_turn]].concat()),
-        ("calls in two messages", [begin(), split].concat()),
+        ("instructions after tools", [calling(), results(), vec![text(Role::System, "Hurry.")]].concat()),
+        ("tool results", [calling(), results()].concat()),
+        ("tool results in another order", [calling(), swapped].concat()),
+        ("failed tool result in one message", [calling(), vec![failed]].concat()),
+        ("results in the user's turn", [calling(), vec![in_user_turn]].concat()),
+        ("calls in two messages", [beginning(), split].concat()),
         (
             "two rounds of tools",
             [
-                ask(),
+                calling(),
                 results(),
                 vec![says(Role::Assistant, vec![thought("gemini.thought_signature"), called("c", "search", "")])],
                 vec![result("c", "search")],
             ]
             .concat(),
         ),
-        ("user after tools", [ask(), results(), vec![rain(), text(Role::User, "And tomorrow?")]].concat()),
-        ("user right after tools", [ask(), results(), vec![text(Role::User, "And tomorrow?")]].concat()),
-        ("assistant", [begin(), vec![rain()]].concat()),
-        ("empty assistant", [begin(), vec![text(Role::Assistant, ""), text(Role::User, "Hello?")]].concat()),
-        ("dangling tool calls", ask()),
+        ("user after tools", [calling(), results(), vec![rain(), text(Role::User, "And tomorrow?")]].concat()),
+        ("user right after tools", [calling(), results(), vec![text(Role::User, "And tomorrow?")]].concat()),
+        ("dangling tool calls", calling()),
     ]
 }
 

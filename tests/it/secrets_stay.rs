@@ -155,6 +155,33 @@ async fn called(server: &Process) -> String {
     seen
 }
 
+/// All events since the server started.
+async fn events_of(server: &Process) -> String {
+    let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
+    let mut watch = server.recovery().watch_recovery(with_key("ops-key", request)).await.unwrap().into_inner();
+    let mut events = String::new();
+    while let Ok(Ok(Some(event))) = tokio::time::timeout(Duration::from_secs(2), watch.message()).await {
+        writeln!(events, "{event:?}").unwrap();
+    }
+    events
+}
+
+/// What an operator sees of the server.
+async fn status_of(server: &Process) -> String {
+    let mut admin = server.admin();
+    let status = admin.get_status(with_key("ops-key", GetStatusRequest {})).await.unwrap();
+    let targets = admin.list_targets(with_key("ops-key", ListTargetsRequest::default())).await.unwrap();
+    format!("{status:?}{targets:?}\n{}\n", metrics(&server.admin_address).await)
+}
+
+/// All files of the journal.
+fn journal_in(folder: &Path) -> String {
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let journal: Vec<u8> =
+        files.filter(|file| !file.ends_with("key")).flat_map(|file| std::fs::read(file).unwrap()).collect();
+    String::from_utf8_lossy(&journal).into_owned()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses() {
     let (upstream, receiver) = (Upstream::start().await, OtlpReceiver::start().await);
@@ -168,17 +195,8 @@ async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses(
     let server = Serve::with_front(&leaky(&upstream, &receiver, folder.path()));
     let server = server.env("OTEL_METRIC_EXPORT_INTERVAL", "500").start().await;
     let seen = called(&server).await;
-
-    let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
-    let mut watch = server.recovery().watch_recovery(with_key("ops-key", request)).await.unwrap().into_inner();
-    let mut events = String::new();
-    while let Ok(Ok(Some(event))) = tokio::time::timeout(Duration::from_secs(2), watch.message()).await {
-        writeln!(events, "{event:?}").unwrap();
-    }
-    let mut admin = server.admin();
-    let mut status = format!("{:?}", admin.get_status(with_key("ops-key", GetStatusRequest {})).await.unwrap());
-    let targets = admin.list_targets(with_key("ops-key", ListTargetsRequest::default())).await.unwrap();
-    writeln!(status, "{targets:?}\n{}", metrics(&server.admin_address).await).unwrap();
+    let events = events_of(&server).await;
+    let status = status_of(&server).await;
     let exported = async {
         while receiver.metrics().is_empty() || receiver.spans().is_empty() {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -187,10 +205,7 @@ async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses(
     tokio::time::timeout(Duration::from_secs(20), exported).await.expect("nothing is exported");
     let log: Vec<String> = server.log().iter().map(ToString::to_string).collect();
     assert!(log.iter().any(|line| line.contains("hyper") || line.contains("h2")), "libraries are not in the log");
-    let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
-    let journal: Vec<u8> =
-        files.filter(|file| !file.ends_with("key")).flat_map(|file| std::fs::read(file).unwrap()).collect();
-    let journal = String::from_utf8_lossy(&journal).into_owned();
+    let journal = journal_in(folder.path());
     assert!(journal.contains("openai") && events.contains("InvocationFailed"), "nothing was kept");
 
     let sent: Vec<String> = upstream.requests().iter().map(|request| format!("{request:?}")).collect();

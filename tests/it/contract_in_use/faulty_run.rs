@@ -58,8 +58,38 @@ fn on(route: &str, text: &str) -> Invocation {
 
 /// Calls of every kind, over every front, with every fault that a provider can be made to have here.
 pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
-    let upstream_text = |text: &str| Reply::text(text);
-    let malformed = Reply::tool_call("get_weather", "{\"city\": ");
+    faults_of_answers(server, seen).await;
+    // No time is left for another attempt.
+    server.upstream.push(Reply::status(500));
+    unary(server, seen, on("brief", "hello")).await;
+    faults_of_streams(server, seen).await;
+    // Two targets: the soft timer starts a second attempt, and a refusal falls back.
+    server.upstream.push(Reply::silence()).push(Reply::text("the spare answers"));
+    unary(server, seen, on("hedged", "hello")).await;
+    server.upstream.push(Reply::status(503)).push(Reply::status(503)).push(Reply::text("the spare answers"));
+    unary(server, seen, on("pair", "hello")).await;
+    unary(server, seen, on("away", "hello")).await;
+    // The front, answered and refused.
+    let front = server.running.openai_front_address.unwrap();
+    for streamed in [false, true] {
+        server.upstream.push(Reply::status(500));
+        crate::support::front::post(front, "/v1/chat/completions", &question("default", streamed)).await;
+    }
+    more_calls_than_are_let_in(server).await;
+    outage(server, seen).await;
+    // A key that is refused, and one that works.
+    server.upstream.push(Reply::status(401));
+    unary(server, seen, on("default", "hello")).await;
+    seen.add(
+        "ListTargetsResponse",
+        &server.admin().list_targets(ListTargetsRequest::default()).await.unwrap().into_inner(),
+    );
+    seen.add("GetStatusResponse", &server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner());
+    server.change(json!({ "providers": { "p": { "api_key": "k-2" } }, "admission": { "max_in_flight": 9 } })).await;
+}
+
+/// Each fault of an answer, until an answer without one.
+async fn faults_of_answers(server: &Reloaded, seen: &mut Seen) {
     let length = [
         chunk(&json!({ "content": "cut short" }), None),
         chunk(&json!({}), Some("length")),
@@ -67,19 +97,16 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
         "[DONE]".to_owned(),
     ];
     let faults: [Vec<Reply>; 10] = [
-        vec![Reply::status(500), upstream_text("fine")],
-        vec![Reply::status(503), upstream_text("fine")],
-        vec![Reply::status(429), upstream_text("fine")],
+        vec![Reply::status(500), Reply::text("fine")],
+        vec![Reply::status(503), Reply::text("fine")],
+        vec![Reply::status(429), Reply::text("fine")],
         vec![Reply::body(418, &[], b"I am a teapot")],
         vec![Reply::status(400)],
-        vec![
-            upstream_text("a long answer that is cut").cut_in_the_middle(),
-            upstream_text("a long answer that is cut"),
-        ],
-        vec![Reply::reset(), upstream_text("fine")],
-        vec![Reply::html(), upstream_text("fine")],
+        vec![Reply::text("a long answer that is cut").cut_in_the_middle(), Reply::text("a long answer that is cut")],
+        vec![Reply::reset(), Reply::text("fine")],
+        vec![Reply::html(), Reply::text("fine")],
         vec![Reply::events(&length)],
-        vec![upstream_text("a stalling answer").stall_after(160), upstream_text("a stalling answer")],
+        vec![Reply::text("a stalling answer").stall_after(160), Reply::text("a stalling answer")],
     ];
     for (number, replies) in faults.into_iter().enumerate() {
         for reply in replies {
@@ -92,10 +119,12 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
             unary(server, seen, on("default", "hello")).await;
         }
     }
-    // No time is left for another attempt.
-    server.upstream.push(Reply::status(500));
-    unary(server, seen, on("brief", "hello")).await;
+}
+
+/// A tool call that cannot be read, and a stream that is cut.
+async fn faults_of_streams(server: &Reloaded, seen: &mut Seen) {
     // A tool call that cannot be read, then one that can.
+    let malformed = Reply::tool_call("get_weather", "{\"city\": ");
     server.upstream.push(malformed).push(Reply::tool_call("get_weather", "{\"city\": \"Oslo\"}"));
     let mut with_tool = asking("weather?");
     if let Some(Call::Model(call)) = &mut with_tool.call {
@@ -105,24 +134,11 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     }
     stream(server, seen, with_tool).await;
     // A stream that is cut and begins anew with other text.
-    server
-        .upstream
-        .push(upstream_text("one two three four five").cut_in_the_middle())
-        .push(upstream_text("other words"));
+    server.upstream.push(Reply::text("one two three four five").cut_in_the_middle()).push(Reply::text("other words"));
     stream(server, seen, on("default", "again")).await;
-    // Two targets: the soft timer starts a second attempt, and a refusal falls back.
-    server.upstream.push(Reply::silence()).push(upstream_text("the spare answers"));
-    unary(server, seen, on("hedged", "hello")).await;
-    server.upstream.push(Reply::status(503)).push(Reply::status(503)).push(upstream_text("the spare answers"));
-    unary(server, seen, on("pair", "hello")).await;
-    unary(server, seen, on("away", "hello")).await;
-    // The front, answered and refused.
-    let front = server.running.openai_front_address.unwrap();
-    for streamed in [false, true] {
-        server.upstream.push(Reply::status(500));
-        crate::support::front::post(front, "/v1/chat/completions", &question("default", streamed)).await;
-    }
-    // More calls than are let in.
+}
+
+async fn more_calls_than_are_let_in(server: &Reloaded) {
     server.upstream.push(Reply::silence()).push(Reply::silence());
     let mut hanging = JoinSet::new();
     for _ in 0..2 {
@@ -135,7 +151,10 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     assert_eq!(refused.code(), Code::ResourceExhausted);
     drop(hanging);
     until(|| server.running.engine().in_flight() == 0).await;
-    // An outage opens the circuit and empties the budget; then all is well again.
+}
+
+/// An outage opens the circuit and empties the budget; then all is well again, and an operator forces the circuit.
+async fn outage(server: &Reloaded, seen: &mut Seen) {
     server.upstream.otherwise(Reply::status(500));
     for _ in 0..6 {
         unary(server, seen, on("default", "hello")).await;
@@ -151,15 +170,6 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     }
     let reset = ResetCircuitRequest { target: "main".to_owned() };
     seen.add("ResetCircuitResponse", &server.admin().reset_circuit(reset).await.unwrap().into_inner());
-    // A key that is refused, and one that works.
-    server.upstream.push(Reply::status(401));
-    unary(server, seen, on("default", "hello")).await;
-    seen.add(
-        "ListTargetsResponse",
-        &server.admin().list_targets(ListTargetsRequest::default()).await.unwrap().into_inner(),
-    );
-    seen.add("GetStatusResponse", &server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner());
-    server.change(json!({ "providers": { "p": { "api_key": "k-2" } }, "admission": { "max_in_flight": 9 } })).await;
 }
 
 async fn until(condition: impl Fn() -> bool) {

@@ -21,54 +21,85 @@ use crate::support::{
     relight::{Relight, asking},
 };
 
-/// What each method does for a caller, with an invocation and a thread of tenant `acme`.
-async fn outcomes(
-    server: &Relight,
-    admin: &Channel,
-    key: &str,
-    (id, request): (&str, &str),
-) -> Vec<(&'static str, Result<(), Code>)> {
-    let done = |result: Result<(), Status>| result.map_err(|status| status.code());
-    let id = || id.to_owned();
-    let (mut recovery, mut admin) = (server.recovery(), AdminServiceClient::new(admin.clone()));
-    let mut outcomes = Vec::new();
-    let mut note = |method: &'static str, outcome: Result<(), Status>| outcomes.push((method, done(outcome)));
+/// What each method does for a caller.
+type MethodOutcomes = Vec<(&'static str, Result<(), Code>)>;
+
+fn outcome<T>(response: Result<T, Status>) -> Result<(), Code> {
+    response.map(drop).map_err(|status| status.code())
+}
+
+/// All methods, with an invocation and a thread of tenant `acme`.
+async fn outcomes(server: &Relight, admin: &Channel, key: &str, (id, request): (&str, &str)) -> MethodOutcomes {
+    let mut outcomes = outcomes_of_streams(server, key, request).await;
+    outcomes.extend(outcomes_of_records(server, key, id).await);
+    outcomes.extend(outcomes_of_administration(admin, key).await);
+    let request = DeleteThreadRequest { thread_id: "talk".to_owned(), ..DeleteThreadRequest::default() };
+    let deleted = server.recovery().delete_thread(with_key(key, request)).await;
+    outcomes.push(("DeleteThread", outcome(deleted)));
+    outcomes
+}
+
+/// The methods that run an invocation, or follow one.
+async fn outcomes_of_streams(server: &Relight, key: &str, request: &str) -> MethodOutcomes {
+    let mut recovery = server.recovery();
     let invoking = InvokeWithRecoveryRequest { invocation: Some(asking("Hello.")) };
-    note("InvokeWithRecovery", recovery.invoke_with_recovery(with_key(key, invoking)).await.map(drop));
+    let invoked = recovery.invoke_with_recovery(with_key(key, invoking)).await;
     let start = Some(StreamStart::Invocation(asking("Hello.")));
-    let streaming = StreamWithRecoveryRequest { start };
-    note("StreamWithRecovery", recovery.stream_with_recovery(with_key(key, streaming)).await.map(drop));
+    let streamed = recovery.stream_with_recovery(with_key(key, StreamWithRecoveryRequest { start })).await;
     let resume = Resume { invocation: Some(resume::Invocation::RequestId(request.to_owned())), ..Resume::default() };
-    let request = StreamWithRecoveryRequest { start: Some(StreamStart::Resume(resume)) };
-    note("resume", recovery.stream_with_recovery(with_key(key, request)).await.map(drop));
+    let start = Some(StreamStart::Resume(resume));
+    let resumed = recovery.stream_with_recovery(with_key(key, StreamWithRecoveryRequest { start })).await;
     let request = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
-    note("WatchRecovery", recovery.watch_recovery(with_key(key, request)).await.map(drop));
-    let invocation = Some(get_invocation_request::Invocation::InvocationId(id()));
-    note("GetInvocation", recovery.get_invocation(with_key(key, GetInvocationRequest { invocation })).await.map(drop));
-    let request = ListInvocationsRequest::default();
-    note("ListInvocations", recovery.list_invocations(with_key(key, request)).await.map(drop));
+    let watched = recovery.watch_recovery(with_key(key, request)).await;
+    vec![
+        ("InvokeWithRecovery", outcome(invoked)),
+        ("StreamWithRecovery", outcome(streamed)),
+        ("resume", outcome(resumed)),
+        ("WatchRecovery", outcome(watched)),
+    ]
+}
+
+/// The methods that look at what is known, or cancel it.
+async fn outcomes_of_records(server: &Relight, key: &str, id: &str) -> MethodOutcomes {
+    let mut recovery = server.recovery();
+    let invocation = Some(get_invocation_request::Invocation::InvocationId(id.to_owned()));
+    let found = recovery.get_invocation(with_key(key, GetInvocationRequest { invocation })).await;
+    let listed = recovery.list_invocations(with_key(key, ListInvocationsRequest::default())).await;
     let request = GetThreadRequest { thread_id: "talk".to_owned() };
-    note("GetThread", recovery.get_thread(with_key(key, request)).await.map(drop));
-    let invocation = Some(cancel_invocation_request::Invocation::InvocationId(id()));
+    let thread = recovery.get_thread(with_key(key, request)).await;
+    let invocation = Some(cancel_invocation_request::Invocation::InvocationId(id.to_owned()));
     let request = CancelInvocationRequest { invocation, ..CancelInvocationRequest::default() };
-    note("CancelInvocation", recovery.cancel_invocation(with_key(key, request)).await.map(drop));
+    let cancelled = recovery.cancel_invocation(with_key(key, request)).await;
     let classified = recovery.classify_failure(with_key(key, ClassifyFailureRequest::default())).await;
     // Without a failure in it, the request is refused for what it lacks.
-    let classified = classified.map(drop).or_else(|status| match status.code() {
+    let classified = outcome(classified).or_else(|code| match code {
         Code::InvalidArgument => Ok(()),
-        _ => Err(status),
+        _ => Err(code),
     });
-    note("ClassifyFailure", classified);
-    note("ListTargets", admin.list_targets(with_key(key, ListTargetsRequest::default())).await.map(drop));
-    note("GetStatus", admin.get_status(with_key(key, GetStatusRequest {})).await.map(drop));
+    vec![
+        ("GetInvocation", outcome(found)),
+        ("ListInvocations", outcome(listed)),
+        ("GetThread", outcome(thread)),
+        ("CancelInvocation", outcome(cancelled)),
+        ("ClassifyFailure", classified),
+    ]
+}
+
+async fn outcomes_of_administration(admin: &Channel, key: &str) -> MethodOutcomes {
+    let mut admin = AdminServiceClient::new(admin.clone());
+    let targets = admin.list_targets(with_key(key, ListTargetsRequest::default())).await;
+    let status = admin.get_status(with_key(key, GetStatusRequest {})).await;
     let request = ResetCircuitRequest { target: "t".to_owned() };
-    note("ResetCircuit", admin.reset_circuit(with_key(key, request)).await.map(drop));
+    let reset = admin.reset_circuit(with_key(key, request)).await;
     let force = CircuitForce::Auto.into();
     let request = ForceCircuitRequest { target: "t".to_owned(), force, ..ForceCircuitRequest::default() };
-    note("ForceCircuit", admin.force_circuit(with_key(key, request)).await.map(drop));
-    let request = DeleteThreadRequest { thread_id: "talk".to_owned(), ..DeleteThreadRequest::default() };
-    note("DeleteThread", recovery.delete_thread(with_key(key, request)).await.map(drop));
-    outcomes
+    let forced = admin.force_circuit(with_key(key, request)).await;
+    vec![
+        ("ListTargets", outcome(targets)),
+        ("GetStatus", outcome(status)),
+        ("ResetCircuit", outcome(reset)),
+        ("ForceCircuit", outcome(forced)),
+    ]
 }
 
 #[tokio::test]
