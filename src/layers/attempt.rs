@@ -171,7 +171,9 @@ impl Attempt {
     /// Records the id by which the provider knows the request, where these headers have it.
     pub fn learn_request_id(&self, headers: &[(String, String)]) {
         if let Some(id) = request_id(headers) {
-            self.scope.learn(self.number(), |record| id.clone_into(&mut record.upstream_request_id));
+            self.scope.learn(self.number(), |record| {
+                id.clone_into(&mut record.upstream_request_id);
+            });
         }
     }
 }

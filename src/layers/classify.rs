@@ -167,7 +167,9 @@ impl Judge {
     fn unchecked(&self, reason: &'static str) {
         let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
         let mut first = false;
-        scope.learn(number, |record| first = record.unchecked.replace(reason.to_owned()).is_none());
+        scope.learn(number, |record| {
+            first = record.unchecked.replace(reason.to_owned()).is_none();
+        });
         if first {
             tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
                 "the shape of a response was not checked");
