@@ -14,6 +14,7 @@ pub mod circuit;
 pub mod classify;
 pub mod concurrency;
 pub mod deadline;
+pub mod event;
 pub mod gates;
 pub mod guarded;
 pub mod hedge;

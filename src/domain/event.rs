@@ -5,12 +5,15 @@
 mod body;
 mod display;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::{body::EventBody, display::parked_words};
+pub use self::{
+    body::EventBody,
+    display::{parked_words, recovery_words},
+};
 use super::{
     failure::FailureClass,
     ids::{Cursor, InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
@@ -100,6 +103,12 @@ pub struct SettingFault {
     pub reason: String,
     /// The valid name that was probably meant.
     pub nearest: Option<String>,
+}
+
+/// A duration as events have it: in whole milliseconds.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl EventBody {

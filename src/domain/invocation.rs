@@ -424,6 +424,12 @@ impl Outcome {
         real.or_else(|| classes().find(|class| class.is_local_refusal()))
     }
 
+    /// Whether it was shed before its first attempt, as in `EventBody::is_refused_call`.
+    #[must_use]
+    pub fn is_refused_call(&self) -> bool {
+        self.attempts.is_empty() && matches!(&self.result, Err(failure) if failure.class == FailureClass::Shed)
+    }
+
     /// `succeeded`, `recovered`, `cancelled` or `failed`.
     #[must_use]
     pub fn label(&self) -> &'static str {

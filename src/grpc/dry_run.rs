@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     domain::{
+        event::recovery_words,
         failure::Failure,
         ids::TargetId,
         invocation::RecoveryStrategy,
@@ -72,12 +73,8 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
         Decision::Again { wait, strategy, target_hint, .. } => {
             let elsewhere = target_hint.is_some() && target_hint.as_ref() != failed;
             let (wait_ms, wait_source) = wait_fields(Some(wait), elsewhere, Some(failure.class));
-            let display_text = format!(
-                "Retrying {} (attempt {}/{max_retries}): {}",
-                facts.operation,
-                facts.attempt,
-                failure.class.phrase()
-            );
+            let count = (facts.attempt, max_retries);
+            let display_text = recovery_words(facts.operation.as_str(), failure.class.phrase(), count, None, None);
             v1::PlannedRecovery {
                 strategy: v1::RecoveryStrategy::from(strategy).into(),
                 wait_ms,

@@ -7,13 +7,16 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{invocation::InvocationScope, spans::AttemptTrace, targets::TargetState};
+use super::{
+    event::{InvocationEvent, Preparation},
+    invocation::InvocationScope,
+    spans::AttemptTrace,
+    targets::TargetState,
+};
 use crate::{
     domain::{
         adaptation::{Adaptation, DialectOverrides},
-        event::EventBody,
         failure::{FailureClass, Wait},
-        fold::StreamStep,
         ids::TargetId,
         invocation::{AttemptCause, TraceContext},
         message::{Message, ModelCall, Role},
@@ -114,53 +117,21 @@ pub struct Attempt {
     pub trace: AttemptTrace,
 }
 
-/// What was decided about an attempt before it starts; recorded and published when it does.
-#[derive(Debug, Clone, Default)]
-pub struct Preparation {
-    /// The wait before it.
-    pub wait: Option<Wait>,
-    /// What led to it.
-    pub events: Vec<EventBody>,
-    /// The note that it carries.
-    pub note: Option<Note>,
-    /// Why it carries none, where one was thinkable.
-    pub injection_skipped: Option<String>,
-}
-
-/// A note about earlier failures in the copy of the conversation that an attempt sends.
-#[derive(Debug, Clone)]
-pub struct Note {
-    /// Its text.
-    pub text: String,
-    /// Where it is.
-    pub vehicle: String,
-    /// The first message that it is in.
-    pub message: u32,
-}
-
 // === impl Attempt ===
 
 impl Attempt {
-    /// Begins the attempt, when gates, slots and circuit let it pass: it gets its number, record and span, and what led
-    /// to it is published. One that Relight refuses itself never starts, and leaves nothing.
+    /// Begins the attempt, when gates, slots and circuit let it pass. One that Relight refuses itself never starts, and
+    /// leaves nothing.
     pub fn begin(&self) {
-        let Self { scope, target, cause, prepared, .. } = self;
-        let number = scope.begin(*cause, target, prepared.wait);
+        let Self { scope, cause, target, prepared, trace, .. } = self;
+        let tool = self.tool.as_ref().map(|tool| &tool.kept);
         // Set once, here.
-        let _ = self.number.set(number);
-        self.trace.begin(number, *cause);
-        scope.learn(number, |record| {
-            record.span_id = self.trace.span_id();
-            record.tool = self.tool.as_ref().map(|tool| Box::new(tool.kept.clone()));
-            record.note = prepared.note.as_ref().map(|note| note.text.clone());
-            record.injection_skipped.clone_from(&prepared.injection_skipped);
-        });
-        for body in &prepared.events {
-            scope.publish(number, Some(&target.id), body.clone());
-        }
-        if let Some(Note { text, vehicle, message }) = prepared.note.clone() {
-            scope.emit(StreamStep::ContextInjected { attempt: number, note: text, vehicle, message });
-        }
+        let _ = self.number.set(scope.begin(*cause, target, tool, prepared, trace));
+    }
+
+    /// Reports what happened to it; a step of it is sent to followers.
+    pub fn report(&self, event: &InvocationEvent<'_>) {
+        self.scope.emit(self.scope.report(self.number(), Some(&self.target.id), event));
     }
 
     /// Its number, 1 for the invocation's first; before it starts the one that it would have now.
@@ -168,12 +139,10 @@ impl Attempt {
         self.number.get().copied().unwrap_or_else(|| self.scope.next_number())
     }
 
-    /// Records the id by which the provider knows the request, where these headers have it.
-    pub fn learn_request_id(&self, headers: &[(String, String)]) {
+    /// Reports the id by which the provider knows the request, where these headers have it.
+    pub fn report_request_id(&self, headers: &[(String, String)]) {
         if let Some(id) = request_id(headers) {
-            self.scope.learn(self.number(), |record| {
-                id.clone_into(&mut record.upstream_request_id);
-            });
+            self.report(&InvocationEvent::RequestIdReceived { id });
         }
     }
 }

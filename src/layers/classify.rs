@@ -13,7 +13,7 @@ use async_stream::stream;
 use futures_util::{Stream, StreamExt as _};
 
 use self::bounded::BoundedCheck;
-use super::{Deltas, attempt::Attempt, guarded::NextLayer};
+use super::{Deltas, attempt::Attempt, event::InvocationEvent, guarded::NextLayer};
 use crate::{
     domain::{
         clock,
@@ -132,7 +132,7 @@ struct Judge {
 
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
-        self.attempt.learn_request_id(&facts.headers);
+        self.attempt.report_request_id(&facts.headers);
         let now = clock::wall_now();
         let verdict = self.classifier.classify(facts, now);
         let failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);
@@ -163,14 +163,12 @@ impl Judge {
         })
     }
 
-    /// Records that the response passed without a check of its shape.
+    /// Reports that the response passed without a check of its shape.
     fn unchecked(&self, reason: &'static str) {
         let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
-        let mut first = false;
-        scope.learn(number, |record| {
-            first = record.unchecked.replace(reason.to_owned()).is_none();
-        });
-        if first {
+        let is_first = scope.record(number).is_some_and(|record| record.unchecked.is_none());
+        self.attempt.report(&InvocationEvent::ShapeUnchecked { reason });
+        if is_first {
             tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
                 "the shape of a response was not checked");
         }

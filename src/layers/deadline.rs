@@ -9,9 +9,10 @@ use async_stream::stream;
 use futures_util::StreamExt as _;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, StepStream, invocation::InvocationScope, observe::millis};
+use super::{BoxFuture, StepStream, invocation::InvocationScope};
 use crate::{
     domain::{
+        event::millis,
         failure::{Failure, FailureClass},
         fold::StreamStep,
         invocation::Call,

@@ -87,7 +87,7 @@ fn pass(attempt: &Attempt) -> Result<Passed, Failure> {
     if let Peek::Wait { retry_in } = attempt.state.peek(now) {
         return Err(attempt.state.refused_by_circuit(now, retry_in));
     }
-    let in_turn = attempt.scope.takes_turn(&attempt.target.id);
+    let in_turn = attempt.scope.take_turn(&attempt.target.id);
     for kind in KINDS {
         if kind == GateKind::Rate && in_turn {
             continue;

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::{
     BoxFuture, Deltas,
-    attempt::{Attempt, Preparation},
+    attempt::Attempt,
+    event::{InvocationEvent, Preparation},
     guarded::NextLayer,
-    observe::millis,
     spans::AttemptSpan,
     targets::{Parked, Reserved, Targets},
 };
@@ -24,7 +24,6 @@ use crate::{
     domain::{
         adaptation::DialectOverrides,
         completion::Delta,
-        event::EventBody,
         failure::{Failure, FailureClass},
         invocation::AttemptCause,
         wire::SentTo,
@@ -318,10 +317,10 @@ impl HedgeAttempt {
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;
         let cause = AttemptCause::Hedge;
         let span = scope.trace.attempt();
-        let body = EventBody::HedgeStarted { beside: first.target.id.clone(), after_ms: millis(after) };
-        let prepared = Preparation { events: vec![body], ..Preparation::default() };
+        let led_by = InvocationEvent::HedgeStarted { beside: first.target.id.clone(), after };
+        let prepared = Preparation { events: vec![led_by], ..Preparation::default() };
         let trace = span.trace();
-        state.say_chosen(&trace, now, "the first target is silent");
+        state.trace_choice(&trace, now, "the first target is silent");
         let attempt = Attempt {
             number: OnceLock::new(),
             outgoing: OnceLock::new(),

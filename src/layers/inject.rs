@@ -9,13 +9,13 @@ use futures_util::StreamExt as _;
 
 use super::{
     Deltas,
-    attempt::{Attempt, Note},
+    attempt::Attempt,
+    event::InvocationEvent,
     guarded::NextLayer,
     resume_text::{continued, from_its_beginning, with_prefill},
 };
 use crate::{
     domain::{
-        event::EventBody,
         failure::{Failure, FailureClass},
         message::ModelCall,
     },
@@ -65,7 +65,7 @@ where
         let remember = move |failure: &Failure| {
             if may_blame_note(failure) {
                 noted.state.remember_note_refused();
-                noted.scope.learn(noted.number(), |record| record.note_refused = true);
+                noted.report(&InvocationEvent::NoteRefused);
             }
         };
         let deltas = self.inner.call(attempt).await.inspect_err(&remember)?;
@@ -95,17 +95,13 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let operation = &scope.invocation.operation;
     match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
         Placement::NotNeeded => {
-            attempt.prepared.injection_skipped = Some(why_not_needed(plan.injection_mode, last).to_owned());
+            let reason = why_not_needed(plan.injection_mode, last);
+            attempt.prepared.events.push(InvocationEvent::ContextInjectionNotNeeded { reason });
         }
         Placement::Skipped { reason } => skipped(&mut attempt, reason, last),
         Placement::Injected { call, note, vehicle } => {
-            let vehicle = vehicle.as_str().to_owned();
-            let note_bytes = note.len() as u64;
-            let body = EventBody::ContextInjected { vehicle: vehicle.clone(), class: last, note_bytes };
-            attempt.prepared.events.push(body);
-            attempt.trace.injected(Some(&vehicle));
-            let message = first_change(&attempt.call, &call);
-            attempt.prepared.note = Some(Note { text: note, vehicle, message });
+            let (vehicle, message) = (vehicle.as_str(), first_change(&attempt.call, &call));
+            attempt.prepared.events.push(InvocationEvent::ContextInjected { note, vehicle, message, class: last });
             attempt.call = Arc::new(call);
             attempt.noted = true;
         }
@@ -120,6 +116,5 @@ fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
 }
 
 fn skipped(attempt: &mut Attempt, reason: String, class: FailureClass) {
-    attempt.prepared.injection_skipped = Some(reason.clone());
-    attempt.prepared.events.push(EventBody::ContextInjectionSkipped { reason, class });
+    attempt.prepared.events.push(InvocationEvent::ContextInjectionSkipped { reason, class });
 }

@@ -1,7 +1,7 @@
 //! What one invocation shares with all its layers: the request, the plan, the attempts so far.
 //!
-//! The scope is the invocation's only memory. Layers below write what they learn of an attempt into its record;
-//! the planner above reads the records, so there is one account of what was tried.
+//! The scope is the invocation's only memory. Layers report to it what happens; the planner above reads the records that
+//! come of it, so there is one account of what was tried.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,7 +10,8 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     append_only::AppendOnly,
     cancel::Cancel,
-    spans::{EntryPoint, InvocationTrace},
+    event::{InvocationEvent, Preparation},
+    spans::{AttemptTrace, EntryPoint, InvocationTrace},
     tools::ToolPlan,
 };
 use crate::{
@@ -18,12 +19,13 @@ use crate::{
         clock,
         completion::{Completion, Usage},
         event::{EventBody, EventScope},
-        failure::{Failure, FailureClass, Wait},
+        failure::{Failure, FailureClass},
         fold::{Block, StreamStep},
         ids::{RouteName, TargetId},
         invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, InjectionMode, Invocation, Outcome},
         message::ModelCall,
         target::Target,
+        tool::ExecutedTool,
         upstream::{BackgroundResponses, UpstreamHandle},
     },
     events::EventBus,
@@ -151,7 +153,7 @@ pub struct InvocationScope {
     /// Where its spans hang.
     pub trace: InvocationTrace,
     events: EventBus,
-    told_of: Arc<EventScope>,
+    event_scope: Arc<EventScope>,
     /// Shared with those who look, and copied only when one of them still does while it changes.
     attempts: Mutex<Arc<Vec<AttemptRecord>>>,
     sent: Mutex<Option<Arc<ModelCall>>>,
@@ -173,7 +175,7 @@ impl InvocationScope {
     /// An invocation that starts now, with its spans and events.
     pub fn new(incoming: InvocationContext, trace: InvocationTrace, events: EventBus) -> Self {
         let InvocationContext { invocation, plan, before, cancel, background, append_only, .. } = incoming;
-        let told_of = Arc::new(EventScope {
+        let event_scope = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
             tenant: invocation.tenant.clone(),
@@ -183,7 +185,7 @@ impl InvocationScope {
             labels: invocation.labels.clone(),
             trace_id: trace.trace_id(),
         });
-        // Unbounded is bounded here: every attempt says at most a handful of things, and attempts are few.
+        // Unbounded is bounded here: every attempt emits at most a handful of steps, and attempts are few.
         let (steps, steps_out) = mpsc::unbounded_channel();
         Self {
             invocation,
@@ -191,7 +193,7 @@ impl InvocationScope {
             started: Instant::now(),
             trace,
             events,
-            told_of,
+            event_scope,
             attempts: Mutex::new(Arc::new(before.attempts.clone())),
             sent: Mutex::new(None),
             repaired: OnceLock::new(),
@@ -225,34 +227,48 @@ impl InvocationScope {
         &self.cancel
     }
 
-    /// Publishes what happened to this invocation.
-    pub fn publish(&self, attempt: u32, target: Option<&TargetId>, body: EventBody) {
-        self.events.publish(Some(Arc::clone(&self.told_of)), attempt, target.cloned(), body);
+    /// Reports what happened to this invocation or to one of its attempts: what the record, the bus and followers get of it
+    /// is derived in `event.rs`. The step for followers is returned: the planner yields it in its place, and a layer below
+    /// it reports by `Attempt::report`, which sends it.
+    pub fn report(&self, attempt: u32, target: Option<&TargetId>, event: &InvocationEvent<'_>) -> Option<StreamStep> {
+        if let Some(record) = Arc::make_mut(&mut self.lock()).iter_mut().find(|record| record.number == attempt) {
+            event.write_record(record);
+        }
+        self.publish(attempt, target, event.body());
+        event.step(attempt, target)
     }
 
-    /// Emits a step to the followers of this invocation.
-    pub fn emit(&self, step: StreamStep) {
-        // No receiver is left once the invocation is over; then nothing needs to be sent.
-        let _ = self.steps.send(step);
+    fn publish(&self, attempt: u32, target: Option<&TargetId>, body: Option<EventBody>) {
+        if let Some(body) = body {
+            self.events.publish(Some(Arc::clone(&self.event_scope)), attempt, target.cloned(), body);
+        }
     }
 
-    /// Where what layers below say comes out; the planner takes it once.
+    /// Emits a step, where there is one, to the followers of this invocation.
+    pub fn emit(&self, step: Option<StreamStep>) {
+        if let Some(step) = step {
+            // No receiver is left once the invocation is over; then nothing needs to be sent.
+            let _ = self.steps.send(step);
+        }
+    }
+
+    /// Where the steps of the layers below come out; the planner takes it once.
     pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<StreamStep>> {
         self.steps_out.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// It was queued for a target, and its turn came.
-    pub fn let_pass(&self, target: &TargetId) {
+    pub fn grant_turn(&self, target: &TargetId) {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
     }
 
     /// Whether it is its turn at a target.
-    pub fn may_pass(&self, target: &TargetId) -> bool {
+    pub fn has_turn(&self, target: &TargetId) -> bool {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(target)
     }
 
     /// Takes its turn at a target, once.
-    pub fn takes_turn(&self, target: &TargetId) -> bool {
+    pub fn take_turn(&self, target: &TargetId) -> bool {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).take().as_ref() == Some(target)
     }
 
@@ -272,21 +288,37 @@ impl InvocationScope {
         }
     }
 
-    /// Begins an attempt and returns its number, from 1.
-    pub fn begin(&self, cause: AttemptCause, target: &Target, wait: Option<Wait>) -> u32 {
+    /// Begins an attempt and returns its number, from 1. Its start and what led to it are reported together: followers
+    /// read first that it started, readers of the bus what led to it.
+    pub fn begin(
+        &self,
+        cause: AttemptCause,
+        target: &Target,
+        tool: Option<&ExecutedTool>,
+        prepared: &Preparation,
+        trace: &AttemptTrace,
+    ) -> u32 {
         let mut attempts = self.lock();
-        let number = u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let number = number_after(&attempts);
         let repaired = self.unreported_changes(target, &attempts);
-        Arc::make_mut(&mut attempts).push(AttemptRecord {
-            wait,
-            repaired: repaired.clone(),
-            trace_id: self.told_of.trace_id.clone(),
-            ..AttemptRecord::begun(number, cause, target.id.clone(), target.model.to_string(), clock::wall_now())
-        });
-        drop(attempts);
+        let started = InvocationEvent::AttemptStarted { cause, target, wait: prepared.wait, repaired, tool };
+        started.write_span(number, trace);
         let model = target.model.to_string();
-        let target = target.id.clone();
-        self.emit(StreamStep::AttemptStarted { attempt: number, target, cause, model, repaired });
+        let mut record = AttemptRecord {
+            trace_id: self.event_scope.trace_id.clone(),
+            span_id: trace.span_id(),
+            ..AttemptRecord::begun(number, cause, target.id.clone(), model, clock::wall_now())
+        };
+        started.write_record(&mut record);
+        Arc::make_mut(&mut attempts).push(record);
+        drop(attempts);
+        let target = Some(&target.id);
+        self.emit(started.step(number, target));
+        for event in &prepared.events {
+            event.write_span(number, trace);
+            self.emit(self.report(number, target, event));
+        }
+        self.publish(number, target, started.body());
         number
     }
 
@@ -311,14 +343,7 @@ impl InvocationScope {
 
     /// The number that the next attempt will have.
     pub fn next_number(&self) -> u32 {
-        u32::try_from(self.lock().len()).unwrap_or(u32::MAX).saturating_add(1)
-    }
-
-    /// Writes down what was learnt of an attempt.
-    pub fn learn(&self, number: u32, write: impl FnOnce(&mut AttemptRecord)) {
-        if let Some(record) = Arc::make_mut(&mut self.lock()).iter_mut().find(|record| record.number == number) {
-            write(record);
-        }
+        number_after(&self.lock())
     }
 
     /// The attempt whose answer is read; of a race, the one that was kept.
@@ -430,6 +455,11 @@ impl InvocationScope {
     fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Vec<AttemptRecord>>> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The number of the attempt that follows these.
+fn number_after(attempts: &[AttemptRecord]) -> u32 {
+    u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 /// Whether an attempt uses up the allowance.

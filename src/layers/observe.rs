@@ -12,13 +12,13 @@ use tower::{Service, ServiceExt as _};
 
 use super::{
     BoxFuture, StepStream,
+    event::InvocationEvent,
     invocation::{InvocationContext, InvocationScope},
     refusals::Refusals,
     spans::{InvocationSpan, Spans},
 };
 use crate::{
     domain::{
-        event::EventBody,
         failure::{Failure, FailureClass},
         fold::StreamStep,
         invocation::Outcome,
@@ -26,7 +26,7 @@ use crate::{
     events::EventBus,
 };
 
-/// What is said of an invocation that ends before it began.
+/// The reasoning of an invocation that ends before it began.
 const REFUSED: &str = "Refused before any attempt.";
 
 /// The layer that observes invocations.
@@ -86,8 +86,8 @@ where
         let (inner, refusals) = (self.inner.clone(), self.refusals.clone());
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;
-            let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
-            scope.publish(0, None, EventBody::InvocationStarted { deadline_ms: millis(left), max_retries });
+            let time_left = scope.invocation.deadline.saturating_duration_since(Instant::now());
+            scope.report(0, None, &InvocationEvent::Started { time_left, max_retries });
             let watched =
                 InvocationSpanGuard { scope: Arc::clone(&scope), span: Some(span), has_content: false, refusals };
             match inner.oneshot(scope).await {
@@ -130,34 +130,11 @@ struct InvocationSpanGuard {
 impl InvocationSpanGuard {
     fn end(&mut self, outcome: &Outcome) {
         let Some(span) = self.span.take() else { return };
-        let duration_ms = millis(self.scope.started.elapsed());
-        let attempts = u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX);
-        let body = match &outcome.result {
-            Ok(_) if attempts <= 1 => EventBody::InvocationSucceeded { duration_ms, usage: outcome.usage },
-            Ok(_) => EventBody::InvocationRecovered {
-                duration_ms,
-                attempts,
-                strategies: outcome.recovery_applied.clone(),
-                usage: outcome.usage,
-                first_failure: outcome.first_failure(),
-            },
-            Err(failure) => EventBody::InvocationFailed {
-                duration_ms,
-                attempts,
-                usage: outcome.usage,
-                strategies: outcome.recovery_applied.clone(),
-                class: failure.class,
-                detail: failure.detail,
-                message: failure.own_words().into_owned(),
-                user_message: failure.user_message.clone(),
-                recovery_hint: failure.recovery_hint.clone(),
-                stopped_by: outcome.stopped_by(),
-            },
-        };
-        if body.is_refused_call() {
+        if outcome.is_refused_call() {
             self.refusals.count(outcome.target.as_ref());
         }
-        self.scope.publish(0, outcome.target.as_ref(), body);
+        let duration = self.scope.started.elapsed();
+        self.scope.report(0, outcome.target.as_ref(), &InvocationEvent::Ended { outcome, duration });
         let is_stream = self.scope.invocation.overrides.rewind_mode.is_some();
         span.answered_over_http(outcome, is_stream && self.has_content);
         span.finish(outcome);
@@ -184,9 +161,4 @@ impl Drop for InvocationSpanGuard {
         let outcome = self.scope.outcome(Err(failure), reasoning, None);
         self.end(&outcome);
     }
-}
-
-/// A duration in whole milliseconds.
-pub(super) fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! One outcome per attempt: its record, its events and its span, whatever happens below.
+//! One end per attempt, reported once, whatever happens below.
 //!
 //! A failure is reported when it happens, any other end when the answer is dropped: until then the layers above may
 //! reject what the target answered.
@@ -9,18 +9,14 @@ use tokio::time::Instant;
 
 use super::{
     attempt::Attempt,
+    event::InvocationEvent,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
-    observe::millis,
 };
 
-use crate::{
-    domain::{
-        completion::{Break, Delta, Usage},
-        event::EventBody,
-        failure::{Failure, FailureClass},
-        invocation::AttemptCause,
-    },
-    policy::release,
+use crate::domain::{
+    completion::{Delta, Usage},
+    failure::{Failure, FailureClass},
+    invocation::AttemptCause,
 };
 
 /// Observes attempts.
@@ -67,9 +63,6 @@ impl AttemptSpanGuard {
         if attempt.cause != AttemptCause::Hedge {
             attempt.state.called(Instant::now());
         }
-        let (model, wait) = (attempt.target.model.to_string(), attempt.prepared.wait);
-        let body = EventBody::AttemptStarted { cause: attempt.cause, model, wait };
-        attempt.scope.publish(attempt.number(), Some(&attempt.target.id), body);
         Self {
             attempt: Arc::clone(attempt),
             began: Instant::now(),
@@ -81,34 +74,8 @@ impl AttemptSpanGuard {
         }
     }
 
-    fn first_token(&self) {
-        let after = self.began.elapsed();
-        let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
-        scope.learn(number, |record| record.first_token = Some(after));
-        scope.publish(number, Some(&target.id), EventBody::FirstToken { after_ms: millis(after) });
-    }
-
-    fn read_on(&self, cut: Break) {
-        let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
-        let body = EventBody::AttemptReadOn { reason: cut.words().to_owned(), requests: cut.requests };
-        scope.publish(number, Some(&target.id), body);
-    }
-
     fn duration(&self) -> Duration {
         self.answered_after.unwrap_or_else(|| self.began.elapsed())
-    }
-
-    fn succeeded(&self) {
-        let (duration, usage) = (self.duration(), self.usage);
-        let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
-        scope.learn(number, |record| {
-            record.duration = duration;
-            record.usage = usage;
-            record.sent = true;
-            record.winner = true;
-        });
-        let body = EventBody::AttemptSucceeded { duration_ms: millis(duration), usage };
-        scope.publish(number, Some(&target.id), body);
     }
 }
 
@@ -116,13 +83,13 @@ impl AttemptGuard for AttemptSpanGuard {
     fn on_delta(&mut self, delta: &Delta) {
         if self.first && delta.is_content() {
             self.first = false;
-            self.first_token();
+            self.attempt.report(&InvocationEvent::FirstToken { after: self.began.elapsed() });
         }
         match delta {
             Delta::Usage(usage) => self.usage = *usage,
-            Delta::ReadOn(cut) => self.read_on(*cut),
+            Delta::ReadOn(cut) => self.attempt.report(&InvocationEvent::ReadOn { cut: *cut }),
             Delta::Finish { .. } => self.answered_after = Some(self.began.elapsed()),
-            Delta::Start { headers, .. } => self.attempt.learn_request_id(headers),
+            Delta::Start { headers, .. } => self.attempt.report_request_id(headers),
             Delta::BlockDelta { text, .. } => self.answered_bytes += text.len(),
             Delta::BlockStart { .. } | Delta::BlockStop { .. } | Delta::ToolReply(_) => {}
         }
@@ -138,28 +105,9 @@ impl AttemptGuard for AttemptSpanGuard {
         } else {
             self.usage.at_least(&self.attempt.call, self.answered_bytes)
         };
-        let duration = self.duration();
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
-        let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
-        scope.learn(number, |record| {
-            record.duration = duration;
-            record.usage = usage;
-            record.sent = sent;
-            record.failure = Some(failure.clone());
-        });
-        let body = EventBody::AttemptFailed {
-            class: failure.class,
-            detail: failure.detail,
-            signature: release::signature(failure).to_owned(),
-            message: failure.own_words().into_owned(),
-            retryable: failure.retryable,
-            retry_after: failure.retry_after,
-            status: failure.status,
-            duration_ms: millis(duration),
-            sent,
-            usage,
-        };
-        scope.publish(number, Some(&target.id), body);
+        let duration = self.duration();
+        self.attempt.report(&InvocationEvent::AttemptFailed { failure, duration, sent, usage });
     }
 }
 
@@ -171,7 +119,10 @@ impl Drop for AttemptSpanGuard {
         let rejected = self.attempt.scope.record(self.attempt.number()).and_then(|record| record.failure);
         match rejected {
             Some(failure) => self.on_failure(&failure),
-            None if self.answered_after.is_some() => self.succeeded(),
+            None if self.answered_after.is_some() => {
+                let (duration, usage) = (self.duration(), self.usage);
+                self.attempt.report(&InvocationEvent::AttemptSucceeded { duration, usage });
+            }
             None => {
                 let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");
                 gone.target = Some(self.attempt.target.id.clone());

@@ -10,13 +10,13 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, PendingAttempt, Preparation},
+    attempt::{Attempt, PendingAttempt},
+    event::{InvocationEvent, Preparation},
     guarded::NextLayer,
     targets::Targets,
 };
 use crate::{
     domain::{
-        event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
         ids::TargetId,
         invocation::AttemptCause,
@@ -108,7 +108,7 @@ impl<S> Select<S> {
         };
         let closed_by = |target: &TargetId| self.targets.state(target).and_then(|state| state.closed_for(now));
         let cause = cause(&facts, &candidates, index, closed_by);
-        state.say_chosen(&pending.trace, now, &cause.label());
+        state.trace_choice(&pending.trace, now, &cause.label());
         if let Some((_, change)) = pending.changes.last().filter(|_| matches!(cause, AttemptCause::Adapt(_))) {
             pending.trace.adapted(&change.to_string());
         }
@@ -118,7 +118,7 @@ impl<S> Select<S> {
         let mut prepared = Preparation { wait: pending.wait, ..Preparation::default() };
         if let AttemptCause::Fallback(class) = cause {
             let from = pending.last.clone().or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
-            prepared.events.extend(from.map(|from| EventBody::FallbackChosen { from, class }));
+            prepared.events.extend(from.map(|from| InvocationEvent::FallbackChosen { from, class }));
         }
         Ok(Attempt {
             scope: Arc::clone(scope),

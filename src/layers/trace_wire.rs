@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     attempt::Attempt,
+    event::InvocationEvent,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
     spans::{ChatSpan, ChatStart, HttpSpan, ToolStart},
 };
@@ -51,7 +52,7 @@ impl WireSpans {
     fn open(attempt: &Attempt) -> Self {
         let (scope, number) = (&attempt.scope, attempt.number());
         let sent_before = scope.attempts().iter().filter(|record| record.sent && record.number < number).count();
-        scope.learn(number, |record| record.sent = true);
+        attempt.report(&InvocationEvent::RequestSent);
         if let (Some(tool), server) = (attempt.target.tool(), &attempt.target) {
             let span = attempt.trace.tool(ToolStart { server, tool, attempt: number });
             let _ = attempt.outgoing.set(span.outgoing());

@@ -57,12 +57,8 @@ impl Event {
             EventBody::AttemptFailed { class, message, .. } => {
                 format!("Attempt {} on {target} failed: {class}: {message}", self.attempt)
             }
-            EventBody::RecoveryAttempted { error, going_on: Some(words), .. } => {
-                format!("Going on with {operation}: {error}; {words}")
-            }
-            EventBody::RecoveryAttempted { error, retry, max_retries, adaptation, .. } => {
-                let changed = adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default();
-                format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}{changed}")
+            EventBody::RecoveryAttempted { error, retry, max_retries, adaptation, going_on, .. } => {
+                recovery_words(operation, error, (*retry, *max_retries), adaptation.as_deref(), going_on.as_deref())
             }
             EventBody::ContextInjected { vehicle, .. } => {
                 format!("Informed the model of the failure (attempt {}, {vehicle})", self.attempt)
@@ -140,6 +136,24 @@ impl Event {
             "Circuit of {target} opened{again}: {reason}{class} ({failures} of {committed} failed{threshold}){probing}"
         )
     }
+}
+
+/// The line for what follows a failure, such as `Retrying executor (attempt 1/2): Request timeout`; `count`: the number of
+/// the recovery, and how many are allowed.
+#[must_use]
+pub fn recovery_words(
+    operation: &str,
+    error: &str,
+    count: (u32, u32),
+    adaptation: Option<&str>,
+    going_on: Option<&str>,
+) -> String {
+    if let Some(words) = going_on {
+        return format!("Going on with {operation}: {error}; {words}");
+    }
+    let (retry, max_retries) = count;
+    let changed = adaptation.map(|words| format!("; {words}")).unwrap_or_default();
+    format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}{changed}")
 }
 
 /// The line for an invocation that waits, such as `Waiting 12 s for main: rate limit`.

@@ -32,7 +32,8 @@ impl<S> RetryLoop<S> {
 
     /// Makes the attempt again that was lost with its replica: at once and at the same target, which did nothing wrong.
     fn begin_anew(&mut self, lost: &Failure) -> AfterFailure {
-        let mut steps = vec![self.emit_going_on(lost, RecoveryStrategy::Retry, "the request is sent again")];
+        let resumed = self.report_resumption(lost, RecoveryStrategy::Retry, "the request is sent again");
+        let mut steps = Vec::from_iter(resumed);
         steps.extend(self.abandon(lost));
         self.last.clone_from(&lost.target);
         self.hint.clone_from(&lost.target);
@@ -40,11 +41,10 @@ impl<S> RetryLoop<S> {
         AfterFailure::Again(steps)
     }
 
-    /// Emits that the invocation continues after a crash, which is no retry: at once, and without using up the allowance.
-    fn emit_going_on(&self, lost: &Failure, strategy: RecoveryStrategy, words: &str) -> StreamStep {
+    /// Reports that the invocation continues after a crash, which is no retry: at once, and without using up the allowance.
+    fn report_resumption(&self, lost: &Failure, strategy: RecoveryStrategy, words: &'static str) -> Option<StreamStep> {
         let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
-        let display = format!("Going on with {}: {}; {words}", self.scope.invocation.operation, lost.class.phrase());
-        self.emit_recovery(lost, strategy, wait, None, display, Some(words))
+        self.report_recovery(lost, strategy, wait, None, Some(words))
     }
 
     /// Whether the response's target is still one of the route's, and supports background responses.
@@ -63,8 +63,8 @@ impl<S> RetryLoop<S> {
         failure.target.get_or_insert_with(|| handle.target.clone());
         let (number, class) = (self.scope.next_number() - 1, failure.class);
         let words = "the answer that was being made is read on";
-        let step = self.emit_going_on(&failure, RecoveryStrategy::Continue, words);
-        let mut steps = Vec::from_iter((number > 0).then_some(step));
+        let resumed = self.report_resumption(&failure, RecoveryStrategy::Continue, words);
+        let mut steps = Vec::from_iter(resumed.filter(|_| number > 0));
         // It is the same response, so it begins with what is held of it.
         steps.extend(self.assembler.abandon(number, class, true));
         self.last = Some(handle.target.clone());

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::RetryLoop;
-use crate::layers::{BoxFuture, attempt::PendingAttempt, spans::AttemptTrace};
+use crate::layers::{BoxFuture, attempt::PendingAttempt, event::InvocationEvent, spans::AttemptTrace};
 use crate::{
     domain::{
         completion::{Exactness, estimated_tokens},
-        event::EventBody,
         failure::{Failure, FailureClass, Wait},
         fold::StreamStep,
         ids::TargetId,
@@ -165,7 +164,7 @@ impl<S> RetryLoop<S> {
                 return self.again(&failure, wait, strategy, hint, cost);
             }
             let (level, capacity) = self.targets.budget(&payer, now);
-            self.scope.publish(0, Some(&payer), EventBody::BudgetExhausted { level, capacity });
+            self.scope.report(0, Some(&payer), &InvocationEvent::BudgetExhausted { level, capacity });
             let poor = candidates.iter_mut().find(|candidate| candidate.target == payer && !candidate.ruled_out);
             let Some(poor) = poor else { return self.stopped(failure, &StopReason::BudgetEmpty) };
             poor.ruled_out = true;
@@ -186,10 +185,10 @@ impl<S> RetryLoop<S> {
         true
     }
 
-    /// Writes down what is changed because of a failure, in the record of the attempt that failed.
+    /// Reports what is changed because of a failure, of the attempt that failed.
     pub(super) fn report_change(&self, failure: &Failure, words: &str) {
         if let Some(number) = self.failed_record(failure).map(|record| record.number) {
-            self.scope.learn(number, |record| record.adaptation = Some(words.to_owned()));
+            self.scope.report(number, failure.target.as_ref(), &InvocationEvent::RequestChanged { words });
         }
     }
 
@@ -245,53 +244,42 @@ impl<S> RetryLoop<S> {
         AfterFailure::Again(steps)
     }
 
-    /// What followers hear of a failed attempt that is made again after a wait, whatever is waited for.
+    /// What followers receive of a failed attempt that is made again after a wait, whatever is waited for.
     pub(super) fn announce(&mut self, failure: &Failure, strategy: RecoveryStrategy, wait: Wait) -> Vec<StreamStep> {
         if let Some(whole) = self.answer.take() {
             // Its target answered, but not so that it is of use; that end comes before what follows it.
             self.scope.reject(failure.clone());
             drop(whole);
         }
-        let (retry, max_retries) = self.count();
         let adapts = strategy == RecoveryStrategy::Adapt;
-        let adaptation = self.failed_record(failure).and_then(|record| record.adaptation).filter(|_| adapts);
-        let display = format!(
-            "Retrying {} (attempt {retry}/{max_retries}): {}{}",
-            self.scope.invocation.operation,
-            failure.class.phrase(),
-            adaptation.as_ref().map(|words| format!("; {words}")).unwrap_or_default()
-        );
-        let mut steps = vec![self.emit_recovery(failure, strategy, wait, adaptation, display, None)];
+        let adaptation = adapts.then(|| self.failed_record(failure)?.adaptation).flatten();
+        let mut steps = Vec::from_iter(self.report_recovery(failure, strategy, wait, adaptation.as_deref(), None));
         steps.extend(self.abandon(failure));
         steps
     }
 
-    /// Emits the event that says what follows a failure, and returns the step that says it to followers. `going_on` is what
-    /// is done in place of a retry after a crash of Relight.
-    pub(super) fn emit_recovery(
+    /// Reports what follows a failure, and returns the step that shows it to followers. `going_on` is what is done in place
+    /// of a retry after a crash of Relight.
+    pub(super) fn report_recovery(
         &self,
         failure: &Failure,
         strategy: RecoveryStrategy,
         wait: Wait,
-        adaptation: Option<String>,
-        display: String,
-        going_on: Option<&str>,
-    ) -> StreamStep {
-        let (attempt, class, (retry, max_retries)) = (self.scope.next_number() - 1, failure.class, self.count());
-        let body = EventBody::RecoveryAttempted {
-            error: class.phrase().to_owned(),
-            class,
-            retry,
-            max_retries,
+        adaptation: Option<&str>,
+        going_on: Option<&'static str>,
+    ) -> Option<StreamStep> {
+        let target = failure.target.as_ref().or(self.last.as_ref());
+        let decided = InvocationEvent::RecoveryDecided {
+            operation: &self.scope.invocation.operation,
+            class: failure.class,
+            count: self.count(),
             strategy,
             wait,
-            adaptation: adaptation.clone(),
-            going_on: going_on.map(str::to_owned),
+            adaptation,
+            going_on,
+            budget_left: target.map_or(0.0, |target| self.targets.budget_share(target, Instant::now())),
         };
-        self.scope.publish(attempt, failure.target.as_ref(), body);
-        let target = failure.target.as_ref().or(self.last.as_ref());
-        let budget_left = target.map_or(0.0, |target| self.targets.budget_share(target, Instant::now()));
-        StreamStep::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation }
+        self.scope.report(self.scope.next_number() - 1, failure.target.as_ref(), &decided)
     }
 
     /// Abandons what the last attempt delivered.

@@ -7,13 +7,12 @@ use tokio::time::Instant;
 use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
-        event::{EventBody, parked_words},
         failure::{Failure, FailureClass, Wait, WaitSource},
         fold::StreamStep,
         ids::TargetId,
         invocation::RecoveryStrategy,
     },
-    layers::{BoxFuture, observe::millis, targets::Parked},
+    layers::{BoxFuture, event::InvocationEvent, targets::Parked},
     policy::retry::StopReason,
 };
 
@@ -24,7 +23,7 @@ const MAX_PARKED_ROUNDS: u32 = 256;
 const SAME: Duration = Duration::from_millis(250);
 
 /// How soon a wait that is no longer than the one before it is reported again.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
 /// The wait that was reported last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl ReportedWait {
         let alike = (&self.target, self.class, self.in_line) == (&before.target, before.class, before.in_line);
         let same = self.until <= before.until + SAME;
         // A probe that others wait for as well is looked for again and again.
-        let shorter = self.until - self.at <= before.until - before.at + SAME && self.at < before.at + TELL_AGAIN;
+        let shorter = self.until - self.at <= before.until - before.at + SAME && self.at < before.at + REPORT_AGAIN;
         alike && (same || shorter)
     }
 }
@@ -138,14 +137,11 @@ impl<S> RetryLoop<S> {
         if self.reported_wait.as_ref().is_some_and(|before| reported.is_known_from(before)) {
             return None;
         }
-        let ReportedWait { target, class, in_line, source, .. } = reported.clone();
-        let wait = reported.duration();
-        self.reported_wait = Some(reported);
-        let wait_ms = millis(wait);
-        let attempt = self.scope.next_number() - 1;
-        self.scope.publish(attempt, Some(&target), EventBody::InvocationParked { class, wait_ms, in_line });
-        let display = parked_words(target.as_str(), class, wait_ms, in_line);
-        Some(StreamStep::Parked { attempt, target, class, wait: Wait { duration: wait, source }, display })
+        let reported = self.reported_wait.insert(reported);
+        let ReportedWait { class, in_line, source, .. } = *reported;
+        let wait = Wait { duration: reported.duration(), source };
+        let parked = InvocationEvent::Parked { class, wait, in_line };
+        self.scope.report(self.scope.next_number() - 1, Some(&reported.target), &parked)
     }
 }
 
@@ -165,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_told_once_and_another_one_anew() {
+    fn a_wait_is_reported_once_and_another_one_anew() {
         let began = Instant::now();
         let later = |ms| began + Duration::from_millis(ms);
         let (limit, open) = (FailureClass::RateLimited, FailureClass::CircuitOpen);
@@ -178,6 +174,6 @@ mod tests {
         assert!(!other.is_known_from(&first), "another target");
         let probing = reported(open, began, 1000);
         assert!(reported(open, later(1000), 1000).is_known_from(&probing), "the probe of another is still out");
-        assert!(!reported(open, later(10_000), 1000).is_known_from(&probing), "but after a while it is said again");
+        assert!(!reported(open, later(10_000), 1000).is_known_from(&probing), "but after a while it is reported again");
     }
 }

@@ -33,7 +33,7 @@ pub struct AttemptSpan {
     finished: bool,
 }
 
-/// Where the spans of an attempt hang and what is said of it: given to the layers below, cheap to clone.
+/// Where the spans of an attempt hang and what is written to them: given to the layers below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AttemptTrace {
     shared: Arc<Mutex<AttemptSpanState>>,
@@ -174,7 +174,7 @@ impl AttemptTrace {
         self.node().span_id()
     }
 
-    /// Says which target was chosen and why.
+    /// Writes which target was chosen and why.
     pub fn chose(&self, choice: TargetChoice<'_>) {
         self.set(|| {
             let known = [
@@ -186,15 +186,12 @@ impl AttemptTrace {
         });
     }
 
-    /// Says whether the model was told of its failure: the vehicle of the note, or `None`. The note itself never.
-    pub fn injected(&self, vehicle: Option<&str>) {
-        self.set(|| {
-            let vehicle = vehicle.map(|vehicle| KeyValue::new(relight::INJECTED_VEHICLE, vehicle.to_owned()));
-            [KeyValue::new(relight::INJECTED, vehicle.is_some())].into_iter().chain(vehicle)
-        });
+    /// Writes in which vehicle the model got a note about the failure; never the note itself.
+    pub fn injected(&self, vehicle: &'static str) {
+        self.set(|| [KeyValue::new(relight::INJECTED, true), KeyValue::new(relight::INJECTED_VEHICLE, vehicle)]);
     }
 
-    /// Says what of the request was changed so that the target takes it, in Relight's words.
+    /// Writes what of the request was changed so that the target takes it, in Relight's words.
     pub fn adapted(&self, change: &str) {
         self.set(|| [KeyValue::new(relight::ADAPTATION, change.to_owned())]);
     }
@@ -205,7 +202,7 @@ impl AttemptTrace {
         BackoffSpan { trace: self.clone(), wait, began: now() }
     }
 
-    /// Says that it waited in the queue for a slot, since then and until now.
+    /// Writes that it waited in the queue for a slot, since then and until now.
     pub fn queued(&self, since: Instant) {
         let ended = now();
         let began = ended.checked_sub(since.elapsed()).unwrap_or(ended);

@@ -170,7 +170,7 @@ fn an_attempt_that_never_began_has_no_span_and_neither_has_its_wait() {
     let root = spans.invocation(RPC, &invocation(None));
     let refused = root.trace().attempt();
     refused.trace().backoff(WAIT).finish();
-    refused.trace().injected(None);
+    refused.trace().injected("tail_system");
     refused.finish_failed(&Failure::local(FailureClass::Shed, "all slots are taken"), false);
     assert!(collected.0.lock().unwrap().is_empty());
 }

@@ -32,7 +32,7 @@ impl Targets {
             });
             // First, because it settles what is overdue.
             let availability = state.map_or(Availability::Never, |state| {
-                state.availability(now, scope.may_pass(&target.id) || scope.goes_ahead())
+                state.availability(now, scope.has_turn(&target.id) || scope.goes_ahead())
             });
             let (degraded, open) = state.map_or((true, false), |state| {
                 let circuit = state.circuit();

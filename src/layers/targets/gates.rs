@@ -12,10 +12,9 @@ use super::{shared_gate::SharedGate, state::TargetState};
 use crate::{
     domain::{
         circuit::GateKind,
-        event::EventBody,
+        event::{EventBody, millis},
         failure::{Failure, FailureClass, WaitSource},
     },
-    layers::observe::millis,
     policy::gates::{Gate, GateChange},
 };
 

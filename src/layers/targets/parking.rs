@@ -51,7 +51,7 @@ impl Targets {
         let turn: BoxFuture<()> = Box::pin(async move {
             let _place = place;
             state.rate.pass_in_turn().await;
-            scope.let_pass(&state.target.id);
+            scope.grant_turn(&state.target.id);
         });
         Some(Parked::InLine { until, turn })
     }

@@ -11,12 +11,14 @@ use jiff::Timestamp;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{shared_gate::SharedGate, slots::Slots};
-use crate::layers::{
-    observe::millis,
-    spans::{AttemptTrace, TargetChoice},
-};
+use crate::layers::spans::{AttemptTrace, TargetChoice};
 use crate::{
-    domain::{circuit::GateKind, event::EventBody, failure::FailureClass, target::Target},
+    domain::{
+        circuit::GateKind,
+        event::{EventBody, millis},
+        failure::FailureClass,
+        target::Target,
+    },
     events::EventBus,
     policy::{
         circuit::{Circuit, Forced, Peek, Permit, Reject, Transition, TransitionKind},
@@ -105,8 +107,8 @@ impl TargetState {
         self.hedges.lock().unwrap_or_else(PoisonError::into_inner).call_started(now);
     }
 
-    /// Tells an attempt's span why this target was chosen, and in which state.
-    pub fn say_chosen(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
+    /// Writes into an attempt's span why this target was chosen, and in which state; nothing else has that.
+    pub fn trace_choice(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
         let circuit = self.circuit().snapshot(now).state;
         let budget_left = Some(self.budget().level(now));
         trace.chose(TargetChoice { target: &self.target.id, circuit: circuit.as_str(), budget_left, reason });

@@ -69,7 +69,7 @@ impl<S> RetryLoop<S> {
                     return self.again_with(tool_call, failure, RecoveryOptions::elsewhere(), false);
                 }
                 ToolStep::Chunk { plan, backoff_kind, reason } => {
-                    return self.split(tool_call, failure, plan, backoff_kind, reason);
+                    return self.split(tool_call, failure, plan, backoff_kind, &reason);
                 }
                 end @ (ToolStep::Offer { .. }
                 | ToolStep::Explain { .. }
@@ -86,22 +86,21 @@ impl<S> RetryLoop<S> {
         failure: Failure,
         plan: ChunkPlan,
         backoff_kind: Option<BackoffKind>,
-        reason: String,
+        reason: &str,
     ) -> AfterExecution {
         self.reserved = self.targets.reserve(&tool_call.offer.target.id, Cost::Transient, Instant::now());
         if self.reserved.is_none() {
             return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
         }
         tool_call.tried.chunked = true;
-        tool_call.note(&reason);
+        tool_call.note(reason);
         tool_call.cause = AttemptCause::Chunk(failure.class);
-        self.report_change(&failure, &reason);
+        self.report_change(&failure, reason);
         self.take_note_of(&failure);
         let wait = self.wait_before_chunks(&failure, backoff_kind);
-        let display = format!("Splitting {}: {reason}", self.scope.invocation.operation);
-        let announced = self.emit_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), display, None);
+        let announced = self.report_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), None);
         self.wait = Some(wait);
-        AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), vec![announced])
+        AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), Vec::from_iter(announced))
     }
 
     /// Has the planner wait, pay and call the tool that the course names.

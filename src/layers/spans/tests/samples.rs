@@ -158,7 +158,7 @@ pub(super) fn recover(spans: &Spans, traceparent: Option<&str>) {
         budget_left: Some(9.0),
         reason: "first in route",
     });
-    second.trace().injected(Some("tail_system"));
+    second.trace().injected("tail_system");
     second.trace().begin(2, RETRY);
     let chat = second.trace().chat(start(2));
     let http = chat.http("POST", "https://api.example.com/v1/messages?key=secret", 1);
