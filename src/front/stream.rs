@@ -157,7 +157,9 @@ impl<E: AnswerEvents> Relay<E> {
                 self.own_headers.adapted.extend(repaired.clone());
                 self.started(*attempt, target, *cause, model);
             }
-            StreamStep::BlockStart { block, kind } => self.sent.push(SentBlock::new(*block, kind.clone())),
+            StreamStep::BlockStart { block, kind } => {
+                self.sent.push(SentBlock::new(*block, kind.clone()));
+            }
             StreamStep::BlockDelta { block, offset, text } => self.grow(*block, *offset, text),
             StreamStep::BlockStop { block, opaque, .. } => self.stop(*block, opaque.as_ref()),
             StreamStep::Usage { usage, .. } => self.events.cost(*usage),

@@ -192,8 +192,12 @@ impl InvocationEvent<'_> {
                 record.tool = tool.map(|tool| Box::new(tool.clone()));
             }
             Self::ContextInjected { note, .. } => record.note = Some(note.clone()),
-            Self::ContextInjectionSkipped { reason, .. } => record.injection_skipped = Some(reason.clone()),
-            Self::ContextInjectionNotNeeded { reason } => record.injection_skipped = Some((*reason).to_owned()),
+            Self::ContextInjectionSkipped { reason, .. } => {
+                record.injection_skipped = Some(reason.clone());
+            }
+            Self::ContextInjectionNotNeeded { reason } => {
+                record.injection_skipped = Some((*reason).to_owned());
+            }
             Self::RequestSent => record.sent = true,
             Self::RequestIdReceived { id } => (*id).clone_into(&mut record.upstream_request_id),
             Self::FirstToken { after } => record.first_token = Some(*after),
@@ -264,18 +268,7 @@ impl InvocationEvent<'_> {
             Self::AttemptSucceeded { duration, usage } => {
                 EventBody::AttemptSucceeded { duration_ms: millis(*duration), usage: *usage }
             }
-            Self::AttemptFailed { failure, duration, sent, usage } => EventBody::AttemptFailed {
-                class: failure.class,
-                detail: failure.detail,
-                signature: release::signature(failure).to_owned(),
-                message: failure.own_words().into_owned(),
-                retryable: failure.retryable,
-                retry_after: failure.retry_after,
-                status: failure.status,
-                duration_ms: millis(*duration),
-                sent: *sent,
-                usage: *usage,
-            },
+            Self::AttemptFailed { failure, duration, sent, usage } => attempt_failed(failure, *duration, *sent, *usage),
             Self::RequestChanged { .. }
             | Self::ContextInjectionNotNeeded { .. }
             | Self::RequestSent
@@ -348,6 +341,21 @@ impl InvocationEvent<'_> {
             Self::ContextInjected { vehicle, .. } => trace.injected(vehicle),
             _ => {}
         }
+    }
+}
+
+fn attempt_failed(failure: &Failure, duration: Duration, sent: bool, usage: Usage) -> EventBody {
+    EventBody::AttemptFailed {
+        class: failure.class,
+        detail: failure.detail,
+        signature: release::signature(failure).to_owned(),
+        message: failure.own_words().into_owned(),
+        retryable: failure.retryable,
+        retry_after: failure.retry_after,
+        status: failure.status,
+        duration_ms: millis(duration),
+        sent,
+        usage,
     }
 }
 

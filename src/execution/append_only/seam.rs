@@ -144,7 +144,9 @@ impl AppendOnlyAnswer {
     /// When the attempt's answer is another than the one that was begun; nothing may be sent any more then.
     pub(super) fn step(&mut self, step: &StreamStep) -> Result<Vec<AnswerPiece>, Diverged> {
         match step {
-            StreamStep::BlockStart { block, kind } => self.blocks.push(ReadBlock::new(*block, kind.clone())),
+            StreamStep::BlockStart { block, kind } => {
+                self.blocks.push(ReadBlock::new(*block, kind.clone()));
+            }
             StreamStep::BlockDelta { block, text, .. } => self.grow(self.index(*block)?, text),
             StreamStep::BlockStop { block, opaque, committed, .. } => {
                 self.stop(self.index(*block)?, opaque.as_ref(), *committed);
