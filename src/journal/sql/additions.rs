@@ -146,7 +146,7 @@ impl Store {
         additions: &[&'a Addition],
     ) -> Result<Vec<Result<AdmittedAddition<'a>, AppendError>>, JournalError> {
         let mut found = HashMap::new();
-        for some in additions.chunks(ROWS_PER_INSERT) {
+        for some in rows::batches(additions, ROWS_PER_INSERT) {
             let ids: Vec<_> = some.iter().map(|addition| &addition.id).collect();
             for row in self.locked(writing, &ids).await? {
                 found.insert(InvocationId::from(rows::text(&row, "invocation_id")?), row);
@@ -190,7 +190,7 @@ impl Store {
             self.now("v.column5")
         );
         for (set, columns, admitted) in [(counted.to_owned(), 4, continued), (format!("{counted}, {end}"), 9, ended)] {
-            for admitted in admitted.chunks(ROWS_PER_INSERT) {
+            for admitted in rows::batches(&admitted, ROWS_PER_INSERT) {
                 let sql = format!(
                     "UPDATE invocations SET {set} FROM (VALUES {}) AS v WHERE invocation_id = v.column1",
                     placeholders(admitted.len(), columns)
@@ -283,7 +283,7 @@ pub(super) fn bytes_of(steps: &[StepRow]) -> u64 {
 
 /// Inserts steps of any invocations.
 pub(super) async fn insert_steps(db: &mut AnyConnection, steps: &[&StepRow]) -> Result<(), JournalError> {
-    for rows in steps.chunks(ROWS_PER_INSERT) {
+    for rows in rows::batches(steps, ROWS_PER_INSERT) {
         let values = placeholders(rows.len(), 6);
         let sql = format!("INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}");
         let mut query = sqlx::query(AssertSqlSafe(sql));

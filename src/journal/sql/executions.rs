@@ -9,7 +9,7 @@ use super::{
         ExecutionDetail, ExecutionListing, ExecutionState, JournalError, ToolExecution, payload_cipher::PayloadCipher,
     },
     additions::ROWS_PER_INSERT,
-    rows::{self, count, int, json, micros, placeholders},
+    rows::{self, batches, count, int, json, micros, placeholders},
     store::Store,
 };
 use crate::domain::{
@@ -39,7 +39,7 @@ impl Store {
         db: &mut AnyConnection,
         executions: &[ToolExecution],
     ) -> Result<(), JournalError> {
-        for some in executions.chunks(ROWS_PER_INSERT) {
+        for some in batches(executions, ROWS_PER_INSERT) {
             let sql = format!(
                 "INSERT INTO tool_executions ({}) VALUES {} ON CONFLICT DO NOTHING",
                 COLUMNS.join(", "),

@@ -7,7 +7,7 @@ use sqlx::{AnyConnection, AssertSqlSafe};
 use super::{
     super::{JournalError, LateRecord, NewInvocation, RunState, ToolExecution, tool_execution::Whose},
     additions::{StepRow, bytes_of, insert_steps, length},
-    rows::{int, json, micros, text},
+    rows::{batches, int, json, micros, text},
     store::Store,
 };
 use crate::config::observe::Payloads;
@@ -131,7 +131,7 @@ impl Store {
         rows: &[&InvocationValues],
     ) -> Result<HashSet<String>, JournalError> {
         let mut inserted = HashSet::new();
-        for rows in rows.chunks(INVOCATIONS_PER_INSERT) {
+        for rows in batches(rows, INVOCATIONS_PER_INSERT) {
             let mut sql = format!("INSERT INTO invocations ({}) VALUES ", COLUMNS.join(", "));
             for row in 0..rows.len() {
                 sql.push_str(if row == 0 { "(" } else { ", (" });

@@ -21,7 +21,7 @@ const LEASES_PER_UPDATE: usize = 200;
 impl Store {
     pub(super) async fn renew(&self, owner: &Owner, held: &[Held], now: Timestamp) -> Result<Renewed, JournalError> {
         let mut renewed = Renewed::default();
-        for held in held.chunks(LEASES_PER_UPDATE) {
+        for held in rows::batches(held, LEASES_PER_UPDATE) {
             let mine = self.extend(owner, held, now).await?;
             for Held { id, epoch } in held {
                 match mine.get(id) {

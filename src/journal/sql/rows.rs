@@ -78,6 +78,9 @@ pub(super) fn write_guard(row: &AnyRow) -> Result<WriteGuard, JournalError> {
     })
 }
 
+/// Up to here a batch may have any length; a longer one has a power of two.
+const SHORT_BATCH: usize = 8;
+
 /// What is stored for the step with the invocation's outcome: that is in a column of the invocation already.
 pub(super) const OUTCOME_STEP: &str = "\"outcome\"";
 
@@ -155,6 +158,19 @@ pub(super) fn placeholders(rows: usize, columns: usize) -> String {
     places
 }
 
+/// Rows in the batches of single statements, of at most so many and of few different lengths: for each length that occurs,
+/// each connection keeps a prepared statement, which takes some kilobytes a row.
+pub(super) fn batches<T>(mut rows: &[T], most: usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let length = match rows.len().min(most) {
+            0 => return None,
+            short @ ..=SHORT_BATCH => short,
+            long => 1 << long.ilog2(),
+        };
+        rows.split_off(..length)
+    })
+}
+
 fn state(row: &AnyRow) -> Result<RunState, JournalError> {
     if is_finished(row)? {
         Ok(RunState::Finished { at: time(row, "finished_at")? })
@@ -173,4 +189,22 @@ fn maybe_json<T: DeserializeOwned>(
 
 fn unreadable(what: &str) -> JournalError {
     JournalError::Corrupt(format!("{what} is out of range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn batches_hold_all_rows_in_order_and_have_few_lengths() {
+        let mut lengths = BTreeSet::new();
+        for count in 0..=300 {
+            let rows: Vec<usize> = (0..count).collect();
+            assert_eq!(batches(&rows, 64).flatten().copied().collect::<Vec<_>>(), rows);
+            lengths.extend(batches(&rows, 64).map(<[usize]>::len));
+        }
+        assert_eq!(Vec::from_iter(lengths), [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]);
+    }
 }

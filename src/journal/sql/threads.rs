@@ -7,7 +7,7 @@ use super::{
     super::{
         Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
     },
-    rows::{count, int, json, maybe_text, micros, parse, placeholders, text, time},
+    rows::{batches, count, int, json, maybe_text, micros, parse, placeholders, text, time},
     store::{SqlDialect, Store, WriteTransaction},
 };
 use crate::{
@@ -230,7 +230,7 @@ async fn insert_messages(
 ) -> Result<(), JournalError> {
     let drawer = store.cipher.of_thread(key.tenant.as_str(), key.id.as_str());
     let mut position = first;
-    for messages in messages.chunks(ROWS_PER_INSERT) {
+    for messages in batches(messages, ROWS_PER_INSERT) {
         let values = placeholders(messages.len(), 4);
         let sql = format!("INSERT INTO thread_messages (tenant, thread_id, position, message) VALUES {values}");
         let mut query = sqlx::query(AssertSqlSafe(sql));
