@@ -2,10 +2,15 @@
 //!
 //! `serde_json` looks for what to escape byte by byte, and texts are most of a request.
 
+use std::mem;
+
 use serde_json::{Map, Value};
 
 /// How many bytes of a text are searched at once for one that must be escaped.
 const BLOCK: usize = 32;
+
+/// How many at the end of a text, which is most of a short one.
+const SHORT_BLOCK: usize = 8;
 
 /// Writes a JSON object, field by field, without blanks.
 pub(super) struct ObjectWriter<'a> {
@@ -35,43 +40,71 @@ impl<'a> ObjectWriter<'a> {
         Self { last, ..Self::new(into) }
     }
 
-    /// Writes a field, whose value `write` adds. No name may be given twice.
-    pub(super) fn field(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.last.is_some_and(|last| last.contains_key(name)) {
-            return;
+    /// Writes a field, whose value `write` adds. No name may be given twice, and none holds what must be escaped.
+    pub(super) fn field(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.begins(name) {
+            self.into.push(b'"');
+            self.into.extend_from_slice(name.as_bytes());
+            self.into.extend_from_slice(b"\":");
+            write(self.into);
         }
-        if !std::mem::take(&mut self.is_empty) {
+    }
+
+    /// Whether a field of this name is written here; what separates it from the one before then is.
+    fn begins(&mut self, name: &str) -> bool {
+        let is_here = self.last.is_none_or(|last| !last.contains_key(name));
+        if is_here && !mem::take(&mut self.is_empty) {
             self.into.push(b',');
         }
-        write_text(name, self.into);
-        self.into.push(b':');
-        write(self.into);
+        is_here
     }
 
     /// Writes a field that is a string.
-    pub(super) fn text(&mut self, name: &str, text: &str) {
+    pub(super) fn text(&mut self, name: &'static str, text: &str) {
         self.field(name, |into| write_text(text, into));
     }
 
+    /// Writes a field that is a word of the dialect, in which nothing must be escaped.
+    pub(super) fn word(&mut self, name: &'static str, word: &'static str) {
+        self.field(name, |into| {
+            into.push(b'"');
+            into.extend_from_slice(word.as_bytes());
+            into.push(b'"');
+        });
+    }
+
+    /// Writes a field that is a string, whose name is not this crate's.
+    pub(super) fn foreign_text(&mut self, name: &str, text: &str) {
+        self.foreign(name, |into| write_text(text, into));
+    }
+
+    fn foreign(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.begins(name) {
+            write_text(name, self.into);
+            self.into.push(b':');
+            write(self.into);
+        }
+    }
+
     /// Writes a field whose value is JSON already.
-    pub(super) fn raw(&mut self, name: &str, json: &str) {
+    pub(super) fn raw(&mut self, name: &'static str, json: &str) {
         self.field(name, |into| into.extend_from_slice(json.as_bytes()));
     }
 
     /// Writes a field that is short.
-    pub(super) fn value(&mut self, name: &str, value: impl Into<Value>) {
+    pub(super) fn value(&mut self, name: &'static str, value: impl Into<Value>) {
         self.raw(name, &value.into().to_string());
     }
 
     /// Writes a field that is an object, whose fields `write` adds.
-    pub(super) fn object(&mut self, name: &str, write: impl FnOnce(&mut ObjectWriter<'_>)) {
+    pub(super) fn object(&mut self, name: &'static str, write: impl FnOnce(&mut ObjectWriter<'_>)) {
         self.field(name, |into| write_object(into, write));
     }
 
     /// Ends the object.
     pub(super) fn end(mut self) {
         for (name, value) in self.last.take().into_iter().flatten() {
-            self.raw(name, &value.to_string());
+            self.foreign(name, |into| into.extend_from_slice(value.to_string().as_bytes()));
         }
         self.into.push(b'}');
     }
@@ -88,7 +121,7 @@ impl<'a> ArrayWriter<'a> {
 
     /// Writes an item that is an object, whose fields `write` adds.
     pub(super) fn object(&mut self, write: impl FnOnce(&mut ObjectWriter<'_>)) {
-        if !std::mem::take(&mut self.is_empty) {
+        if !mem::take(&mut self.is_empty) {
             self.into.push(b',');
         }
         write_object(self.into, write);
@@ -108,27 +141,33 @@ fn write_object(into: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)) {
 
 /// Writes a text as a JSON string. What needs no escape is copied as it is, as much at once as there is.
 fn write_text(text: &str, into: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
-    let mut copied = 0;
+    let mut rest = text.as_bytes();
     into.push(b'"');
-    for (index, block) in bytes.chunks(BLOCK).enumerate() {
-        // Without an early end, so that many bytes are compared at once.
-        if !block.iter().fold(false, |found, byte| found | needs_escape(*byte)) {
-            continue;
-        }
-        for (place, byte) in (index * BLOCK..).zip(block) {
-            if needs_escape(*byte) {
-                into.extend_from_slice(&bytes[copied..place]);
-                write_escape(*byte, into);
-                copied = place + 1;
-            }
-        }
+    while let Some(place) = first_to_escape(rest) {
+        into.extend_from_slice(&rest[..place]);
+        write_escape(rest[place], into);
+        rest = &rest[place + 1..];
     }
-    into.extend_from_slice(&bytes[copied..]);
+    into.extend_from_slice(rest);
     into.push(b'"');
 }
 
+/// Where the first byte is that must be escaped.
+fn first_to_escape(text: &[u8]) -> Option<usize> {
+    let passed = bytes_before_escape::<BLOCK>(text);
+    let passed = passed + bytes_before_escape::<SHORT_BLOCK>(&text[passed..]);
+    text[passed..].iter().position(|byte| needs_escape(*byte)).map(|place| passed + place)
+}
+
+/// How many bytes the blocks have before the first one in which a byte must be escaped.
+fn bytes_before_escape<const LENGTH: usize>(text: &[u8]) -> usize {
+    // Each without an early end, so that many bytes are compared at once.
+    let holds_one = |block: &[u8; LENGTH]| block.iter().fold(false, |found, byte| found | needs_escape(*byte));
+    LENGTH * text.as_chunks().0.iter().take_while(|block| !holds_one(block)).count()
+}
+
 /// Whether a byte of a text may not be in a JSON string as it is (RFC 8259, section 7).
+#[inline]
 pub(super) const fn needs_escape(byte: u8) -> bool {
     byte < b' ' || byte == b'"' || byte == b'\\'
 }
@@ -165,7 +204,7 @@ mod tests {
     fn fields_and_items_are_written_without_blanks() {
         let object = written(|into| {
             write_object(into, |object| {
-                object.field("a\"", |into| {
+                object.field("a", |into| {
                     let mut items = ArrayWriter::new(into);
                     items.object(|item| item.value("b", 1));
                     items.object(|_| {});
@@ -173,10 +212,12 @@ mod tests {
                 });
                 object.raw("c", "{ }");
                 object.text("d", "e");
+                object.word("w", "x");
                 object.object("f", |inner| inner.value("g", json!(null)));
+                object.foreign_text("\"h\"", "i");
             });
         });
-        assert_eq!(object, r#"{"a\"":[{"b":1},{}],"c":{ },"d":"e","f":{"g":null}}"#);
+        assert_eq!(object, r#"{"a":[{"b":1},{}],"c":{ },"d":"e","w":"x","f":{"g":null},"\"h\"":"i"}"#);
         assert_eq!(written(|into| ArrayWriter::new(into).end()), "[]");
     }
 
@@ -195,7 +236,7 @@ mod tests {
     #[test]
     fn each_byte_is_escaped_wherever_it_is_in_a_text() {
         for character in (0..=0xff_u32).filter_map(char::from_u32) {
-            for before in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1] {
+            for before in [0, 1, SHORT_BLOCK, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + SHORT_BLOCK + 1] {
                 let text = format!("{}{character}{character} more", "x".repeat(before));
                 let read: String = serde_json::from_str(&written(|into| write_text(&text, into))).unwrap();
                 assert_eq!(read, text, "{character:?} after {before}");

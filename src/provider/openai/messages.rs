@@ -26,7 +26,7 @@ pub(super) fn write(messages: &[Message], is_prefix: bool, dialect: &ChatDialect
         }
         if let Some(role) = role(message, dialect) {
             written.object(|object| {
-                object.text("role", role);
+                object.word("role", role);
                 if let Some(name) = &message.name {
                     object.text("name", name);
                 }
@@ -70,11 +70,11 @@ fn write_content(message: &Message, object: &mut ObjectWriter<'_>) {
         for part in &message.parts {
             match part {
                 Part::Text(text) => parts.object(|part| {
-                    part.text("type", "text");
+                    part.word("type", "text");
                     part.text("text", text);
                 }),
                 Part::Image(media) => parts.object(|part| {
-                    part.text("type", "image_url");
+                    part.word("type", "image_url");
                     part.object("image_url", |image| {
                         image.text("url", &url_of(media));
                         if let Some(detail) = &media.detail {
@@ -114,7 +114,7 @@ fn write_assistant(message: &Message, dialect: &ChatDialect<'_>, object: &mut Ob
     if let Some(field) = &dialect.options.reasoning_field
         && !reasoning.is_empty()
     {
-        object.text(field, &reasoning);
+        object.foreign_text(field, &reasoning);
     }
     if calls {
         object.field("tool_calls", |into| {
@@ -131,7 +131,7 @@ fn write_assistant(message: &Message, dialect: &ChatDialect<'_>, object: &mut Ob
 
 fn write_tool_call(call: &ToolCall, object: &mut ObjectWriter<'_>) {
     object.text("id", &call.id);
-    object.text("type", "function");
+    object.word("type", "function");
     object.object("function", |function| {
         function.text("name", &call.name);
         function.text("arguments", if call.arguments.trim().is_empty() { "{}" } else { &call.arguments });
@@ -140,7 +140,7 @@ fn write_tool_call(call: &ToolCall, object: &mut ObjectWriter<'_>) {
 
 /// Writes a tool's result. The dialect has no mark for a failed tool, so the text states it.
 fn write_tool_result(result: &ToolResult, object: &mut ObjectWriter<'_>) {
-    object.text("role", "tool");
+    object.word("role", "tool");
     object.text("tool_call_id", &result.call_id);
     if result.is_error && !result.content.starts_with("Error") {
         object.text("content", &format!("Error: {}", result.content));
@@ -152,14 +152,14 @@ fn write_tool_result(result: &ToolResult, object: &mut ObjectWriter<'_>) {
 fn write_file(media: &Media, part: &mut ObjectWriter<'_>) {
     if let (Some(format), MediaSource::Bytes(bytes)) = (media.mime_type.strip_prefix("audio/"), &media.source) {
         let format = if format == "mpeg" { "mp3" } else { format.trim_start_matches("x-") };
-        part.text("type", "input_audio");
+        part.word("type", "input_audio");
         part.object("input_audio", |audio| {
             audio.text("data", &STANDARD.encode(bytes));
             audio.text("format", format);
         });
         return;
     }
-    part.text("type", "file");
+    part.word("type", "file");
     part.object("file", |file| {
         file.text("filename", media.name.as_deref().unwrap_or("file"));
         file.text("file_data", &url_of(media));

@@ -85,7 +85,7 @@ fn write_tools(tools: &[ToolDefinition], into: &mut Vec<u8>) {
     let mut written = ArrayWriter::new(into);
     for definition in tools {
         written.object(|tool| {
-            tool.text("type", "function");
+            tool.word("type", "function");
             tool.object("function", |function| {
                 function.text("name", &definition.name);
                 if !definition.description.is_empty() {
@@ -120,7 +120,7 @@ fn write_response_format(format: &ResponseFormat, body: &mut ObjectWriter<'_>) {
         ResponseFormat::Text => {}
         ResponseFormat::JsonObject => body.value("response_format", json!({"type": "json_object"})),
         ResponseFormat::JsonSchema { name, description, schema, strict } => body.object("response_format", |format| {
-            format.text("type", "json_schema");
+            format.word("type", "json_schema");
             format.object("json_schema", |named| {
                 named.text("name", name);
                 if let Some(description) = description {
