@@ -131,12 +131,8 @@ pub(super) fn learning(arguments: &LearningArguments) -> anyhow::Result<ExitCode
                 v1::ResetToolLearningRequest { operation: arguments.operation.clone(), tool: arguments.tool.clone() };
             let response = admin.reset_tool_learning(request).await.map_err(ServerRefusal::from)?.into_inner();
             match arguments.output {
-                Output::Json => {
-                    print_line(&json("ResetToolLearningResponse", &response)?.to_string())?;
-                }
-                Output::Text => {
-                    print_line(&format!("{} entries were forgotten", response.forgotten))?;
-                }
+                Output::Json => print_line(&json("ResetToolLearningResponse", &response)?.to_string())?,
+                Output::Text => print_line(&format!("{} entries were forgotten", response.forgotten))?,
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -281,9 +281,8 @@ mod tests {
     fn rates_are_those_of_the_window_and_shares_of_all_that_ended() {
         let began = Instant::now();
         let mut recent = RateWindow { parts: VecDeque::from([(began, RecentActivity::default())]) };
-        let happen = |recent: &mut RateWindow, body: Body| {
-            recent.parts.back_mut().unwrap().1.add(&event("gpt", "acme", body));
-        };
+        let happen =
+            |recent: &mut RateWindow, body: Body| recent.parts.back_mut().unwrap().1.add(&event("gpt", "acme", body));
         for _ in 0..3 {
             happen(&mut recent, Body::AttemptStarted(v1::AttemptStartedEvent::default()));
         }

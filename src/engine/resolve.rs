@@ -154,9 +154,7 @@ impl Resolver {
     fn faults(&self, route: &RouteConfig, targets: &[&TargetId], overrides: &Overrides) -> Vec<(String, String)> {
         let allowed = &route.allow_overrides;
         let mut faults = Vec::new();
-        let mut fault = |field: &str, reason: String| {
-            faults.push((format!("invocation.overrides.{field}"), reason));
-        };
+        let mut fault = |field: &str, reason: String| faults.push((format!("invocation.overrides.{field}"), reason));
         if let Some(retries) = overrides.max_retries.filter(|retries| *retries > allowed.max_retries) {
             fault("max_retries", format!("{retries} is more than the {} that this route allows", allowed.max_retries));
         }

@@ -141,9 +141,7 @@ impl<E: AnswerEvents> Relay<E> {
         match next {
             Ok(Some(StreamItem::Step(entry) | StreamItem::Known(entry))) => self.step(&entry.step),
             Ok(Some(StreamItem::Snapshot { blocks, attempt, .. })) => self.catch_up(blocks, attempt),
-            Ok(None) => {
-                self.end = Some(Err(Refused::internal("the invocation ended without an outcome")));
-            }
+            Ok(None) => self.end = Some(Err(Refused::internal("the invocation ended without an outcome"))),
             Err(lost) => self.end = Some(Err(Refused::lost(&lost))),
         }
     }
@@ -163,9 +161,7 @@ impl<E: AnswerEvents> Relay<E> {
             StreamStep::BlockDelta { block, offset, text } => self.grow(*block, *offset, text),
             StreamStep::BlockStop { block, opaque, .. } => self.stop(*block, opaque.as_ref()),
             StreamStep::Usage { usage, .. } => self.events.cost(*usage),
-            StreamStep::Recovery { adaptation, .. } => {
-                self.own_headers.adapted.extend(adaptation.clone());
-            }
+            StreamStep::Recovery { adaptation, .. } => self.own_headers.adapted.extend(adaptation.clone()),
             // Only an invocation that another front began takes something back.
             StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
             StreamStep::ContextInjected { .. } | StreamStep::Parked { .. } | StreamStep::Terminal(_) => {}
@@ -244,9 +240,7 @@ impl<E: AnswerEvents> Relay<E> {
                 self.ready.extend(self.events.end(completion));
                 self.end = Some(Ok(()));
             }
-            Err(failure) => {
-                self.end = Some(Err(Refused::outcome(outcome, failure, ResponseHeaders::of(outcome))));
-            }
+            Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, ResponseHeaders::of(outcome)))),
         }
     }
 }

@@ -113,9 +113,7 @@ impl Contract {
             bytes = rest;
             match kinds.binary_search_by_key(&number, |(number, _)| *number).map(|index| kinds[index].1) {
                 Ok(FieldKind::Message(inner)) => self.subtract(inner, value, depth - 1, left)?,
-                Ok(FieldKind::Numbers) => {
-                    *left = left.checked_sub(value.len()).ok_or(Entries::TooMany)?;
-                }
+                Ok(FieldKind::Numbers) => *left = left.checked_sub(value.len()).ok_or(Entries::TooMany)?,
                 Ok(FieldKind::Bytes) | Err(_) => {}
             }
         }

@@ -88,9 +88,7 @@ fn wanted(
             // One that waits is running as far as the journal knows.
             Ok(v1::InvocationState::Waiting) => named_states.push(v1::InvocationState::Running),
             Ok(state) if state != v1::InvocationState::Unspecified => named_states.push(state),
-            Ok(_) | Err(_) => {
-                faults.add(format!("states[{index}]"), format!("{state} is no state"));
-            }
+            Ok(_) | Err(_) => faults.add(format!("states[{index}]"), format!("{state} is no state")),
         }
     }
     let since = since.and_then(|at| {

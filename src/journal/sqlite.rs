@@ -134,9 +134,7 @@ fn url(path: &Path) -> String {
     let mut url = "sqlite://".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                url.push(char::from(*byte));
-            }
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => url.push(char::from(*byte)),
             byte => {
                 // Writing to a string does not fail.
                 let _ = write!(url, "%{byte:02X}");

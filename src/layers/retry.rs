@@ -303,9 +303,7 @@ where
         let attempts = self.scope.attempts();
         match attempts.last_chunk::<2>() {
             Some([first, hedge]) if hedge.cause == AttemptCause::Hedge && hedge.winner => match &first.failure {
-                Some(failure) if failure.class != FailureClass::Cancelled => {
-                    span.finish_failed(failure, first.sent);
-                }
+                Some(failure) if failure.class != FailureClass::Cancelled => span.finish_failed(failure, first.sent),
                 _ => span.finish_cancelled(),
             },
             _ => span.finish_ok(true),

@@ -241,9 +241,7 @@ impl Circuit {
             Forced::Auto => match self.state {
                 // The target may still be ill: the next call is a probe.
                 State::ForcedOpen => self.enter(State::Open { until: now }),
-                State::ForcedClosed => {
-                    self.go(State::Closed, Trigger::Operator, TransitionKind::Closed);
-                }
+                State::ForcedClosed => self.go(State::Closed, Trigger::Operator, TransitionKind::Closed),
                 State::Closed | State::Open { .. } | State::HalfOpen(_) | State::Recovering(_) => {}
             },
         }

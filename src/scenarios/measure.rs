@@ -163,11 +163,7 @@ impl<'a> AttemptsSeen<'a> {
         let mut wasted = 0;
         let mut delivered = 0;
         for sent in sent() {
-            if sent.whole {
-                delivered += sent.tokens;
-            } else {
-                wasted += sent.tokens;
-            }
+            if sent.whole { delivered += sent.tokens } else { wasted += sent.tokens }
         }
         measures.set("waste", f64::from(wasted) / f64::from(delivered.max(OUTPUT_TOKENS)));
         // Together with whatever a limit or circuit let through at one moment.

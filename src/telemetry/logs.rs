@@ -119,9 +119,7 @@ impl Consume for LogLines {
             match reading {
                 // A storm of refusals must not become one of lines: `CallsRefused` counts them.
                 BusItem::Event(event) if event.body.is_refused_call() => {}
-                BusItem::Event(event) if event.body.severity() >= self.level => {
-                    self.write_event(event, &mut text);
-                }
+                BusItem::Event(event) if event.body.severity() >= self.level => self.write_event(event, &mut text),
                 BusItem::Event(_) => {}
                 BusItem::Missed { count, .. } => self.write_missed(*count, &mut text),
             }

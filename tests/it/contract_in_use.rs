@@ -185,9 +185,7 @@ async fn a_faulty_run_gives_every_instrument_a_value_and_sends_what_the_contract
                 let found = if seen.names.contains(name) { "sent" } else { "no row, not seen" };
                 faults.push(format!("{name}\t{found}"));
             }
-            Some("sent") if !seen.names.contains(name) => {
-                faults.push(format!("{name} is not sent"));
-            }
+            Some("sent") if !seen.names.contains(name) => faults.push(format!("{name} is not sent")),
             Some(reason) if reason.starts_with("reserved") && seen.names.contains(name) => {
                 faults.push(format!("{name} is sent, although the table says: {reason}"));
             }

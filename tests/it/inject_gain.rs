@@ -61,9 +61,7 @@ impl Task {
         let question = format!("{} {route} {case}", self.name());
         let mut body = json!({"model": route, "messages": [{"role": "user", "content": question}]});
         match self {
-            Self::MalformedJson | Self::TooLong => {
-                body["response_format"] = json!({"type": "json_object"});
-            }
+            Self::MalformedJson | Self::TooLong => body["response_format"] = json!({"type": "json_object"}),
             Self::WrongArgument => {
                 let date = json!({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"});
                 let schema = json!({"type": "object", "properties": {"date": date}, "required": ["date"]});

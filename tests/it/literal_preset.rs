@@ -260,9 +260,7 @@ texts:
     invocation.labels.insert("language".to_owned(), "de-AT".to_owned());
     invocation.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
     match relight.invoke(invocation).await.outcome {
-        Some(Outcome::Failure(failed)) => {
-            assert_eq!(failed.user_message, "Das hat zu lange gedauert.");
-        }
+        Some(Outcome::Failure(failed)) => assert_eq!(failed.user_message, "Das hat zu lange gedauert."),
         other => panic!("no failure but {other:?}"),
     }
     upstream.otherwise(failing(500, "Internal error"));

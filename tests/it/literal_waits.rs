@@ -120,9 +120,7 @@ async fn a_caller_may_have_five_retries_and_no_more() {
     let mut invocation = asking("Hello");
     invocation.overrides = Some(Overrides { max_retries: Some(5), ..Overrides::default() });
     match relight.invoke(invocation.clone()).await.outcome {
-        Some(Outcome::Failure(failure)) => {
-            assert_eq!((failure.attempts.len(), failure.retries_attempted), (6, 5));
-        }
+        Some(Outcome::Failure(failure)) => assert_eq!((failure.attempts.len(), failure.retries_attempted), (6, 5)),
         other => panic!("no failure but {other:?}"),
     }
     assert_eq!(upstream.requests().len(), 6);

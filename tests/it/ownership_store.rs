@@ -142,11 +142,7 @@ async fn a_file_that_is_locked_or_removed_holds_up_no_call_that_needs_none() {
         // A folder in its place, so that it cannot be created again.
         std::fs::create_dir(&file).unwrap();
     };
-    world
-        .survives("removed", remove, async |()| {
-            std::fs::remove_dir(&file).unwrap();
-        })
-        .await;
+    world.survives("removed", remove, async |()| std::fs::remove_dir(&file).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -243,19 +239,14 @@ async fn a_file_that_is_overwritten_in_place_is_noticed_and_used_again_when_it_i
     let (_folder, file) = file();
     let world = World::on(&format!("sqlite:{}", file.display())).await;
     assert!(world.all_promised("before").await);
-    let write = |bytes: &[u8]| {
-        std::fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, 0).unwrap();
-    };
+    let write =
+        |bytes: &[u8]| std::fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, 0).unwrap();
     let overwrite = async || {
         let before = std::fs::read(&file).unwrap();
         write(&vec![b'x'; before.len()]);
         before
     };
-    world
-        .survives("overwritten", overwrite, async |before: Vec<u8>| {
-            write(&before);
-        })
-        .await;
+    world.survives("overwritten", overwrite, async |before: Vec<u8>| write(&before)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -136,9 +136,7 @@ async fn until_reloaded(events: &mut Streaming<WatchRecoveryResponse>) -> (Vec<S
     let reading = async {
         loop {
             match events.message().await.unwrap().unwrap().event.unwrap().body {
-                Some(Body::ConfigurationRejected(event)) => {
-                    rejected.push(format!("{:?}", event.faults));
-                }
+                Some(Body::ConfigurationRejected(event)) => rejected.push(format!("{:?}", event.faults)),
                 Some(Body::ConfigurationReloaded(event)) => return event,
                 _ => {}
             }
@@ -230,9 +228,7 @@ async fn a_pipe_in_place_of_the_configuration_blocks_neither_reloads_nor_the_end
     let upstream = Upstream::start().await;
     let whole = configuration(&upstream);
     let mut server = Guarded::start(&whole).await;
-    let pipe = |new: &Path| {
-        assert!(std::process::Command::new("mkfifo").arg(new).status().unwrap().success());
-    };
+    let pipe = |new: &Path| assert!(std::process::Command::new("mkfifo").arg(new).status().unwrap().success());
     let status = server.reload(pipe).await;
     assert!(status.configuration_faults[0].reason.contains("is no regular file"), "{status:?}");
     assert!(server.write(&whole).await.configuration_faults.is_empty());

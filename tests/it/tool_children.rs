@@ -77,9 +77,7 @@ impl Child {
             loop {
                 match self.call("echo", json!({})).await {
                     Ok(reply) => return reply,
-                    Err(error) => {
-                        assert_eq!(error.fault, Some(TransportFault::NotReady), "{error}");
-                    }
+                    Err(error) => assert_eq!(error.fault, Some(TransportFault::NotReady), "{error}"),
                 }
                 sleep(Duration::from_millis(20)).await;
             }

@@ -40,9 +40,7 @@ impl Checker<'_> {
         }
         match (&jwt.jwks_url, &jwt.jwks_file) {
             (Some(_), Some(_)) => self.fault("server.jwt.jwks_file", "is given beside jwks_url; keep one of them"),
-            (None, None) => {
-                self.required("server.jwt.jwks_url", "is missing; write it or jwks_file");
-            }
+            (None, None) => self.required("server.jwt.jwks_url", "is missing; write it or jwks_file"),
             (Some(url), None) => self.keys_url("server.jwt.jwks_url", url),
             (None, Some(_)) => {}
         }

@@ -101,9 +101,7 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
     )
     .unwrap();
     match running.report().await {
-        Reload::Applied { needs_restart, .. } => {
-            assert_eq!(needs_restart, ["journal.retention", "server.listen"]);
-        }
+        Reload::Applied { needs_restart, .. } => assert_eq!(needs_restart, ["journal.retention", "server.listen"]),
         Reload::Rejected(faults) => panic!("{faults}"),
     }
     assert_eq!(running.limit(), 2);

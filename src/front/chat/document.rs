@@ -149,9 +149,7 @@ impl<'a> AnswerMessage<'a> {
                 Part::Text(text) => content.push_str(text),
                 Part::Reasoning(part) => reasoning.push_str(&part.text),
                 Part::Refusal(text) => refusal.push_str(text),
-                Part::ToolCall(call) => {
-                    calls.push(AnswerCall::whole(&call.id, &call.name, &call.arguments));
-                }
+                Part::ToolCall(call) => calls.push(AnswerCall::whole(&call.id, &call.name, &call.arguments)),
                 Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
             }
         }

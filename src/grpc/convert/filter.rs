@@ -34,9 +34,7 @@ pub(super) fn read_filter(at: &Path<'_>, wire: v1::RecoveryEventFilter, faults: 
     let mut types = HashSet::new();
     for (index, number) in wire.event_types.into_iter().enumerate() {
         match v1::RecoveryEventType::try_from(number) {
-            Ok(v1::RecoveryEventType::Unspecified) => {
-                faults.add(at.field("event_types").item(index), "is not set");
-            }
+            Ok(v1::RecoveryEventType::Unspecified) => faults.add(at.field("event_types").item(index), "is not set"),
             Ok(event_type) => {
                 types.insert(event_type);
             }

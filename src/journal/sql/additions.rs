@@ -262,9 +262,7 @@ impl Store {
         let tenant = rows::text(&found.row, "tenant")?.into();
         let key = found.thread()?.map(|thread| ThreadKey::new(tenant, thread));
         match (&key, &end.thread) {
-            (Some(key), Some(change)) => {
-                threads::end(&mut writing, self, key, change, end, now).await?;
-            }
+            (Some(key), Some(change)) => threads::end(&mut writing, self, key, change, end, now).await?,
             (None, Some(_)) => return Err(ThreadError::NotLocked { holder: None }.into()),
             (Some(key), None) => threads::unlock(writing.db(), key, &end.id).await?,
             (None, None) => {}

@@ -245,12 +245,8 @@ impl Store {
         let mut added = results.added.into_iter();
         for operation in group {
             match operation {
-                GroupedOperation::Find(key, result) => {
-                    drop(result.send(Ok(results.found.get(&key).cloned())));
-                }
-                GroupedOperation::Begin(row, result) => {
-                    drop(result.send(Ok(results.begun.contains(row.id()))));
-                }
+                GroupedOperation::Find(key, result) => drop(result.send(Ok(results.found.get(&key).cloned()))),
+                GroupedOperation::Begin(row, result) => drop(result.send(Ok(results.begun.contains(row.id())))),
                 GroupedOperation::Add(addition, result) => {
                     let Some(added) = added.next() else { continue };
                     if added == Ok(Added::Recorded) {

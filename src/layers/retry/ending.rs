@@ -111,9 +111,7 @@ impl<S> RetryLoop<S> {
             words.push("Add a second target to the route, so that there is somewhere to fall back to.".to_owned());
         }
         match reason {
-            StopReason::DeadlineTooClose { .. } => {
-                words.push("Give the invocation a longer deadline.".to_owned());
-            }
+            StopReason::DeadlineTooClose { .. } => words.push("Give the invocation a longer deadline.".to_owned()),
             StopReason::NoTarget { retry_in: Some(_) } => {
                 words.push("Come back when a target is available.".to_owned());
             }

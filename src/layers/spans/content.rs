@@ -83,9 +83,7 @@ impl Room {
 impl CapturedAnswer {
     pub(super) fn add(&mut self, delta: &Delta) {
         match delta {
-            Delta::BlockStart { block, kind } => {
-                self.blocks.push((*block, kind.clone(), String::new()));
-            }
+            Delta::BlockStart { block, kind } => self.blocks.push((*block, kind.clone(), String::new())),
             // Beyond the bound a piece is left out whole: the text is cut where it is written.
             Delta::BlockDelta { block, text } if self.bytes <= MAX_TEXT_BYTES => {
                 self.bytes += text.len();

@@ -132,9 +132,7 @@ impl UserRules {
         let mut faults = Vec::new();
         let mut compiled = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
-            let mut fault = |field, reason: String| {
-                faults.push(RuleFault { index, field, reason });
-            };
+            let mut fault = |field, reason: String| faults.push(RuleFault { index, field, reason });
             if rule.name.trim().is_empty() {
                 fault("name", "is empty; give the rule a name to be found by".to_owned());
             } else if rules[..index].iter().any(|other| other.name == rule.name) {

@@ -138,9 +138,7 @@ pub(super) fn put(messages: &mut Vec<Message>, vehicle: NotePosition, note: &str
     match vehicle {
         NotePosition::DeveloperMessage => messages.push(Message::text(Role::Developer, note)),
         NotePosition::SystemMessage => messages.push(Message::text(Role::System, note)),
-        NotePosition::UserMessage | NotePosition::AfterToolResults => {
-            messages.push(Message::text(Role::User, note));
-        }
+        NotePosition::UserMessage | NotePosition::AfterToolResults => messages.push(Message::text(Role::User, note)),
         NotePosition::UserTextBlock => {
             if let Some(last) = messages.last_mut() {
                 last.parts.push(Part::Text(note.to_owned()));

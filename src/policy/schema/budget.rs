@@ -88,9 +88,7 @@ impl<'a> Budget<'a> {
                     }
                 }
                 schema if holds_schemas(keyword) => self.compile(schema, open)?,
-                other => {
-                    self.spend(weight(other) + if keyword == "pattern" { PATTERN } else { 0 })?;
-                }
+                other => self.spend(weight(other) + if keyword == "pattern" { PATTERN } else { 0 })?,
             }
         }
         open.pop();

@@ -226,9 +226,7 @@ impl ChunkPlan {
         let mut changed = self.arguments.clone();
         let mut set = |place: &str, value: Value| arguments::set(&mut changed, place, value);
         match (&self.rule.by, part) {
-            (ChunkBy::List { argument, .. }, ChunkPart::ListItems(items)) => {
-                set(argument, items.value());
-            }
+            (ChunkBy::List { argument, .. }, ChunkPart::ListItems(items)) => set(argument, items.value()),
             (ChunkBy::Dates { from, to, .. }, ChunkPart::Dates(range)) => {
                 set(from, Value::from(range.first()));
                 set(to, Value::from(range.last()));

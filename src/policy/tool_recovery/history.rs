@@ -110,9 +110,7 @@ fn blank(value: &mut Value, path: &[String]) {
         return;
     };
     match value {
-        Value::Object(members) if first == ANY => {
-            members.values_mut().for_each(|member| blank(member, rest));
-        }
+        Value::Object(members) if first == ANY => members.values_mut().for_each(|member| blank(member, rest)),
         Value::Array(items) if first == ANY => items.iter_mut().for_each(|item| blank(item, rest)),
         Value::Object(members) => {
             if let Some(member) = members.get_mut(first) {

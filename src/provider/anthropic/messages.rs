@@ -38,15 +38,11 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicCo
                 let speaker = if is_allowed_here { Speaker::Operator } else { Speaker::User };
                 blocks(message, words).for_each(|(_, block)| turns.add(speaker, block));
             }
-            Role::User | Role::Tool => {
-                blocks(message, users).for_each(|(part, block)| match part {
-                    Part::ToolResult(result) => turns.add_result(&result.call_id, block),
-                    _ => turns.add(Speaker::User, block),
-                });
-            }
-            Role::Assistant => {
-                blocks(message, models).for_each(|(_, block)| turns.add(Speaker::Model, block));
-            }
+            Role::User | Role::Tool => blocks(message, users).for_each(|(part, block)| match part {
+                Part::ToolResult(result) => turns.add_result(&result.call_id, block),
+                _ => turns.add(Speaker::User, block),
+            }),
+            Role::Assistant => blocks(message, models).for_each(|(_, block)| turns.add(Speaker::Model, block)),
         }
     }
     AnthropicConversation {

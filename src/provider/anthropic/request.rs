@@ -43,9 +43,7 @@ pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<Vec<u8>, Prov
 /// # Errors
 /// As for [`body`].
 pub(super) fn count(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
-    written(call, |fields| {
-        fields.retain(|name, _| COUNTED.contains(&name.as_str()));
-    })
+    written(call, |fields| fields.retain(|name, _| COUNTED.contains(&name.as_str())))
 }
 
 fn written(call: &ProviderRequest, change: impl FnOnce(&mut Map<String, Value>)) -> Result<Vec<u8>, ProviderError> {

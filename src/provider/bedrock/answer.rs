@@ -161,9 +161,7 @@ impl ResponseParser for ConverseReader {
                     self.begin_tool(key, tool, out)?;
                 }
             }
-            "contentBlockDelta" => {
-                self.delta(key, value.get("delta").unwrap_or(&Value::Null), out)?;
-            }
+            "contentBlockDelta" => self.delta(key, value.get("delta").unwrap_or(&Value::Null), out)?,
             "contentBlockStop" => self.stop(key, out),
             "messageStop" => {
                 let raw = value.get("stopReason").and_then(Value::as_str).unwrap_or_default();

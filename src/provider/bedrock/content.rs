@@ -37,9 +37,7 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConv
                         turns.add(Speaker::Model, block);
                     }
                 }
-                Role::System | Role::Developer | Role::User | Role::Tool => {
-                    add_users(&mut turns, part)?;
-                }
+                Role::System | Role::Developer | Role::User | Role::Tool => add_users(&mut turns, part)?,
             }
         }
     }

@@ -84,9 +84,7 @@ impl ContentReader {
         let signature = opaque(SIGNATURE, signature);
         match self.prose.take() {
             // A thought ends with its signature.
-            Some((key, BlockKind::Reasoning)) if is_thought => {
-                self.blocks.stop(key, Some(signature), out);
-            }
+            Some((key, BlockKind::Reasoning)) if is_thought => self.blocks.stop(key, Some(signature), out),
             // Text has no place for a signature: it becomes an empty thought beside the text, which continues.
             prose => {
                 self.prose = prose;

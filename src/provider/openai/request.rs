@@ -34,14 +34,10 @@ pub(super) fn write(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>, in
         body.value("add_generation_prompt", false);
     }
     let is_prefix = begun && dialect.prefill_mark == PrefillMark::Prefix;
-    body.field("messages", |into| {
-        messages::write(&call.messages, is_prefix, dialect, into);
-    });
+    body.field("messages", |into| messages::write(&call.messages, is_prefix, dialect, into));
     body.value("stream", dialect.options.stream);
     if dialect.stream_usage {
-        body.object("stream_options", |options| {
-            options.value("include_usage", true);
-        });
+        body.object("stream_options", |options| options.value("include_usage", true));
     }
     if !call.tools.is_empty() {
         body.field("tools", |into| write_tools(&call.tools, into));

@@ -232,21 +232,15 @@ impl ResponseParser for ResponseReader {
             "error" => return Err(failed(&value, &event.data)),
             "response.failed" | "response.cancelled" => return Err(self.failed_response(response)),
             "response.created" | "response.in_progress" => self.start(Some(response), out),
-            "response.output_item.added" => {
-                self.item_added(index, value.get("item").unwrap_or(&Value::Null), out)?;
-            }
-            "response.output_item.done" => {
-                self.item_done(index, value.get("item").unwrap_or(&Value::Null), out)?;
-            }
+            "response.output_item.added" => self.item_added(index, value.get("item").unwrap_or(&Value::Null), out)?,
+            "response.output_item.done" => self.item_done(index, value.get("item").unwrap_or(&Value::Null), out)?,
             "response.output_text.delta" => {
                 self.piece(content_key(index, place), BlockKind::Text, text_of(&value, "delta"), out)?;
             }
             "response.refusal.delta" => {
                 self.piece(content_key(index, place), BlockKind::Refusal, text_of(&value, "delta"), out)?;
             }
-            "response.reasoning_summary_text.delta" => {
-                self.thought(item_key(index), true, &value, out)?;
-            }
+            "response.reasoning_summary_text.delta" => self.thought(item_key(index), true, &value, out)?,
             "response.reasoning_text.delta" => self.thought(item_key(index), false, &value, out)?,
             "response.function_call_arguments.delta" => {
                 self.blocks.add(item_key(index), text_of(&value, "delta"), out)?;

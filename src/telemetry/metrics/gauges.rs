@@ -183,9 +183,7 @@ impl Gauges {
         meter
             .u64_observable_counter(metric::JOURNAL_UNRECORDED)
             .with_description("Invocations that ran without a record because the journal was unavailable")
-            .with_callback(move |observer| {
-                observer.observe(gauges.levels().journal.unrecorded, &[]);
-            })
+            .with_callback(move |observer| observer.observe(gauges.levels().journal.unrecorded, &[]))
             .build();
         let gauges = Arc::clone(self);
         meter

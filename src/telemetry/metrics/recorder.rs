@@ -98,9 +98,7 @@ impl MetricsRecorder {
             EventBody::AttemptSucceeded { duration_ms, usage } => {
                 let ended = AttemptEnd { duration_ms: *duration_ms, usage: *usage, class: None, sent: true };
                 self.ended(event, &names, &ended);
-                self.open_of(event, |open| {
-                    open.answered = Some((event.target.clone(), *usage));
-                });
+                self.open_of(event, |open| open.answered = Some((event.target.clone(), *usage)));
             }
             EventBody::AttemptFailed { class, duration_ms, sent, usage, .. } => {
                 let ended = AttemptEnd { duration_ms: *duration_ms, usage: *usage, class: Some(*class), sent: *sent };

@@ -37,8 +37,6 @@ async fn silent_connections_cost_no_more_than_connections_may() {
 #[tokio::test]
 async fn half_sent_heads_cost_no_more_than_connections_may() {
     let mut head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n".to_vec();
-    (0..90).for_each(|number| {
-        head.extend(format!("x-{number}: {}\r\n", "x".repeat(16_000)).into_bytes());
-    });
+    (0..90).for_each(|number| head.extend(format!("x-{number}: {}\r\n", "x".repeat(16_000)).into_bytes()));
     flood("half-sent heads", &head).await;
 }

@@ -44,11 +44,7 @@ fn errors_that_overtake_slow_answers_do_not_open() {
     for call in 0..60 {
         bench.pass(10);
         let permit = bench.admit();
-        if call % 3 == 0 {
-            bench.report(&permit, FAILURE);
-        } else {
-            slow.push(permit);
-        }
+        if call % 3 == 0 { bench.report(&permit, FAILURE) } else { slow.push(permit) }
     }
     // Twenty failures are known and not one success.
     assert_eq!(bench.state(), CircuitState::Closed);

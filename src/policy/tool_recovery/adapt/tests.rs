@@ -52,9 +52,7 @@ fn the_error_alone_is_enough_where_the_old_schema_is_not_known() {
     let new = schema(json!({"max_results": {"type": "integer"}, "page": {"type": "integer"}}), json!([]));
     let error = "TypeError(\"unexpected keyword argument 'limit'\")";
     match fitted(None, &new, json!({"limit": 10}), error) {
-        ArgumentFit::Adapted(adapted) => {
-            assert_eq!(Value::Object(adapted.arguments), json!({"max_results": 10}));
-        }
+        ArgumentFit::Adapted(adapted) => assert_eq!(Value::Object(adapted.arguments), json!({"max_results": 10})),
         other => panic!("{other:?}"),
     }
     let hinted = "got an unexpected keyword argument 'colour'. Did you mean 'hue'?";
@@ -133,9 +131,7 @@ fn an_unchanged_schema_makes_it_the_mistake_of_the_model_with_its_place() {
         (json!({"colour": 5}), "", "additionalProperties"),
     ] {
         match fitted(Some(&closed), &closed, arguments, "") {
-            ArgumentFit::Mistake { mismatch } => {
-                assert_eq!((&*mismatch.path, &*mismatch.keyword), (path, keyword));
-            }
+            ArgumentFit::Mistake { mismatch } => assert_eq!((&*mismatch.path, &*mismatch.keyword), (path, keyword)),
             other => panic!("{other:?}"),
         }
     }
@@ -147,9 +143,7 @@ fn an_unchanged_schema_makes_it_the_mistake_of_the_model_with_its_place() {
 fn a_name_that_an_unchanged_schema_never_listed_is_that_of_an_earlier_one() {
     let now = schema(json!({"max_results": {"type": "integer"}, "page": {"type": "integer"}}), json!(["max_results"]));
     match fitted(Some(&now), &now, json!({"limit": 10}), "max_results Field required") {
-        ArgumentFit::Adapted(adapted) => {
-            assert_eq!(Value::Object(adapted.arguments), json!({"max_results": 10}));
-        }
+        ArgumentFit::Adapted(adapted) => assert_eq!(Value::Object(adapted.arguments), json!({"max_results": 10})),
         other => panic!("{other:?}"),
     }
     let missing = fitted(Some(&now), &now, json!({"page": 1}), "max_results Field required");
@@ -202,9 +196,7 @@ fn schemas_that_are_broken_or_hostile_are_one_clear_error() {
         json!(true),
     ] {
         match fitted(None, &new, json!({"a": "b"}), "") {
-            ArgumentFit::Unusable { reason } => {
-                assert!(reason.starts_with("the tool's input schema"), "{reason}");
-            }
+            ArgumentFit::Unusable { reason } => assert!(reason.starts_with("the tool's input schema"), "{reason}"),
             other => panic!("{other:?}"),
         }
     }

@@ -171,9 +171,7 @@ impl ChunkRun {
                     sent.push(Value::Object(self.plan.arguments_of(&running.part)));
                     replies.push(reply);
                 }
-                PartState::Waiting | PartState::InFlight | PartState::Missing => {
-                    missing.push(label);
-                }
+                PartState::Waiting | PartState::InFlight | PartState::Missing => missing.push(label),
             }
         }
         if replies.is_empty() {

@@ -40,15 +40,9 @@ impl Inner {
             }
             EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
             EventBody::CircuitOpened { .. } => self.circuit_moved(CircuitState::Open, at_target()),
-            EventBody::CircuitHalfOpen { .. } => {
-                self.circuit_moved(CircuitState::HalfOpen, at_target());
-            }
-            EventBody::CircuitRecovering { .. } => {
-                self.circuit_moved(CircuitState::Recovering, at_target());
-            }
-            EventBody::CircuitClosed { .. } => {
-                self.circuit_moved(CircuitState::Closed, at_target());
-            }
+            EventBody::CircuitHalfOpen { .. } => self.circuit_moved(CircuitState::HalfOpen, at_target()),
+            EventBody::CircuitRecovering { .. } => self.circuit_moved(CircuitState::Recovering, at_target()),
+            EventBody::CircuitClosed { .. } => self.circuit_moved(CircuitState::Closed, at_target()),
             EventBody::GateClosed { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, true);
