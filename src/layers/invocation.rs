@@ -178,9 +178,11 @@ impl InvocationScope {
     /// is derived in `event.rs`. The step for followers is returned: the planner yields it in its place, and a layer below
     /// it reports by `Attempt::report`, which sends it.
     pub fn report(&self, attempt: u32, target: Option<&TargetId>, event: &InvocationEvent<'_>) -> Option<StreamStep> {
-        if let Some(record) = Arc::make_mut(&mut self.lock()).iter_mut().find(|record| record.number == attempt) {
-            event.write_record(record);
+        let mut attempts = self.lock();
+        if let Some(index) = attempts.iter().position(|record| record.number == attempt) {
+            event.write_record(&mut Arc::make_mut(&mut attempts)[index]);
         }
+        drop(attempts);
         self.publish(attempt, target, event.body());
         event.step(attempt, target)
     }
