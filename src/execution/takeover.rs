@@ -138,12 +138,12 @@ impl ExecutionShared {
 
     /// The invocation as it runs again, with its old id and deadline; where it cannot, it is ended.
     async fn prepare_again(&self, record: &Record, last: u64, gone: bool) -> Option<InvocationContext> {
-        let Some(asked) = request_of(record).filter(|_| !gone) else {
+        let Some(request) = request_of(record).filter(|_| !gone) else {
             let words = "its replica died, and its request is not kept";
             self.end_abandoned(record, last, Failure::local(FailureClass::StreamInterrupted, words)).await;
             return None;
         };
-        let mut incoming = match self.engine.prepare(asked).await {
+        let mut incoming = match self.engine.prepare(request).await {
             Ok(incoming) => incoming,
             Err(refusal) => {
                 tracing::warn!(invocation = %record.id, ?refusal, "an invocation no longer fits the configuration");
@@ -186,8 +186,8 @@ impl ExecutionShared {
 
     /// Cancels the response that is still being generated for an invocation that no replica continues.
     fn abandon_upstream(&self, record: &Record) {
-        if let (Some(handle), Some(asked)) = (record.upstream.clone(), request_of(record))
-            && let Ok(incoming) = self.engine.resolve(asked)
+        if let (Some(handle), Some(request)) = (record.upstream.clone(), request_of(record))
+            && let Ok(incoming) = self.engine.resolve(request)
         {
             self.engine.abandon(&incoming, handle);
         }
