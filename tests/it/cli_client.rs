@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{
     binary::{relight, run, run_with},
-    http::free_address,
+    http::closed_address,
     relight::Relight,
 };
 
@@ -246,6 +246,6 @@ async fn health_is_an_exit_code() {
         assert_eq!((ran.code, ran.out.as_str()), (Some(0), "SERVING\n"), "{service}: {}", ran.err);
     }
     assert_eq!(run(&["health", "--address", &address, "--service", "nothing"]).await.code, Some(1));
-    let nothing = format!("http://{}", free_address());
-    assert_eq!(run(&["health", "--address", &nothing]).await.code, Some(1));
+    let (_socket, nothing) = closed_address();
+    assert_eq!(run(&["health", "--address", &format!("http://{nothing}")]).await.code, Some(1));
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{
     binary::{relight, run, run_with},
-    http::free_address,
+    http::closed_address,
 };
 
 const FAULTY: &str = "\
@@ -151,7 +151,8 @@ async fn a_labelled_corpus_is_scored_with_its_confusions() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_in_one_line_and_exit_code_1() {
-    let address = format!("http://{}", free_address());
+    let (_socket, address) = closed_address();
+    let address = format!("http://{address}");
     for arguments in [&["invoke", "hello", "--address"][..], &["watch", "--address"], &["circuits", "--address"]] {
         let ran = run(&[arguments, &[&address]].concat()).await;
         assert_eq!((ran.code, ran.err.lines().count()), (Some(1), 1), "{}", ran.err);

@@ -6,7 +6,7 @@ use relight::internals::grpc::v1::{Attempt, Overrides, invoke_with_recovery_resp
 use serde_json::json;
 
 use crate::support::{
-    http::free_address,
+    http::closed_address,
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
@@ -95,7 +95,7 @@ async fn patient_waits_1_to_1_25_then_2_to_2_5_then_4_to_5_seconds_after_every_r
 
 #[tokio::test]
 async fn patient_waits_as_long_where_no_connection_is_accepted() {
-    let closed = free_address();
+    let (_socket, closed) = closed_address();
     let attempts = failed_attempts(&format!("http://{closed}/v1"), "patient").await;
     assert_within("refused", &attempts, &[(1.0, 1.25), (2.0, 2.5), (4.0, 5.0)]);
 }

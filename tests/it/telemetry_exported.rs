@@ -14,7 +14,7 @@ use relight::internals::{
 };
 
 use crate::support::{
-    http::free_address,
+    http::closed_address,
     otlp::{OtlpReceiver, attr, children, hex, is_error, named, parent, traces_to},
 };
 
@@ -113,7 +113,7 @@ async fn without_a_collector_traces_have_ids_and_the_callers_decision_is_propaga
 
 #[tokio::test]
 async fn an_unreachable_collector_does_not_delay_the_end() {
-    let gone = free_address();
+    let (_socket, gone) = closed_address();
     let settings = TelemetrySettings { otlp: traces_to(format!("http://{gone}")), ..TelemetrySettings::default() };
     let (tracer, guard) = build_tracer(&settings).unwrap();
     drop(Spans::new(tracer).invocation(RPC, &invocation(None)));

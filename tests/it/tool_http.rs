@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use self::server::McpOverHttp;
-use crate::support::http::free_address;
+use crate::support::http::closed_address;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -119,7 +119,7 @@ async fn a_session_that_the_server_ended_is_replaced_and_the_refused_call_made_o
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_or_initialized_gets_no_request() {
-    let closed = free_address();
+    let (_socket, closed) = closed_address();
     let error = call(&mcp(&format!("http://{closed}/mcp")), "json", json!({})).await.unwrap_err();
     assert_eq!(error.fault, Some(TransportFault::Refused));
     let server = McpOverHttp::start().await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::{
     authority::Authority,
     connections::{ConnectProxy, TlsFront, address_of, file},
-    http::free_address,
+    http::closed_address,
     relight::Relight,
     tool_stage::calling,
     upstream::Upstream,
@@ -96,7 +96,8 @@ async fn a_proxy_that_opens_no_tunnel_is_named_with_its_reason_and_nothing_is_se
         format!("407 Proxy Authentication Required (connections go through the proxy localhost:{})", proxy.port);
     assert!(failure.message.contains(&expected), "{}", failure.message);
     assert!(!failure.message.contains("wrong"), "{}", failure.message);
-    let gone = format!("localhost:{}", free_address().port());
+    let (_socket, address) = closed_address();
+    let gone = format!("localhost:{}", address.port());
     let failure = asked(&relight(&upstream.base_url(), &format!("proxy: {{ url: \"http://{gone}\" }}")).await).await;
     let message = failure.unwrap_err().message;
     assert!(message.contains("refuses connections") && message.contains(&format!("the proxy {gone}")), "{message}");

@@ -1,7 +1,5 @@
 //! Changes of how a provider is reached: its proxy and its certificates, also those that are renewed in their files.
 
-use std::fs;
-
 use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
 
@@ -32,8 +30,8 @@ async fn a_provider_is_reached_by_its_changed_proxy_and_certificates() {
     server.change(json!({ "providers": { "p": { "base_url": front.base_url(), "tls": tls } } })).await;
     assert!(class_of(server.invoke().await.outcome).is_some());
     let (certificate, key) = identity(&clients);
-    fs::write(&key_file, key).unwrap();
-    fs::write(&cert_file, certificate).unwrap();
+    file(folder.path(), "key.pem", &key);
+    file(folder.path(), "cert.pem", &certificate);
     server.accepted().await;
     assert_eq!(class_of(server.invoke().await.outcome), None);
     assert!(proxy.wanted().is_empty());

@@ -131,7 +131,8 @@ pub(crate) fn address_of(upstream: &Upstream) -> String {
 
 /// A file of this text in this folder, by its path.
 pub(crate) fn file(folder: &Path, name: &str, text: &str) -> String {
-    let path = folder.join(name);
-    fs::write(&path, text).unwrap();
+    let (path, new) = (folder.join(name), folder.join(format!("{name}.new")));
+    fs::write(&new, text).unwrap();
+    fs::rename(&new, &path).unwrap();
     path.display().to_string()
 }

@@ -1,4 +1,4 @@
-//! Plain requests over HTTP, and an address at which nothing listens.
+//! Plain requests over HTTP, and addresses: one to serve at, and one that refuses connections.
 
 use std::{
     fmt::Display,
@@ -9,6 +9,7 @@ use std::{
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, body::Bytes, http::request::Builder};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use tokio::net::TcpSocket;
 
 use super::front::get;
 
@@ -52,7 +53,15 @@ pub(crate) async fn metrics(admin_address: impl Display) -> String {
     page.body
 }
 
-/// An address of this host at which nothing listens.
+/// An address of this host at which a server may be started.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|released| released.local_addr()).unwrap()
+}
+
+/// An address of this host that refuses connections, and that no other socket gets while this one is kept.
+pub(crate) fn closed_address() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
