@@ -24,6 +24,7 @@ use tonic::{
 
 use crate::support::{
     authority::Authority,
+    process::replace,
     relight::{asking, running},
 };
 
@@ -116,12 +117,6 @@ async fn certificate_at(address: std::net::SocketAddr) -> Vec<u8> {
 fn write_identity(folder: &Path, (certificate, key): &(Certificate, KeyPair)) {
     replace(&folder.join("cert.pem"), &certificate.pem());
     replace(&folder.join("key.pem"), &key.serialize_pem());
-}
-
-fn replace(file: &Path, text: &str) {
-    let new = file.with_extension("new");
-    fs::write(&new, text).unwrap();
-    fs::rename(new, file).unwrap();
 }
 
 async fn invoked(client: &Channel) -> Result<String, tonic::Status> {

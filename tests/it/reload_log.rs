@@ -3,14 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::process::Process;
-
-/// The file is replaced in one step.
-fn replace(process: &Process, text: &str) {
-    let new = process.file.with_extension("new");
-    std::fs::write(&new, text).unwrap();
-    std::fs::rename(&new, &process.file).unwrap();
-}
+use crate::support::process::{Process, replace};
 
 /// The messages of the lines about this event.
 fn messages(log: &[Value], event: &str) -> Vec<String> {
@@ -38,7 +31,7 @@ async fn every_sighup_has_its_result_in_the_log_also_where_the_file_is_as_it_was
         process.signal(Signal::HUP);
         next(&process, &mut seen, "process", "nothing has changed").await;
     }
-    replace(&process, "admision: { max_in_flight: 5 }\n");
+    replace(&process.file, "admision: { max_in_flight: 5 }\n");
     next(&process, &mut seen, "configuration_rejected", "did you mean `admission`").await;
     for _ in 0..2 {
         process.signal(Signal::HUP);
@@ -68,7 +61,7 @@ async fn the_log_says_that_a_restart_is_needed_as_long_as_it_is_and_never_for_an
         (text(2, "2h"), format!("A new configuration is in force, number 3: admission.max_in_flight; {waiting}")),
         (text(2, "1h"), "A new configuration is in force, number 4: journal.retention".to_owned()),
     ] {
-        replace(&process, &changed);
+        replace(&process.file, &changed);
         assert_eq!(next(&process, &mut seen, "configuration_reloaded", "").await, expected);
     }
 }
@@ -86,7 +79,7 @@ async fn a_folder_that_another_one_takes_the_place_of_is_followed_and_so_is_what
     next(&process, &mut seen, "configuration_rejected", "no such file").await;
     std::fs::rename(&new, folder).unwrap();
     next(&process, &mut seen, "configuration_reloaded", "number 2: admission.max_in_flight").await;
-    replace(&process, "admission: { max_in_flight: 7 }\n");
+    replace(&process.file, "admission: { max_in_flight: 7 }\n");
     next(&process, &mut seen, "configuration_reloaded", "number 3: admission.max_in_flight").await;
 
     std::fs::create_dir(&new).unwrap();
@@ -94,6 +87,6 @@ async fn a_folder_that_another_one_takes_the_place_of_is_followed_and_so_is_what
     std::fs::rename(folder, kept.path().join("older")).unwrap();
     std::fs::rename(&new, folder).unwrap();
     next(&process, &mut seen, "configuration_reloaded", "number 4: admission.max_in_flight").await;
-    replace(&process, "admission: { max_in_flight: 9 }\n");
+    replace(&process.file, "admission: { max_in_flight: 9 }\n");
     next(&process, &mut seen, "configuration_reloaded", "number 5: admission.max_in_flight").await;
 }

@@ -1,7 +1,6 @@
 //! What is between a server and its upstream: a proxy with CONNECT, and a TLS server with certificates of its own.
 
 use std::{
-    fs,
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -20,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{authority::Authority, upstream::Upstream};
+use crate::support::{authority::Authority, process::replace, upstream::Upstream};
 
 /// A proxy that opens tunnels for clients with its credentials, and keeps the destination of each.
 pub(crate) struct ConnectProxy {
@@ -131,8 +130,7 @@ pub(crate) fn address_of(upstream: &Upstream) -> String {
 
 /// A file of this text in this folder, by its path.
 pub(crate) fn file(folder: &Path, name: &str, text: &str) -> String {
-    let (path, new) = (folder.join(name), folder.join(format!("{name}.new")));
-    fs::write(&new, text).unwrap();
-    fs::rename(&new, &path).unwrap();
+    let path = folder.join(name);
+    replace(&path, text);
     path.display().to_string()
 }

@@ -2,7 +2,8 @@
 
 use std::{
     ffi::OsStr,
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
@@ -38,6 +39,13 @@ pub(crate) const KEY: &str = "acme-key";
 /// A key of a tenant as the configuration names it, with further settings of the key.
 pub(crate) fn key(tenant: &str, key: &str, settings: &str) -> String {
     format!("{{ tenant: {tenant}, sha256: \"{}\"{settings} }}", hash_text(key))
+}
+
+/// Replaces a file in one step, so that a server never reads a half of it.
+pub(crate) fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, file).unwrap();
 }
 
 /// A request with a key, or without one where it is empty.
@@ -83,7 +91,7 @@ impl Serve {
         command.args(arguments).stdout(Stdio::null());
         let file = folder.path().join("relight.yaml");
         if !config.is_empty() {
-            std::fs::write(&file, config).unwrap();
+            fs::write(&file, config).unwrap();
             command.arg("--config").arg(&file);
         }
         Self { command, file, folder }
@@ -217,7 +225,7 @@ impl Process {
 
     /// A figure of its memory as Linux counts it (`VmRSS`, `VmHWM`), in bytes.
     pub(crate) fn memory(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name));
         let line = line.unwrap_or_else(|| panic!("it has ended: {status}{:?}", self.log()));
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
@@ -225,7 +233,7 @@ impl Process {
 
     /// The CPU time that it has used, which Linux counts in hundredths of a second.
     pub(crate) fn worked(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         let hundredths = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
         Duration::from_millis(10 * hundredths)

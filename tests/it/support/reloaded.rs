@@ -1,6 +1,6 @@
 //! A real server whose configuration is a file that is changed while it runs.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use relight::internals::{
     grpc::v1::{
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tonic::{Streaming, transport::Channel};
 
 use super::{
+    process::replace,
     relight::{asking, running},
     upstream::Upstream,
 };
@@ -63,9 +64,7 @@ impl Reloaded {
     /// Lays these settings over the file, and waits until they are accepted.
     pub(crate) async fn change(&mut self, settings: Value) -> (ConfigurationReloadedEvent, String) {
         merge(&mut self.config, settings);
-        let new = self.file.with_extension("new");
-        fs::write(&new, self.config.to_string()).unwrap();
-        fs::rename(&new, &self.file).unwrap();
+        replace(&self.file, &self.config.to_string());
         self.accepted().await
     }
 
