@@ -51,7 +51,6 @@ use crate::{
     policy::{
         admission::Admission,
         classify::Classifier,
-        classify::Verdict,
         release::{ReleaseRouting, ReleaseVersion},
         secrets::Secrets,
     },
@@ -253,14 +252,14 @@ impl Engine {
     }
 
     /// Judges bare facts as an attempt's would be.
-    pub fn classify(&self, facts: &ProviderError) -> Verdict {
+    pub fn classify(&self, facts: &ProviderError) -> Failure {
         let facts = self.secrets.load().take_out_of(facts.clone());
         self.classifier.load().classify(&facts, clock::wall_now())
     }
 
     /// Judges bare facts of a target.
     pub fn failure(&self, facts: &ProviderError, target: Option<TargetId>) -> Failure {
-        self.classify(facts).into_failure(facts, target, clock::wall_now())
+        Failure { target, ..self.classify(facts) }
     }
 
     /// Where everything that happens is published.

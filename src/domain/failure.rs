@@ -174,6 +174,23 @@ impl Failure {
         self
     }
 
+    /// A cancellation that a provider reports (such as a status 499 of a proxy), while the caller cancelled nothing, as
+    /// the connection that was lost on the way; any other failure as it is.
+    #[must_use]
+    pub fn reported_cancellation_as_network(self) -> Self {
+        if self.class != FailureClass::Cancelled || self.fault == Some(TransportFault::Cancelled) {
+            return self;
+        }
+        Self {
+            class: FailureClass::Network,
+            retryable: true,
+            fallback_helps: true,
+            user_message: words::for_user(FailureClass::Network, None).into_owned(),
+            recovery_hint: words::for_operator(FailureClass::Network, None, None, false).into_owned(),
+            ..self
+        }
+    }
+
     /// Returns the failure with a stated wait.
     #[must_use]
     pub fn with_retry_after(mut self, duration: Duration, source: WaitSource) -> Self {

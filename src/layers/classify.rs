@@ -23,7 +23,7 @@ use crate::{
     policy::{
         adapt,
         answer::{AnswerCheck, Checked},
-        classify::{Classifier, cancelled_elsewhere},
+        classify::Classifier,
     },
 };
 
@@ -133,10 +133,8 @@ struct Judge {
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
         self.attempt.report_request_id(&facts.headers);
-        let now = clock::wall_now();
-        let verdict = self.classifier.classify(facts, now);
-        let failure = verdict.into_failure(facts, Some(self.attempt.target.id.clone()), now);
-        let mut failure = cancelled_elsewhere(failure);
+        let failure = self.classifier.classify(facts, clock::wall_now()).reported_cancellation_as_network();
+        let mut failure = Failure { target: Some(self.attempt.target.id.clone()), ..failure };
         if let Some(tool) = &self.attempt.tool {
             return tool.effects.judged(failure.of_tool(&tool.request.tool));
         }

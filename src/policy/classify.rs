@@ -1,4 +1,4 @@
-//! The classifier: maps one failed attempt to one verdict, with the rule and the fact that decided.
+//! The classifier: judges one failed attempt, and names the rule and the fact that decided.
 //!
 //! Every failure passes through here – HTTP responses, errors inside a 200 or a stream, transport faults, gRPC
 //! statuses, tool errors – so that every policy works on the same classes. The rules are data (`rules/*.yaml`),
@@ -15,11 +15,10 @@ use std::{borrow::Cow, sync::LazyLock};
 use jiff::Timestamp;
 
 use crate::{
-    domain::{
-        failure::{Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, TransportFault, Wait, words},
-        ids::TargetId,
+    domain::failure::{
+        Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, TransportFault, Wait, words,
     },
-    policy::redact::redact,
+    policy::{provider_message::provider_message, redact::redact},
 };
 
 mod engine;
@@ -40,9 +39,9 @@ use self::{
     user::UserRules,
 };
 
-/// Bytes of an upstream message that a verdict keeps.
+/// Bytes of an upstream message that a failure keeps.
 const MESSAGE_BYTES: usize = 400;
-/// Bytes of a fact that a verdict keeps.
+/// Bytes of a fact that a failure keeps.
 const FACT_BYTES: usize = 120;
 
 /// The built-in rules, shared by every classifier; compiled when the first failure is judged, so that a start costs nothing.
@@ -53,31 +52,6 @@ static RULES: LazyLock<RuleEngine> = LazyLock::new(|| RuleEngine::new(rule::embe
 pub struct Classifier {
     engine: &'static LazyLock<RuleEngine>,
     user: UserRules,
-}
-
-/// The class of a failure, and why.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    /// The class.
-    pub class: FailureClass,
-    /// What is wrong with the request, for `invalid_request` only.
-    pub detail: Option<InvalidRequestDetail>,
-    /// Whether the same request to the same target would plausibly succeed after a wait of up to about ten minutes.
-    pub retryable: bool,
-    /// Whether another target would plausibly succeed.
-    pub fallback_helps: bool,
-    /// The wait that the failure itself states.
-    pub retry_after: Option<Wait>,
-    /// The rule that decided.
-    pub rule: Cow<'static, str>,
-    /// The fact that the rule keyed on, redacted and bounded.
-    pub fact: String,
-    /// Technical message, redacted and bounded.
-    pub message: String,
-    /// Plain words for an end user.
-    pub user_message: Cow<'static, str>,
-    /// What an operator or developer can do.
-    pub recovery_hint: Cow<'static, str>,
 }
 
 /// A judgement before its texts are written.
@@ -114,14 +88,14 @@ impl Classifier {
         Ok(Self { user: UserRules::compile(rules)?, ..Self::new() })
     }
 
-    /// Judges one failure; `now` is the clock for absolute times where the failure has no `date` of its own.
+    /// Judges a failure that happens `now`: the clock, too, for absolute times where the failure has no `date` of its own.
     #[must_use]
-    pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Verdict {
+    pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Failure {
         let reading = &read(error);
         let evidence = NumericEvidence::gather(error, reading);
         if let Some(found) = self.user.find(error, reading, &evidence) {
             let wait = found.retry_after.or_else(|| waits::stated(error, reading, found.judgement.class, now));
-            return found.judgement.into_verdict(error, reading, wait);
+            return found.judgement.into_failure(error, wait, now);
         }
         let mut judgement = error.fault.map_or_else(|| self.judge(error, reading, &evidence), by_fault);
         let refused = judgement.rule == "status.http" && judgement.class == FailureClass::PermissionDenied;
@@ -141,7 +115,7 @@ impl Classifier {
                 judgement.rule = Cow::Borrowed("quota.long_wait");
             }
         }
-        judgement.into_verdict(error, reading, wait)
+        judgement.into_failure(error, wait, now)
     }
 
     fn judge(&self, error: &ProviderError, reading: &NormalizedText, evidence: &NumericEvidence) -> Judgement {
@@ -155,8 +129,8 @@ impl Classifier {
         let by_status = || {
             let status = evidence.status()?;
             let (class, detail, retry) = status::http(status)?;
-            let (rule, fact) = (Cow::Borrowed("status.http"), format!("status {status}"));
-            Some(Judgement { class, detail, retry, fallback: None, rule, fact })
+            let judgement = Judgement::new(class, "status.http", format!("status {status}"));
+            Some(Judgement { detail, retry, ..judgement })
         };
         let by_rule = |Found { rule, span }: Found<'static>| Judgement {
             class: match scene.status {
@@ -196,14 +170,7 @@ const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 fn by_grpc(error: &ProviderError, evidence: &NumericEvidence) -> Option<Judgement> {
     let code = error.grpc_status.or(evidence.grpc)?;
     let (class, detail, retry) = status::grpc(code)?;
-    Some(Judgement {
-        class,
-        detail,
-        retry,
-        fallback: None,
-        rule: Cow::Borrowed("status.grpc"),
-        fact: format!("grpc status {code}"),
-    })
+    Some(Judgement { detail, retry, ..Judgement::new(class, "status.grpc", format!("grpc status {code}")) })
 }
 
 /// The judgement where nothing is recognised.
@@ -217,20 +184,13 @@ fn unread(error: &ProviderError) -> Judgement {
     } else {
         (FailureClass::Unknown, "unknown", "nothing known")
     };
-    Judgement { class, detail: None, retry: None, fallback: None, rule: Cow::Borrowed(rule), fact: fact.to_owned() }
+    Judgement::new(class, rule, fact)
 }
 
 /// A fault of this service's own client is a fact and needs no reading.
 fn by_fault(fault: TransportFault) -> Judgement {
     let (class, retry) = status::fault(fault);
-    Judgement {
-        class,
-        detail: None,
-        retry,
-        fallback: None,
-        rule: Cow::Borrowed("fault"),
-        fact: fault.as_str().to_owned(),
-    }
+    Judgement { retry, ..Judgement::new(class, "fault", fault.as_str()) }
 }
 
 fn fact(reading: &NormalizedText, (from, to): (usize, usize)) -> String {
@@ -253,44 +213,27 @@ fn stated_retry(error: &ProviderError, class: FailureClass) -> Option<bool> {
 // === impl Judgement ===
 
 impl Judgement {
-    fn into_verdict(self, error: &ProviderError, reading: &NormalizedText, wait: Option<Wait>) -> Verdict {
+    fn new(class: FailureClass, rule: &'static str, fact: impl Into<String>) -> Self {
+        Self { class, detail: None, retry: None, fallback: None, rule: Cow::Borrowed(rule), fact: fact.into() }
+    }
+
+    fn into_failure(self, error: &ProviderError, wait: Option<Wait>, at: Timestamp) -> Failure {
         let tool = error.surface == Surface::Tool;
         let fallback = self.fallback.unwrap_or_else(|| self.class.fallback_helps(self.detail));
         let wait_words = wait.and_then(words::wait_text);
-        Verdict {
+        Failure {
             class: self.class,
             detail: self.detail,
             retryable: stated_retry(error, self.class).or(self.retry).unwrap_or_else(|| self.class.retry_helps()),
             // What a model wrote for a tool, another model may write better; a tool has no other target.
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
-            user_message: words::for_user(self.class, wait_words.as_deref()),
-            recovery_hint: words::for_operator(self.class, self.detail, wait_words.as_deref(), tool),
-            rule: self.rule,
-            fact: self.fact,
-            message: evidence::message(error, reading, MESSAGE_BYTES),
-        }
-    }
-}
-
-// === impl Verdict ===
-
-impl Verdict {
-    /// The failure that callers and policies see.
-    #[must_use]
-    pub fn into_failure(self, error: &ProviderError, target: Option<TargetId>, at: Timestamp) -> Failure {
-        Failure {
-            class: self.class,
-            detail: self.detail,
-            retryable: self.retryable,
-            fallback_helps: self.fallback_helps,
-            retry_after: self.retry_after,
-            message: self.message,
-            user_message: self.user_message.into_owned(),
-            recovery_hint: self.recovery_hint.into_owned(),
+            message: provider_message(error, MESSAGE_BYTES),
+            user_message: words::for_user(self.class, wait_words.as_deref()).into_owned(),
+            recovery_hint: words::for_operator(self.class, self.detail, wait_words.as_deref(), tool).into_owned(),
             rule: self.rule.into_owned(),
             fact: self.fact,
-            target,
+            target: None,
             status: error.status,
             fault: error.fault,
             param: None,
@@ -299,23 +242,6 @@ impl Verdict {
             tool: None,
             at,
         }
-    }
-}
-
-/// The failure of an attempt as it is to its caller: a cancellation that a provider reports (such as a status 499 of a
-/// proxy), while the caller cancelled nothing, is a connection that was lost on the way.
-#[must_use]
-pub fn cancelled_elsewhere(failure: Failure) -> Failure {
-    if failure.class != FailureClass::Cancelled || failure.fault == Some(TransportFault::Cancelled) {
-        return failure;
-    }
-    Failure {
-        class: FailureClass::Network,
-        retryable: true,
-        fallback_helps: true,
-        user_message: words::for_user(FailureClass::Network, None).into_owned(),
-        recovery_hint: words::for_operator(FailureClass::Network, None, None, false).into_owned(),
-        ..failure
     }
 }
 

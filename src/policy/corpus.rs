@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, fmt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::classify::{Classifier, Verdict};
-use crate::domain::failure::{ProviderError, Surface};
+use super::classify::Classifier;
+use crate::domain::failure::{Failure, ProviderError, Surface};
 
 /// One line of a corpus; labels are present where it is to be scored.
 #[derive(Debug, Clone, Deserialize)]
@@ -191,7 +191,7 @@ impl Item {
 
     /// The verdict, without a clock.
     #[must_use]
-    pub fn judge(&self, classifier: &Classifier) -> Verdict {
+    pub fn judge(&self, classifier: &Classifier) -> Failure {
         classifier.classify(&self.error(), Timestamp::UNIX_EPOCH)
     }
 }
@@ -207,7 +207,7 @@ impl Prediction {
 
     /// A verdict in the corpus's own terms.
     #[must_use]
-    pub fn of(item: &Item, verdict: &Verdict) -> Self {
+    pub fn of(item: &Item, verdict: &Failure) -> Self {
         let millis = |wait: crate::domain::failure::Wait| {
             u64::try_from(wait.duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
         };
@@ -218,7 +218,7 @@ impl Prediction {
             retryable_same_target: verdict.retryable,
             fallback_helps: verdict.fallback_helps,
             retry_after_ms: verdict.retry_after.map(millis),
-            rule: verdict.rule.clone().into_owned(),
+            rule: verdict.rule.clone(),
         }
     }
 }

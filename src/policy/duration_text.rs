@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use super::LONGEST;
+/// The longest duration that is believed: a month.
+pub(super) const LONGEST: Duration = Duration::from_hours(31 * 24);
 
 /// Most digits and points of a number, as many as a double has when it is written out.
 const DIGITS: usize = 20;

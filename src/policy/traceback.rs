@@ -29,7 +29,7 @@ struct TextLine<'t> {
 }
 
 /// A text without the frames in it.
-pub(in crate::policy::classify) fn without_frames(text: &str) -> String {
+pub(super) fn without_frames(text: &str) -> String {
     parts(text).into_iter().map(|(_, part)| part).collect()
 }
 

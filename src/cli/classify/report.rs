@@ -1,18 +1,15 @@
 //! Formats a verdict for people and for programs.
 
 use crate::{
-    domain::failure::InvalidRequestDetail,
-    policy::{
-        classify::Verdict,
-        corpus::{HitCount, Score},
-    },
+    domain::failure::{Failure, InvalidRequestDetail},
+    policy::corpus::{HitCount, Score},
 };
 use serde_json::{Value, json};
 
 use crate::cli::terminal::{Paint, Table, one_line, span};
 
 /// What it is, what helps, and why, a line each.
-pub(super) fn lines(verdict: &Verdict, paint: Paint) -> Vec<String> {
+pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
     let class = match verdict.detail {
         Some(detail) => format!("{} ({})", verdict.class.as_str(), detail.as_str()),
         None => verdict.class.as_str().to_owned(),
@@ -37,7 +34,7 @@ pub(super) fn lines(verdict: &Verdict, paint: Paint) -> Vec<String> {
 }
 
 /// The same for programs.
-pub(super) fn json(verdict: &Verdict) -> Value {
+pub(super) fn json(verdict: &Failure) -> Value {
     json!({
         "class": verdict.class.as_str(),
         "detail": verdict.detail.map(InvalidRequestDetail::as_str),
@@ -94,7 +91,7 @@ pub(super) fn misses(score: &Score) -> Table {
 }
 
 /// The stated wait in milliseconds, rounded up.
-fn millis(verdict: &Verdict) -> Option<u64> {
+fn millis(verdict: &Failure) -> Option<u64> {
     let wait = verdict.retry_after?.duration;
     Some(u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }

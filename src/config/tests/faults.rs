@@ -88,9 +88,9 @@ classifier:
 13:28: classifier.rules[0].class: unknown value `overladed`; did you mean `overloaded`?
 13:55: classifier.rules[0].when.status: `42` is no HTTP status; use 100 to 599
 13:68: classifier.rules[0].when.message: `(` regex parse error: ( ^ error: unclosed group
-14:15: classifier.rules[1].name: `busy` stands twice
+14:15: classifier.rules[1].name: `busy` occurs twice
 14:54: classifier.rules[1].when.code: `5.5` is a number, where a text, or a value with its unit such as 30s or 8MiB, is expected
-16:15: classifier.rules[3].name: `busy` stands twice
+16:15: classifier.rules[3].name: `busy` occurs twice
 16:40: classifier.rules[3].when: holds no condition; the rule would swallow every failure",
         ),
     ] {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::table::ROWS;
 
 /// The kind of a failure; the only property of it that policies and metrics match on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
     /// The caller's request, token or concurrency limit was reached.
@@ -67,6 +67,7 @@ pub enum FailureClass {
     /// Refused locally: no time left.
     Deadline,
     /// Cannot be decided from what is known.
+    #[default]
     Unknown,
 }
 

@@ -8,15 +8,14 @@
 //! page and the frames of a traceback. Of a long text only the first [`HEAD`] and the last [`TAIL`] bytes are read.
 
 mod echo;
-mod frames;
 
-use echo::Echo;
-pub(super) use frames::without_frames;
+use self::echo::Echo;
+use crate::policy::traceback;
 
 /// Bytes read from the beginning of a text.
-pub(super) const HEAD: usize = 12 * 1024;
+const HEAD: usize = 12 * 1024;
 /// Bytes read from the end of a text that is longer.
-pub(super) const TAIL: usize = 4 * 1024;
+const TAIL: usize = 4 * 1024;
 /// Numbers and values kept.
 const MAX_KEPT: usize = 512;
 
@@ -51,8 +50,6 @@ pub(super) struct NormalizedText {
     pub numbers: Vec<Number>,
     /// The values of code-like keys, as spans of the text, in order.
     pub values: Vec<(usize, usize)>,
-    /// Bytes of frames of tracebacks that were left out.
-    pub left_out: usize,
     open: Option<OpenKey>,
     /// Whether the last letter was of a script without spaces.
     wide: bool,
@@ -80,9 +77,7 @@ impl NormalizedText {
             all => (source.floor_char_boundary(HEAD), source.ceil_char_boundary(all - TAIL)),
         };
         for (offset, text) in [(0, &source[..head]), (tail, &source[tail..])] {
-            self.left_out += text.len();
-            for (from, part) in frames::parts(text).into_iter().filter(|(_, part)| !part.is_empty()) {
-                self.left_out -= part.len();
+            for (from, part) in traceback::parts(text).into_iter().filter(|(_, part)| !part.is_empty()) {
                 self.read(part, offset + from);
                 self.gap();
             }

@@ -11,7 +11,7 @@ use crate::domain::failure::{FailureClass, InvalidRequestDetail};
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rule {
-    /// Unique name, `family.fact`, which verdicts report.
+    /// Unique name, `family.fact`, which failures report.
     #[serde(rename = "rule")]
     pub name: String,
     /// The class of a failure that holds one of the phrases.

@@ -24,7 +24,7 @@ fn error_text(surface: Surface, message: &str) -> ProviderError {
     ProviderError { surface, message: Some(message.to_owned()), ..ProviderError::default() }
 }
 
-fn judge(error: &ProviderError) -> Verdict {
+fn judge(error: &ProviderError) -> Failure {
     Classifier::new().classify(error, Timestamp::UNIX_EPOCH)
 }
 
@@ -112,7 +112,8 @@ fn a_cancellation_that_a_provider_reports_is_a_lost_connection() {
         (C::Cancelled, Some(F::Cancelled), C::Cancelled),
         (C::Timeout, None, C::Timeout),
     ] {
-        let failure = cancelled_elsewhere(Failure { fault, retryable: false, ..Failure::local(class, "") });
+        let failure =
+            Failure { fault, retryable: false, ..Failure::local(class, "") }.reported_cancellation_as_network();
         assert_eq!((failure.class, failure.retryable), (expected, expected == C::Network), "{class}, {fault:?}");
     }
 }

@@ -17,10 +17,10 @@ use crate::domain::{
 };
 
 /// One rule of the configuration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserRule {
-    /// Name that verdicts give as their reason; unique, not empty.
+    /// Name that failures give as their reason; unique, not empty.
     pub name: String,
     /// When the rule holds: all of the given conditions, at least one.
     pub when: UserMatch,
@@ -99,21 +99,6 @@ struct Compiled {
     message: Option<Regex>,
 }
 
-// === impl UserRule ===
-
-impl Default for UserRule {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            when: UserMatch::default(),
-            class: FailureClass::Unknown,
-            retryable: None,
-            fallback_helps: None,
-            retry_after: None,
-        }
-    }
-}
-
 // === impl RuleFault ===
 
 impl fmt::Display for RuleFault {
@@ -136,7 +121,7 @@ impl UserRules {
             if rule.name.trim().is_empty() {
                 fault("name", "is empty; give the rule a name to be found by".to_owned());
             } else if rules[..index].iter().any(|other| other.name == rule.name) {
-                fault("name", format!("`{}` stands twice", rule.name));
+                fault("name", format!("`{}` occurs twice", rule.name));
             }
             if rule.when == UserMatch::default() {
                 fault("when", "holds no condition; the rule would swallow every failure".to_owned());

@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822};
 
-mod length;
 mod text;
 
-use self::length::duration;
 use super::reading::NormalizedText;
-use crate::domain::failure::{FailureClass, ProviderError, Wait, WaitSource};
-
-/// The longest wait that is believed: a month.
-const LONGEST: Duration = Duration::from_hours(31 * 24);
+use crate::{
+    domain::failure::{FailureClass, ProviderError, Wait, WaitSource},
+    policy::duration_text::{LONGEST, duration},
+};
 
 /// The stated wait, if any.
 pub(super) fn stated(
@@ -108,10 +106,7 @@ fn reset_kind(name: &str) -> Option<&str> {
     if !name.contains("ratelimit") && !name.contains("rate-limit") {
         return None;
     }
-    if let Some((_, kind)) = name.split_once("-reset") {
-        return Some(kind.trim_start_matches('-'));
-    }
-    None.or_else(|| name.strip_suffix("-reset")).and_then(|name| name.rsplit_once("ratelimit-")).map(|(_, kind)| kind)
+    name.split_once("-reset").map(|(_, kind)| kind.trim_start_matches('-'))
 }
 
 /// Anthropic puts the window before the word (`anthropic-ratelimit-tokens-reset`), others after it.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{
-    length::{Unit, bounded, clock, duration, seconds_of},
-    rounds_to,
-};
+use super::rounds_to;
 use crate::{
     domain::failure::{ProviderError, Wait, WaitSource},
-    policy::classify::reading::{NormalizedText, ends_with_any, longest_end},
+    policy::{
+        classify::reading::{NormalizedText, ends_with_any, longest_end},
+        duration_text::{Unit, bounded, clock, duration, seconds_of},
+    },
 };
 
 /// Words (in normalized spelling) that precede a wait, and the unit of a bare number.

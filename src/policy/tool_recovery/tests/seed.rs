@@ -15,7 +15,7 @@ use crate::{
 /// What a tool said, judged.
 fn judged(words: &str) -> Failure {
     let error = ProviderError { surface: Surface::Tool, message: Some(words.to_owned()), ..ProviderError::default() };
-    Classifier::new().classify(&error, now()).into_failure(&error, None, now())
+    Classifier::new().classify(&error, now())
 }
 
 #[test]
