@@ -1,10 +1,15 @@
-//! The cost of Relight itself per call: the cores of its policies, and one pass through the whole stack over a provider
-//! that responds at once.
+//! The cost of Relight itself per call: the cores of its policies, and one pass through the whole
+//! stack over a provider that responds at once.
 //!
-//! Each is measured by one thread alone and by two that share the same state, because an uncontended lock shows nothing
-//! about a contended one. `cargo bench` runs them; `cargo test` does not even build them.
+//! Each is measured by one thread alone and by two that share the same state, because an
+//! uncontended lock shows nothing about a contended one. `cargo bench` runs them; `cargo test` does
+//! not even build them.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a benchmark of what does not work must stop")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark of what does not work must stop"
+)]
 
 #[path = "hot_paths/bodies.rs"]
 mod bodies;
@@ -43,8 +48,8 @@ fn by_one_and_two<W: Fn(u64) + Sync>(criterion: &mut Criterion, name: &str, work
     group.finish();
 }
 
-/// The time that each of some threads takes for so many times, once all of them have done it once: what a thread does only
-/// when it begins is none of what a call costs.
+/// The time that each of some threads takes for so many times, once all of them have done it once:
+/// what a thread does only when it begins is none of what a call costs.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn run(threads: usize, times: u64, work: &(impl Fn(u64) + Sync)) -> Duration {
     let ready = Barrier::new(threads);
@@ -57,7 +62,11 @@ fn run(threads: usize, times: u64, work: &(impl Fn(u64) + Sync)) -> Duration {
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(timed)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it ends")).max().unwrap_or_default()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it ends"))
+            .max()
+            .unwrap_or_default()
     })
 }
 
@@ -65,9 +74,22 @@ fn circuit(criterion: &mut Criterion) {
     let circuit = Mutex::new(Circuit::new(Arc::new(CircuitPolicy::default())));
     by_one_and_two(criterion, "circuit: admit and report, closed", |_| {
         let now = Instant::now();
-        let permit = circuit.lock().expect("no panic").admit(now, 0.5).expect("it is closed");
-        let context = ReportContext { now, rng: 0.5, alternative_healthy: false };
-        black_box(circuit.lock().expect("no panic").report(&permit, Signal::FirstToken, context));
+        let permit = circuit
+            .lock()
+            .expect("no panic")
+            .admit(now, 0.5)
+            .expect("it is closed");
+        let context = ReportContext {
+            now,
+            rng: 0.5,
+            alternative_healthy: false,
+        };
+        black_box(
+            circuit
+                .lock()
+                .expect("no panic")
+                .report(&permit, Signal::FirstToken, context),
+        );
     });
 }
 
@@ -75,22 +97,37 @@ fn budget(criterion: &mut Criterion) {
     let budget = Mutex::new(RetryBudget::new(BudgetPolicy::default(), Instant::now()));
     by_one_and_two(criterion, "budget: reserve and settle", |_| {
         let now = Instant::now();
-        let reserved = budget.lock().expect("no panic").reserve(now, Cost::Transient).expect("it is refunded");
-        budget.lock().expect("no panic").settle(reserved, Settled::Succeeded, now);
+        let reserved = budget
+            .lock()
+            .expect("no panic")
+            .reserve(now, Cost::Transient)
+            .expect("it is refunded");
+        budget
+            .lock()
+            .expect("no panic")
+            .settle(reserved, Settled::Succeeded, now);
     });
 }
 
 fn select(criterion: &mut Criterion) {
     let policy = SelectPolicy::default();
-    let mut candidates: Vec<_> =
-        ["a", "b", "c", "d"].into_iter().map(|name| Candidate::new(TargetId::from(name))).collect();
+    let mut candidates: Vec<_> = ["a", "b", "c", "d"]
+        .into_iter()
+        .map(|name| Candidate::new(TargetId::from(name)))
+        .collect();
     candidates[0].availability = Availability::At(Instant::now() + Duration::from_hours(1));
     candidates[1].healthy = false;
     let last = TargetId::from("c");
     let rng = SeededRng::new(1, &InvocationId::from("bench"), 1);
     by_one_and_two(criterion, "select: choose among four", |_| {
         let mut rng = rng.clone();
-        black_box(choose(&policy, black_box(&candidates), Some(&last), None, &mut rng));
+        black_box(choose(
+            &policy,
+            black_box(&candidates),
+            Some(&last),
+            None,
+            &mut rng,
+        ));
     });
 }
 
@@ -111,8 +148,10 @@ fn whole_stack(criterion: &mut Criterion) {
         group.bench_function(format!("{threads} thread(s)"), |bencher| {
             bencher.iter_custom(|times| {
                 run(threads, times, &|times| {
-                    let runtime =
-                        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_time()
+                        .build()
+                        .expect("a runtime");
                     runtime.block_on(async {
                         for _ in 0..times {
                             stand.pass().await;

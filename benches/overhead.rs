@@ -1,25 +1,33 @@
 //! What a call costs beside a bare reverse proxy: CPU time of the server per call, as a table.
 //!
-//! An upstream in this process responds at once, or a piece at a time as models do. Each kind of call of `tests/cost` is made
-//! by 16 connections in a closed loop, first through a reverse proxy of hyper that does nothing else, then through
-//! `relight serve`; each is a process of its own, whose CPU time the system counts. Each cell is the median of three rounds,
-//! and means something on an idle machine only. Unary calls are made by 64 connections, too, and long streams are also measured
-//! with their pieces apart.
+//! An upstream in this process responds at once, or a piece at a time as models do. Each kind of
+//! call of `tests/cost` is made by 16 connections in a closed loop, first through a reverse proxy
+//! of hyper that does nothing else, then through `relight serve`; each is a process of its own,
+//! whose CPU time the system counts. Each cell is the median of three rounds, and means something
+//! on an idle machine only. Unary calls are made by 64 connections, too, and long streams are also
+//! measured with their pieces apart.
 //!
-//! `cargo bench --bench overhead` measures the binary that it builds, `RELIGHT_BINARY=… cargo bench --bench overhead` another
-//! one; words after `--` select the kinds that have one of them in their names. Two measurements of memory run only where a
-//! word is their whole name: `resident after calls` (a fresh process, after 40,000 calls and after 200,000; some minutes) and
-//! `streams in flight` (each of 400 streams after 120 pieces; a minute).
+//! `cargo bench --bench overhead` measures the binary that it builds,
+//! `RELIGHT_BINARY=… cargo bench --bench overhead` another one; words after `--` select the kinds
+//! that have one of them in their names. Two measurements of memory run only where a word is their
+//! whole name: `resident after calls` (a fresh process, after 40,000 calls and after 200,000; some
+//! minutes) and `streams in flight` (each of 400 streams after 120 pieces; a minute).
 //!
-//! `RELIGHT_PEERS="NAME=COMMAND; NAME=COMMAND"` names other gateways, which are measured in the same rounds where a call is over
-//! HTTP (`just bench-peers`). A command gets the upstream's address as its last argument; the first line that it prints is the
-//! URL to call and what the model is called there.
+//! `RELIGHT_PEERS="NAME=COMMAND; NAME=COMMAND"` names other gateways, which are measured in the
+//! same rounds where a call is over HTTP (`just bench-peers`). A command gets the upstream's
+//! address as its last argument; the first line that it prints is the URL to call and what the
+//! model is called there.
 //!
-//! With `RELIGHT_PROFILE` the first of the kinds is recorded by `perf` into that file instead (`just profile`), with
-//! `RELIGHT_INSTRUCTIONS` the instructions of the server's own code are counted into that file by `callgrind`
-//! (`just instructions`), which no other load changes. Runs on Linux only.
+//! With `RELIGHT_PROFILE` the first of the kinds is recorded by `perf` into that file instead
+//! (`just profile`), with `RELIGHT_INSTRUCTIONS` the instructions of the server's own code are
+//! counted into that file by `callgrind` (`just instructions`), which no other load changes. Runs
+//! on Linux only.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark of what does not work must stop")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark of what does not work must stop"
+)]
 #![expect(
     clippy::disallowed_methods,
     reason = "a benchmark has its own tasks, measures real time and reads the environment"
@@ -51,11 +59,16 @@ use upstream::Pace;
 const ROUNDS: usize = 3;
 const DURATION: Duration = Duration::from_secs(3);
 
-/// The loads: which kinds are measured under each, by words of their names, what it adds to these, how many connections
-/// call, and how streams come.
+/// The loads: which kinds are measured under each, by words of their names, what it adds to these,
+/// how many connections call, and how streams come.
 const LOADS: &[(&str, &str, u32, Pace)] = &[
     ("", "", CONNECTIONS, Pace::AtOnce),
-    ("stream of 64", ", 2 ms apart", CONNECTIONS, Pace::Apart(Duration::from_millis(2))),
+    (
+        "stream of 64",
+        ", 2 ms apart",
+        CONNECTIONS,
+        Pace::Apart(Duration::from_millis(2)),
+    ),
     ("unary", ", 64 connections", 64, Pace::AtOnce),
 ];
 
@@ -70,12 +83,20 @@ struct Row {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    if let Some(upstream) = arguments.next().filter(|first| first == passthrough::ARGUMENT).and(arguments.next()) {
+    if let Some(upstream) = arguments
+        .next()
+        .filter(|first| first == passthrough::ARGUMENT)
+        .and(arguments.next())
+    {
         return passthrough::serve(upstream.parse().unwrap());
     }
     let is_kind = |argument: &String| !argument.is_empty() && !argument.starts_with('-');
     let wanted: Vec<String> = std::env::args().skip(1).filter(is_kind).collect();
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(measure(&wanted));
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(measure(&wanted));
 }
 
 async fn measure(wanted: &[String]) {
@@ -87,16 +108,26 @@ async fn measure(wanted: &[String]) {
     if in_flight {
         memory::in_flight().await;
     }
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
     let (rows, others): (Vec<_>, Vec<_>) = rows().partition(|row| is_wanted(&row.name));
     if rows.is_empty() {
-        let others: Vec<_> =
-            others.iter().map(|row| row.name.as_str()).chain([memory::AFTER_CALLS, memory::IN_FLIGHT]).collect();
-        assert!(after_calls || in_flight, "no kind has {wanted:?} in its name, of {others:?}");
+        let others: Vec<_> = others
+            .iter()
+            .map(|row| row.name.as_str())
+            .chain([memory::AFTER_CALLS, memory::IN_FLIGHT])
+            .collect();
+        assert!(
+            after_calls || in_flight,
+            "no kind has {wanted:?} in its name, of {others:?}"
+        );
         return;
     }
     let peers = Peer::all();
-    println!("{:<48}{:>13}{:>10}{:>8}{:>10}", "kind", "bare proxy ms", "ms", "ratio", "calls/s");
+    println!(
+        "{:<48}{:>13}{:>10}{:>8}{:>10}",
+        "kind", "bare proxy ms", "ms", "ratio", "calls/s"
+    );
     for row in rows {
         let upstream = upstream::start(row.pace).await;
         let server = Process::relight(upstream, row.store).await;
@@ -112,14 +143,22 @@ async fn measure(wanted: &[String]) {
             let calls = row.measure(&server, row.kind).await.calls;
             server.count_instructions(false).await;
             let instructions = server.instructions(&file).await;
-            println!("{}: {} instructions a call ({calls} calls)", row.name, instructions / u64::from(calls));
+            println!(
+                "{}: {} instructions a call ({calls} calls)",
+                row.name,
+                instructions / u64::from(calls)
+            );
             return;
         }
         let proxy = Process::passthrough(upstream).await;
         let mut servers = vec![(row.name.clone(), server, Vec::new())];
         if row.kind == same_over_http(row.kind) {
             for peer in &peers {
-                servers.push((format!("{}, {}", row.name, peer.name), peer.start(upstream).await, Vec::new()));
+                servers.push((
+                    format!("{}, {}", row.name, peer.name),
+                    peer.start(upstream).await,
+                    Vec::new(),
+                ));
             }
         }
         let mut bare = Vec::new();
@@ -131,8 +170,14 @@ async fn measure(wanted: &[String]) {
         }
         let bare = median(&bare, |round| round.cpu_ms);
         for (name, _, rounds) in servers {
-            let (own, calls) = (median(&rounds, |round| round.cpu_ms), median(&rounds, |round| round.calls_per_second));
-            println!("{name:<48}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}", own / bare);
+            let (own, calls) = (
+                median(&rounds, |round| round.cpu_ms),
+                median(&rounds, |round| round.calls_per_second),
+            );
+            println!(
+                "{name:<48}{bare:>13.3}{own:>10.3}{:>8.1}{calls:>10.0}",
+                own / bare
+            );
         }
     }
     if wanted.is_empty() {
@@ -143,19 +188,25 @@ async fn measure(wanted: &[String]) {
 /// Each kind under each load that it is measured under.
 fn rows() -> impl Iterator<Item = Row> {
     LOADS.iter().flat_map(|&(words, added, connections, pace)| {
-        KINDS.iter().filter(move |(name, ..)| name.contains(words)).map(move |&(name, store, kind)| Row {
-            name: format!("{name}{added}"),
-            store,
-            kind,
-            connections,
-            pace,
-        })
+        KINDS
+            .iter()
+            .filter(move |(name, ..)| name.contains(words))
+            .map(move |&(name, store, kind)| Row {
+                name: format!("{name}{added}"),
+                store,
+                kind,
+                connections,
+                pace,
+            })
     })
 }
 
 impl Row {
     async fn measure(&self, process: &Process, kind: Kind) -> Measured {
-        closed_loop(process, kind, self.connections, |_, elapsed| elapsed < DURATION).await
+        closed_loop(process, kind, self.connections, |_, elapsed| {
+            elapsed < DURATION
+        })
+        .await
     }
 }
 
@@ -163,9 +214,17 @@ impl Row {
 async fn added_latency(peers: &[Peer]) {
     let upstream = upstream::start(Pace::AtOnce).await;
     let bare = open_loop(&Process::passthrough(upstream).await, FRONT_UNARY).await;
-    println!("\nat {RATE} calls/s: {:.2} ms through the bare proxy (median)", ms(bare));
+    println!(
+        "\nat {RATE} calls/s: {:.2} ms through the bare proxy (median)",
+        ms(bare)
+    );
     for store in ["memory", SQLITE] {
-        report_latency(&format!("relight, {store}"), &Process::relight(upstream, store).await, bare).await;
+        report_latency(
+            &format!("relight, {store}"),
+            &Process::relight(upstream, store).await,
+            bare,
+        )
+        .await;
     }
     for peer in peers {
         report_latency(&peer.name, &peer.start(upstream).await, bare).await;
@@ -175,7 +234,10 @@ async fn added_latency(peers: &[Peer]) {
 async fn report_latency(name: &str, server: &Process, bare: Duration) {
     let idle = server.resident_mib();
     let latency = open_loop(server, FRONT_UNARY).await;
-    let (ready, ratio) = (ms(server.ready_after), latency.as_secs_f64() / bare.as_secs_f64());
+    let (ready, ratio) = (
+        ms(server.ready_after),
+        latency.as_secs_f64() / bare.as_secs_f64(),
+    );
     println!(
         "{name}: {:.2} ms ({ratio:.1} times), ready after {ready:.0} ms, idle {idle:.0} MiB, after {SCHEDULED} calls {:.0} MiB",
         ms(latency),
@@ -187,7 +249,13 @@ async fn report_latency(name: &str, server: &Process, bare: Duration) {
 const fn same_over_http(kind: Kind) -> Kind {
     match kind {
         Kind::Front { .. } => kind,
-        Kind::Grpc { stream, pieces, .. } => Kind::Front { stream, pieces, prompt_bytes: 20, turns: 0, tools: 0 },
+        Kind::Grpc { stream, pieces, .. } => Kind::Front {
+            stream,
+            pieces,
+            prompt_bytes: 20,
+            turns: 0,
+            tools: 0,
+        },
     }
 }
 

@@ -1,8 +1,9 @@
 //! Scripted wire servers to point other clients at: `cargo run --example wires`.
 //!
-//! Prints one line for each dialect, its name and its address, and serves until its input ends. The model that a request
-//! names chooses the answer: `text`, `tool`, `limited` (status 429), `overloaded` (inside the stream), `unfit` (status 400),
-//! `refuses`. That the official SDKs read them as their own providers' is what makes them worth testing with.
+//! Prints one line for each dialect, its name and its address, and serves until its input ends. The
+//! model that a request names chooses the answer: `text`, `tool`, `limited` (status 429),
+//! `overloaded` (inside the stream), `unfit` (status 400), `refuses`. That the official SDKs read
+//! them as their own providers' is what makes them worth testing with.
 
 use std::{error::Error, io::Write as _};
 
@@ -36,8 +37,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn reply(dialect: Dialect, request: &Request) -> Reply {
     let answers = answers::of(dialect);
     // Some name the model in the path, some in the body.
-    let named =
-        |model: &str| request.body["model"] == model || request.path.split(['/', ':']).any(|part| part == model);
+    let named = |model: &str| {
+        request.body["model"] == model || request.path.split(['/', ':']).any(|part| part == model)
+    };
     if named("text") {
         (answers.text)("Blue light is scattered most.")
     } else if named("tool") {

@@ -1,8 +1,8 @@
 //! The command line: parses arguments into a command, and maps its result to an exit code.
 //!
-//! Commands that use a server do so as any client does, over the gRPC API; `classify` and `config` need none. Results
-//! go to standard output, everything else to standard error, so that both can be piped. Exit codes: 0 done, 1 failed, 2
-//! wrong arguments or configuration.
+//! Commands that use a server do so as any client does, over the gRPC API; `classify` and `config`
+//! need none. Results go to standard output, everything else to standard error, so that both can be
+//! piped. Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration.
 
 mod about;
 mod circuits;
@@ -46,7 +46,8 @@ Where to begin:
   relight invocations --state failed         which calls failed
   relight explain ID                         what happened to one call";
 
-/// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls back and protects.
+/// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls
+/// back and protects.
 #[derive(Debug, Parser)]
 #[command(name = "relight", version = about::VERSION, after_help = WHERE_TO_BEGIN, arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct CommandLine {
@@ -58,7 +59,8 @@ pub(crate) struct CommandLine {
 enum Command {
     /// Serve the gRPC API until SIGTERM or ctrl-c.
     Serve(serve::ServeArguments),
-    /// Break a scripted model in five ways and watch it being recovered; needs no key and no network.
+    /// Break a scripted model in five ways and watch it being recovered; needs no key and no
+    /// network.
     Demo(demo::DemoArguments),
     /// Call a model through a server, and see retries as they happen.
     Invoke(invoke::InvokeArguments),
@@ -84,7 +86,8 @@ enum Command {
     Releases(releases::ReleasesArguments),
     /// Show what a failure is and what helps; needs no server.
     Classify(classify::ClassifyArguments),
-    /// Run the scenarios that measure the recovery policy, in virtual time, and print the table; needs no server.
+    /// Run the scenarios that measure the recovery policy, in virtual time, and print the table;
+    /// needs no server.
     Scenarios(scenarios::ScenariosArguments),
     /// Check, show or describe a configuration; needs no server.
     Config(config::ConfigArguments),
@@ -107,7 +110,8 @@ enum Output {
     Json,
 }
 
-/// Reads the arguments of this process and runs its command; wrong ones, `--help` and `--version` end the process.
+/// Reads the arguments of this process and runs its command; wrong ones, `--help` and `--version`
+/// end the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let ended = match CommandLine::parse().command {
@@ -133,7 +137,10 @@ pub fn main() -> ExitCode {
     };
     ended.unwrap_or_else(|error| {
         // The reader of the output may stop reading; `relight watch | head` is no failure.
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        if error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        {
             return ExitCode::SUCCESS;
         }
         print_note(&format!("relight: {error:#}"));
@@ -143,13 +150,17 @@ pub fn main() -> ExitCode {
 
 /// One thread is enough for a client; the server brings its own.
 fn client_runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 /// Reads `key=value`.
 fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.to_owned()))
+        }
         Some(_) | None => Err("write it as key=value".to_owned()),
     }
 }
@@ -167,7 +178,10 @@ mod tests {
 
     #[test]
     fn a_pair_needs_a_key_and_an_equals_sign() {
-        assert_eq!(key_value("team=blue=1"), Ok(("team".to_owned(), "blue=1".to_owned())));
+        assert_eq!(
+            key_value("team=blue=1"),
+            Ok(("team".to_owned(), "blue=1".to_owned()))
+        );
         assert!(key_value("team").is_err());
         assert!(key_value("=blue").is_err());
     }

@@ -1,7 +1,9 @@
-//! The configuration: plain data, read from one YAML file and the environment, and from nothing else.
+//! The configuration: plain data, read from one YAML file and the environment, and from nothing
+//! else.
 //!
-//! This is the only module that reads files and the environment, so that everything above receives its settings as
-//! values. Defaults work without any file. Nothing about a call is decided here; policy values are passed on.
+//! This is the only module that reads files and the environment, so that everything above receives
+//! its settings as values. Defaults work without any file. Nothing about a call is decided here;
+//! policy values are passed on.
 
 mod certificates;
 mod changes;
@@ -59,8 +61,9 @@ pub use self::{
 use crate::{
     domain::ids::{Operation, RouteName, TargetId},
     policy::{
-        admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy,
-        release::ReleasePolicy, retry_budget::BudgetPolicy, texts::Texts, timers::TimersPolicy,
+        admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy,
+        gates::GatePolicy, release::ReleasePolicy, retry_budget::BudgetPolicy, texts::Texts,
+        timers::TimersPolicy,
     },
 };
 
@@ -68,35 +71,38 @@ use crate::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default = "Config::bare")]
 pub struct Config {
-    /// The settings that the file overrides: `standard`, the defaults, or `literal`, the exact values of the documents
-    /// that specified Relight (see docs/literal.md). Default `standard`.
+    /// The settings that the file overrides: `standard`, the defaults, or `literal`, the exact
+    /// values of the documents that specified Relight (see docs/literal.md). Default `standard`.
     pub preset: Preset,
-    /// What is done about an invalid setting of recovery (`policies`, `operations`, `timers`, `circuit`, `gates`,
-    /// `budget`, `admission`, `concurrency`, `texts`, `events`): `refuse` the configuration, or leave the setting out so
-    /// that its `default` is in force, with a warning. Default `refuse`.
+    /// What is done about an invalid setting of recovery (`policies`, `operations`, `timers`,
+    /// `circuit`, `gates`, `budget`, `admission`, `concurrency`, `texts`, `events`): `refuse` the
+    /// configuration, or leave the setting out so that its `default` is in force, with a warning.
+    /// Default `refuse`.
     pub on_invalid_setting: OnInvalidSetting,
     /// The listeners and what they accept.
     pub server: ServerConfig,
-    /// The model providers, by name; without any, they are discovered from well-known environment variables.
+    /// The model providers, by name; without any, they are discovered from well-known environment
+    /// variables.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// The models that can be called, by name.
     #[schemars(with = "BTreeMap<String, TargetConfig>")]
     pub targets: BTreeMap<TargetId, TargetConfig>,
-    /// The currency of all prices (`targets.*.price`), three letters as ISO 4217 has them. Default `USD`.
+    /// The currency of all prices (`targets.*.price`), three letters as ISO 4217 has them. Default
+    /// `USD`.
     pub currency: String,
     /// What callers name; without any, one route `default` over all targets.
     #[schemars(with = "BTreeMap<String, RouteConfig>")]
     pub routes: BTreeMap<RouteName, RouteConfig>,
-    /// The route of callers that name none; unset: `default`, or the only one. Where there is none of these, callers
-    /// have to name a route.
+    /// The route of callers that name none; unset: `default`, or the only one. Where there is none
+    /// of these, callers have to name a route.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_route: Option<RouteName>,
     /// How operations differ, on all routes.
     #[schemars(with = "BTreeMap<String, OperationConfig>")]
     pub operations: BTreeMap<Operation, OperationConfig>,
-    /// Policies by name; `standard`, `agent`, `patient`, `steady`, `literal` and `none` are built in, and others are laid
-    /// over `standard`.
+    /// Policies by name; `standard`, `agent`, `patient`, `steady`, `literal` and `none` are built
+    /// in, and others are laid over `standard`.
     pub policies: BTreeMap<String, PolicyConfig>,
     /// What pays for attempts after the first, per target.
     pub budget: BudgetPolicy,
@@ -114,7 +120,8 @@ pub struct Config {
     pub tools: ToolsConfig,
     /// How failures are judged, above what is built in.
     pub classifier: ClassifierConfig,
-    /// What people read of a failure, by its class (`timeout`) or code (`LLM_ERROR`); what is left out is worded by Relight.
+    /// What people read of a failure, by its class (`timeout`) or code (`LLM_ERROR`); what is left
+    /// out is worded by Relight.
     pub texts: Texts,
     /// New versions of targets and tool servers on trial, and when they are rolled back.
     pub releases: ReleasePolicy,
@@ -129,7 +136,8 @@ pub struct Config {
 // === impl Config ===
 
 impl Default for Config {
-    /// What works without a file and without any key: the scripted provider behind the route `default`.
+    /// What works without a file and without any key: the scripted provider behind the route
+    /// `default`.
     fn default() -> Self {
         let mut config = Self::bare();
         discover::complete(&mut config, &GivenEnvironment::new(), &[]);
@@ -168,8 +176,8 @@ impl Config {
     }
 }
 
-/// The JSON Schema of the file, for editors and for the chart's values. Settings that are read at the start only have
-/// `x-needs-restart: true`.
+/// The JSON Schema of the file, for editors and for the chart's values. Settings that are read at
+/// the start only have `x-needs-restart: true`.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Config).to_value();

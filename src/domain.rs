@@ -1,4 +1,5 @@
-//! The domain types of Relight: plain data that every other module uses, without I/O and without policy.
+//! The domain types of Relight: plain data that every other module uses, without I/O and without
+//! policy.
 
 pub mod adaptation;
 pub mod circuit;

@@ -1,7 +1,8 @@
 //! The engine: a running configuration that resolves requests into plans and runs them.
 //!
-//! The configuration can be replaced at any time: calls in flight keep the plan they began with, and the state of
-//! targets that stay (circuits, budgets, latencies) is kept. The engine knows nothing of gRPC or HTTP listeners.
+//! The configuration can be replaced at any time: calls in flight keep the plan they began with,
+//! and the state of targets that stay (circuits, budgets, latencies) is kept. The engine knows
+//! nothing of gRPC or HTTP listeners.
 
 mod parts;
 mod request;
@@ -107,8 +108,8 @@ pub struct Rejection {
     pub at: Timestamp,
 }
 
-/// The bottom service of the stack: calls whichever providers and tool servers are in force when an attempt begins, and
-/// redacts configured secrets from every failure.
+/// The bottom service of the stack: calls whichever providers and tool servers are in force when an
+/// attempt begins, and redacts configured secrets from every failure.
 #[derive(Clone)]
 struct Wire {
     providers: Arc<ArcSwap<Providers>>,
@@ -138,11 +139,21 @@ impl Engine {
         };
         let secrets = Arc::new(ArcSwap::from_pointee(Secrets::new(config.secret_values())));
         let tools = Tools::new(parts.tools, Arc::clone(&secrets));
-        let wire = Wire { providers: Arc::clone(&providers), tools: tools.clone(), secrets: Arc::clone(&secrets) };
+        let wire = Wire {
+            providers: Arc::clone(&providers),
+            tools: tools.clone(),
+            secrets: Arc::clone(&secrets),
+        };
         let stack = stack(shared, wire);
-        let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(&config, &parts.targets)));
+        let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(
+            &config,
+            &parts.targets,
+        )));
         let config = Arc::new(ArcSwap::from_pointee(config));
-        let configuration = Arc::new(ArcSwap::from_pointee(Configuration { generation: 1, rejected: None }));
+        let configuration = Arc::new(ArcSwap::from_pointee(Configuration {
+            generation: 1,
+            rejected: None,
+        }));
         let releases = Arc::default();
         Ok(Self {
             stack,
@@ -166,16 +177,26 @@ impl Engine {
     /// When a part cannot be built; the old configuration then stays in force.
     pub fn reload(&self, config: Config) -> Result<(), PartsError> {
         let parts = parts::rebuild(&config, &self.tools.in_force().servers)?;
-        self.secrets.store(Arc::new(Secrets::new(config.secret_values())));
-        // First, so that the first call which passes a gate that new settings opened is made with them.
+        self.secrets
+            .store(Arc::new(Secrets::new(config.secret_values())));
+        // First, so that the first call which passes a gate that new settings opened is made with
+        // them.
         self.providers.store(Arc::new(parts.providers));
-        let tools = self.targets.all().into_iter().filter_map(|state| parts.tools.kept(&state.target));
+        let tools = self
+            .targets
+            .all()
+            .into_iter()
+            .filter_map(|state| parts.tools.kept(&state.target));
         let targets: Vec<_> = parts.targets.iter().cloned().chain(tools).collect();
         self.tools.replace(parts.tools);
         self.targets.update(&targets, &parts.shared);
         self.classifier.store(Arc::new(parts.classifier));
-        self.admission.lock().unwrap_or_else(PoisonError::into_inner).reconfigure(config.admission.clone());
-        self.resolver.store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
+        self.admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reconfigure(config.admission.clone());
+        self.resolver
+            .store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
         self.config.store(Arc::new(config));
         Ok(())
     }
@@ -198,15 +219,26 @@ impl Engine {
     /// # Errors
     /// When there is no such route or tool, or an override is not allowed.
     pub async fn prepare(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
-        let Call::Tool(call) = &request.call else { return self.resolve(request) };
+        let Call::Tool(call) = &request.call else {
+            return self.resolve(request);
+        };
         let id = InvocationId::mint();
         let releases = self.releases.load_full();
-        let key = request.thread.as_ref().map_or(id.as_str(), ThreadId::as_str);
-        let plan = self.tools.plan(call, &request.operation, (&releases, key)).await?;
+        let key = request
+            .thread
+            .as_ref()
+            .map_or(id.as_str(), ThreadId::as_str);
+        let plan = self
+            .tools
+            .plan(call, &request.operation, (&releases, key))
+            .await?;
         let in_force = self.tools.in_force();
         let incoming = self.resolver.load().resolve_tool(request, plan, id)?;
         if let Some(tool) = &incoming.plan.tool {
-            self.targets.ensure(&in_force.specs(&tool.offers), &parts::shared(&self.config()));
+            self.targets.ensure(
+                &in_force.specs(&tool.offers),
+                &parts::shared(&self.config()),
+            );
         }
         Ok(incoming)
     }
@@ -227,11 +259,14 @@ impl Engine {
         self.stack.clone().oneshot(incoming).await
     }
 
-    /// Cancels a background response of an invocation that will have no reader. Does nothing where its target is no
-    /// longer in the plan. Must be called within a runtime.
+    /// Cancels a background response of an invocation that will have no reader. Does nothing where
+    /// its target is no longer in the plan. Must be called within a runtime.
     pub fn abandon(&self, incoming: &InvocationContext, handle: UpstreamHandle) {
         let mut targets = incoming.plan.targets.iter();
-        let Some(target) = targets.find(|it| it.id == handle.target && it.capabilities.background) else { return };
+        let Some(target) = targets.find(|it| it.id == handle.target && it.capabilities.background)
+        else {
+            return;
+        };
         let call = ProviderRequest {
             invocation: incoming.invocation.id.clone(),
             attempt: handle.attempt,
@@ -248,7 +283,14 @@ impl Engine {
         };
         // Attaching to a response and dropping the future cancels it.
         let (providers, secrets) = (Arc::clone(&self.providers), Arc::clone(&self.secrets));
-        drop(Wire { providers, tools: self.tools.clone(), secrets }.call(call));
+        drop(
+            Wire {
+                providers,
+                tools: self.tools.clone(),
+                secrets,
+            }
+            .call(call),
+        );
     }
 
     /// Judges bare facts as an attempt's would be.
@@ -259,7 +301,10 @@ impl Engine {
 
     /// Judges bare facts of a target.
     pub fn failure(&self, facts: &ProviderError, target: Option<TargetId>) -> Failure {
-        Failure { target, ..self.classify(facts) }
+        Failure {
+            target,
+            ..self.classify(facts)
+        }
     }
 
     /// Where everything that happens is published.
@@ -267,19 +312,31 @@ impl Engine {
         &self.events
     }
 
-    /// The tools of all servers, by server; those of a server that cannot be reached now are left out.
+    /// The tools of all servers, by server; those of a server that cannot be reached now are left
+    /// out.
     pub async fn listed_tools(&self) -> Vec<(Arc<str>, ToolSpec)> {
         let (listed, _) = self.tools.in_force().list_all().await;
         let of_server = |(server, list): &(Arc<str>, Arc<ToolList>)| {
-            list.tools.iter().map(|tool| (Arc::clone(server), tool.clone())).collect::<Vec<_>>()
+            list.tools
+                .iter()
+                .map(|tool| (Arc::clone(server), tool.clone()))
+                .collect::<Vec<_>>()
         };
         listed.iter().flat_map(of_server).collect()
     }
 
-    /// The version of a tool server and what it lists, fetched anew where that is wanted; `None` where there is no such
-    /// server, or its list is not known yet.
-    pub async fn tool_release(&self, server: &str, fresh: bool) -> Option<(ReleaseVersion, Arc<ToolList>)> {
-        let freshness = if fresh { ListFreshness::Fresh } else { ListFreshness::Cached };
+    /// The version of a tool server and what it lists, fetched anew where that is wanted; `None`
+    /// where there is no such server, or its list is not known yet.
+    pub async fn tool_release(
+        &self,
+        server: &str,
+        fresh: bool,
+    ) -> Option<(ReleaseVersion, Arc<ToolList>)> {
+        let freshness = if fresh {
+            ListFreshness::Fresh
+        } else {
+            ListFreshness::Cached
+        };
         self.tools.in_force().release(server, freshness).await
     }
 
@@ -307,15 +364,38 @@ impl Engine {
     pub fn configuration_changed(&self, changed: Result<ChangedSettings, Rejection>) {
         let configuration = self.configuration();
         let (configuration, body) = match changed {
-            Ok(ChangedSettings { changed, needs_restart }) => {
+            Ok(ChangedSettings {
+                changed,
+                needs_restart,
+            }) => {
                 let generation = configuration.generation + 1;
-                let body = EventBody::ConfigurationReloaded { generation, changed, needs_restart };
-                (Configuration { generation, rejected: None }, body)
+                let body = EventBody::ConfigurationReloaded {
+                    generation,
+                    changed,
+                    needs_restart,
+                };
+                (
+                    Configuration {
+                        generation,
+                        rejected: None,
+                    },
+                    body,
+                )
             }
             Err(rejection) => {
-                let Rejection { reason, faults, at: _ } = rejection.clone();
+                let Rejection {
+                    reason,
+                    faults,
+                    at: _,
+                } = rejection.clone();
                 let body = EventBody::ConfigurationRejected { reason, faults };
-                (Configuration { rejected: Some(rejection), ..Configuration::clone(&configuration) }, body)
+                (
+                    Configuration {
+                        rejected: Some(rejection),
+                        ..Configuration::clone(&configuration)
+                    },
+                    body,
+                )
             }
         };
         self.configuration.store(Arc::new(configuration));
@@ -329,13 +409,18 @@ impl Engine {
 
     /// Invocations in flight.
     pub fn in_flight(&self) -> u32 {
-        self.admission.lock().unwrap_or_else(PoisonError::into_inner).in_flight()
+        self.admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .in_flight()
     }
 }
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("targets", &self.targets).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("targets", &self.targets)
+            .finish_non_exhaustive()
     }
 }
 
@@ -351,10 +436,17 @@ impl Service<ProviderRequest> for Wire {
     fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let secrets = self.secrets.load_full();
         if let Some(request) = &call.tool {
-            let calling = self.tools.in_force().servers.call(&call.target.provider, ToolRequest::clone(request));
+            let calling = self
+                .tools
+                .in_force()
+                .servers
+                .call(&call.target.provider, ToolRequest::clone(request));
             return Box::pin(async move {
                 let reply = calling.await.map_err(|facts| secrets.take_out_of(facts))?;
-                let end = Delta::Finish { reason: FinishReason::Stop, raw: String::new() };
+                let end = Delta::Finish {
+                    reason: FinishReason::Stop,
+                    raw: String::new(),
+                };
                 let deltas = [Delta::ToolReply(Arc::new(reply)), end];
                 Ok(Box::pin(stream::iter(deltas.map(Ok))) as DeltaStream)
             });

@@ -1,8 +1,9 @@
-//! The event bus: a bounded ring of recent events, which any number of readers follow at their own pace.
+//! The event bus: a bounded ring of recent events, which any number of readers follow at their own
+//! pace.
 //!
-//! Publishing neither blocks nor fails. A reader holds only a cursor; one that falls behind the ring is informed how
-//! many events it missed and continues with the oldest event left, so a slow reader costs no memory and delays no
-//! publisher.
+//! Publishing neither blocks nor fails. A reader holds only a cursor; one that falls behind the
+//! ring is informed how many events it missed and continues with the oldest event left, so a slow
+//! reader costs no memory and delays no publisher.
 
 use std::{
     collections::VecDeque,
@@ -55,7 +56,8 @@ pub enum BusItem {
     Event(Arc<Event>),
     /// Events that are gone: `count` of them, `from` and `to` included.
     Missed {
-        /// The number of missed events; 0 where they belong to an earlier process and the number is unknown.
+        /// The number of missed events; 0 where they belong to an earlier process and the number is
+        /// unknown.
         count: u64,
         /// The first that is gone.
         from: Cursor,
@@ -79,8 +81,9 @@ impl EventBus {
         Self::with_base(capacity, Cursor(0))
     }
 
-    /// Creates a bus whose cursors lie beyond those of every earlier process, so that a watcher whose cursor predates a
-    /// restart learns that it missed events instead of waiting for that cursor.
+    /// Creates a bus whose cursors lie beyond those of every earlier process, so that a watcher
+    /// whose cursor predates a restart learns that it missed events instead of waiting for that
+    /// cursor.
     #[must_use]
     pub fn beyond_earlier_processes(capacity: usize) -> Self {
         let millis = u64::try_from(clock::wall_now().as_millisecond()).unwrap_or_default();
@@ -89,9 +92,19 @@ impl EventBus {
     }
 
     fn with_base(capacity: usize, base: Cursor) -> Self {
-        let ring = Ring { last: base, ..Ring::default() };
-        let shared = BusState { ring: Mutex::new(ring), happened: Notify::new(), capacity: capacity.max(1), base };
-        Self { shared: Arc::new(shared) }
+        let ring = Ring {
+            last: base,
+            ..Ring::default()
+        };
+        let shared = BusState {
+            ring: Mutex::new(ring),
+            happened: Notify::new(),
+            capacity: capacity.max(1),
+            base,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Publishes what happened and returns its place.
@@ -108,7 +121,14 @@ impl EventBus {
         if ring.events.len() == self.shared.capacity {
             ring.events.pop_front();
         }
-        ring.events.push_back(Arc::new(Event { cursor, at: clock::wall_now(), scope, attempt, target, body }));
+        ring.events.push_back(Arc::new(Event {
+            cursor,
+            at: clock::wall_now(),
+            scope,
+            attempt,
+            target,
+            body,
+        }));
         drop(ring);
         self.shared.happened.notify_waiters();
         cursor
@@ -123,7 +143,10 @@ impl EventBus {
     /// A reader of everything after `after`.
     #[must_use]
     pub fn reader(&self, after: Cursor) -> EventReader {
-        EventReader { shared: Arc::clone(&self.shared), after }
+        EventReader {
+            shared: Arc::clone(&self.shared),
+            after,
+        }
     }
 
     /// A reader of everything that happens from now on.
@@ -175,7 +198,11 @@ impl EventReader {
         }
         let next = self.after.0 + 1;
         if next < oldest.0 {
-            let missed = BusItem::Missed { count: oldest.0 - next, from: Cursor(next), to: Cursor(oldest.0 - 1) };
+            let missed = BusItem::Missed {
+                count: oldest.0 - next,
+                from: Cursor(next),
+                to: Cursor(oldest.0 - 1),
+            };
             self.after = Cursor(oldest.0 - 1);
             return Some(missed);
         }
@@ -201,7 +228,11 @@ mod tests {
             None,
             0,
             None,
-            EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+            EventBody::ConfigurationReloaded {
+                generation: 2,
+                changed: Vec::new(),
+                needs_restart: Vec::new(),
+            },
         )
     }
 
@@ -212,7 +243,9 @@ mod tests {
         let first = happen(&bus);
         let second = happen(&bus);
         for expected in [first, second] {
-            assert!(matches!(reader.next().await, BusItem::Event(event) if event.cursor == expected));
+            assert!(
+                matches!(reader.next().await, BusItem::Event(event) if event.cursor == expected)
+            );
         }
         assert_eq!(reader.try_next(), None);
         let (third, reading) = tokio::join!(async { happen(&bus) }, reader.next());
@@ -226,7 +259,14 @@ mod tests {
         for _ in 0..10 {
             happen(&bus);
         }
-        assert_eq!(reader.try_next(), Some(BusItem::Missed { count: 7, from: Cursor(1), to: Cursor(7) }));
+        assert_eq!(
+            reader.try_next(),
+            Some(BusItem::Missed {
+                count: 7,
+                from: Cursor(1),
+                to: Cursor(7)
+            })
+        );
         let cursors: Vec<u64> = std::iter::from_fn(|| reader.try_next())
             .map(|reading| match reading {
                 BusItem::Event(event) => event.cursor.0,
@@ -243,10 +283,15 @@ mod tests {
         let bus = EventBus::with_base(3, Cursor(cursor.0 + 1_000_000));
         let next = happen(&bus);
         let mut reader = bus.reader(cursor);
-        assert!(matches!(reader.try_next(), Some(BusItem::Missed { count: 0, .. })));
+        assert!(matches!(
+            reader.try_next(),
+            Some(BusItem::Missed { count: 0, .. })
+        ));
         assert!(matches!(reader.try_next(), Some(BusItem::Event(event)) if event.cursor == next));
         let mut from_start = bus.reader(Cursor(0));
-        assert!(matches!(from_start.try_next(), Some(BusItem::Event(event)) if event.cursor == next));
+        assert!(
+            matches!(from_start.try_next(), Some(BusItem::Event(event)) if event.cursor == next)
+        );
     }
 
     #[test]

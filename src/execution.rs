@@ -1,9 +1,10 @@
 //! Running invocations: they belong to this replica, not to the call that began them.
 //!
-//! An invocation is started once, numbered step by step, recorded in the journal, and followed by any number of
-//! clients at their own pace: the first one, one that repeats its request id, one that comes back after its connection
-//! broke, also to another replica. When the last client goes, the invocation is cancelled, unless it was to continue
-//! on. When its replica dies, another one takes it over. Unary calls and streams are the same here.
+//! An invocation is started once, numbered step by step, recorded in the journal, and followed by
+//! any number of clients at their own pace: the first one, one that repeats its request id, one
+//! that comes back after its connection broke, also to another replica. When the last client goes,
+//! the invocation is cancelled, unless it was to continue on. When its replica dies, another one
+//! takes it over. Unary calls and streams are the same here.
 //!
 //! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
 
@@ -49,7 +50,10 @@ pub use self::{
     start::{Disposition, Started},
     start_error::StartError,
 };
-use self::{journal_queue::JournalQueue, live::Execution, steadiness::Steadiness, thread_queue::ThreadQueues};
+use self::{
+    journal_queue::JournalQueue, live::Execution, steadiness::Steadiness,
+    thread_queue::ThreadQueues,
+};
 use crate::{
     config::observe::{JournalConfig, JournalMode},
     domain::{
@@ -57,10 +61,14 @@ use crate::{
         upstream::BackgroundResponses,
     },
     engine::Engine,
-    journal::{CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats, StoreHealth},
+    journal::{
+        CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats,
+        StoreHealth,
+    },
 };
 
-/// How long a taken-over invocation waits for its client to come back: a crash is not the client's wish to leave.
+/// How long a taken-over invocation waits for its client to come back: a crash is not the client's
+/// wish to leave.
 pub const RECONNECT_GRACE: Duration = Duration::from_secs(30);
 
 /// How often the journal's retention is applied, usually.
@@ -83,7 +91,8 @@ pub struct Settings {
     pub queue: usize,
     /// Bytes of the newest steps that a running invocation keeps for its readers.
     pub tail_bytes: usize,
-    /// Invocations that may wait here for one thread on which another one runs; 0 refuses them at once.
+    /// Invocations that may wait here for one thread on which another one runs; 0 refuses them at
+    /// once.
     pub thread_queue: usize,
     /// How often the journal's retention is applied.
     pub compact_every: Duration,
@@ -169,7 +178,11 @@ struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.shared.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.held);
+        self.shared
+            .claims
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.held);
     }
 }
 
@@ -219,12 +232,18 @@ impl Executions {
             leased_until,
             closing: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Whether the journal can be reached, and since when.
     pub fn journal_standing(&self) -> JournalHealth {
-        self.shared.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared
+            .journal_standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The settings.
@@ -236,23 +255,29 @@ impl Executions {
     pub fn levels(&self) -> ExecutionLevels {
         let running = self.shared.all();
         let tails = running.iter().map(|execution| execution.replay.held());
-        let (tail_steps, tail_bytes) = tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
+        let (tail_steps, tail_bytes) =
+            tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
         let queue = &self.shared.queue;
-        let (kept, removed) = *self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (kept, removed) = *self
+            .shared
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         ExecutionLevels {
             kept,
             removed,
             running: running.len(),
             waiting: queue.waiting(),
             dropped: queue.dropped(),
-            unrecorded: self.shared.unrecorded.load(Ordering::Relaxed) + self.shared.journal.unrecorded(),
+            unrecorded: self.shared.unrecorded.load(Ordering::Relaxed)
+                + self.shared.journal.unrecorded(),
             tail_steps,
             tail_bytes,
         }
     }
 
-    /// Renews leases, takes over what others left, applies the journal's retention, and judges releases, until it is
-    /// dropped.
+    /// Renews leases, takes over what others left, applies the journal's retention, and judges
+    /// releases, until it is dropped.
     pub async fn keep(self) {
         tokio::join!(maintenance::keep(&self.shared), self.shared.releases.keep());
     }
@@ -262,7 +287,8 @@ impl Executions {
         &self.shared.releases
     }
 
-    /// Follows an invocation that the journal knows, after the step (epoch, number) that the follower has.
+    /// Follows an invocation that the journal knows, after the step (epoch, number) that the
+    /// follower has.
     pub fn follow(&self, record: &Record, after: Option<(u64, u64)>) -> Started {
         let mut started = self.shared.of_record(record);
         started.follower = Follower::new(Arc::clone(&self.shared), record.id.clone(), after);
@@ -301,7 +327,12 @@ impl Executions {
         }
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
         tasks.shutdown().await;
-        if let Err(error) = self.shared.journal.release(&self.shared.settings.owner, &held).await {
+        if let Err(error) = self
+            .shared
+            .journal
+            .release(&self.shared.settings.owner, &held)
+            .await
+        {
             tracing::warn!(%error, "leases could not be released; another replica takes over when they expire");
         }
     }
@@ -322,11 +353,14 @@ impl ExecutionShared {
         self.running().get(id).cloned()
     }
 
-    /// Takes an execution off the list, then wakes its followers, which read the journal from now on. Does nothing to
-    /// another execution of the same invocation.
+    /// Takes an execution off the list, then wakes its followers, which read the journal from now
+    /// on. Does nothing to another execution of the same invocation.
     fn fence(&self, execution: &Arc<Execution>) {
         let mut running = self.running();
-        if running.get(&execution.id).is_some_and(|listed| Arc::ptr_eq(listed, execution)) {
+        if running
+            .get(&execution.id)
+            .is_some_and(|listed| Arc::ptr_eq(listed, execution))
+        {
             running.remove(&execution.id);
         }
         drop(running);
@@ -339,18 +373,35 @@ impl ExecutionShared {
 
     /// Everything whose lease this replica renews: what runs here, and what is about to.
     fn held(&self) -> Vec<Held> {
-        let claimed = self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let claimed = self
+            .claims
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let running = self.running();
         let recorded = running.values().filter(|execution| execution.is_recorded);
-        let recorded = recorded.map(|execution| Held { id: execution.id.clone(), epoch: execution.epoch });
+        let recorded = recorded.map(|execution| Held {
+            id: execution.id.clone(),
+            epoch: execution.epoch,
+        });
         // One that has just begun may be in both.
-        recorded.chain(claimed).collect::<HashSet<_>>().into_iter().collect()
+        recorded
+            .chain(claimed)
+            .collect::<HashSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// Has the lease of an invocation renewed that is this replica's and does not run yet.
     fn claim(self: &Arc<Self>, held: Held) -> Claim {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner).insert(held.clone());
-        Claim { shared: Arc::clone(self), held }
+        self.claims
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(held.clone());
+        Claim {
+            shared: Arc::clone(self),
+            held,
+        }
     }
 
     fn is_closing(&self) -> bool {
@@ -369,10 +420,14 @@ impl ExecutionShared {
 
     /// Notes a renewal that succeeded, or not, and was sent at `asked_at`.
     fn leases_renewed(&self, asked_at: Instant, succeeded: bool) {
-        let mut steadiness = self.steadiness.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steadiness = self
+            .steadiness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if succeeded {
             steadiness.renewed(asked_at, Instant::now());
-            self.leased_until.send_replace(asked_at + self.settings.lease);
+            self.leased_until
+                .send_replace(asked_at + self.settings.lease);
         } else {
             steadiness.failed();
         }
@@ -380,17 +435,26 @@ impl ExecutionShared {
 
     /// Whether a lease that expired means that its owner is gone.
     fn may_take_over(&self) -> bool {
-        self.steadiness.lock().unwrap_or_else(PoisonError::into_inner).may_take_over(Instant::now())
+        self.steadiness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .may_take_over(Instant::now())
     }
 
     /// Whether the journal is known to be away.
     fn journal_is_away(&self) -> bool {
-        self.journal.health().is_some_and(|health| *health.borrow() != StoreHealth::Up)
+        self.journal
+            .health()
+            .is_some_and(|health| *health.borrow() != StoreHealth::Up)
     }
 
     /// Notes whether the journal was available; an event is emitted when that changes.
     fn journal_was(&self, failure: Option<&JournalError>) {
-        let event = self.journal_standing.lock().unwrap_or_else(PoisonError::into_inner).take(failure);
+        let event = self
+            .journal_standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(failure);
         if let Some(body) = event {
             self.engine.events().publish(None, 0, None, body);
         }

@@ -1,24 +1,27 @@
-//! The HTTP front: the protocols of `OpenAI` (chat completions, responses, embeddings) and of Anthropic (messages), for
-//! clients that do not speak gRPC.
+//! The HTTP front: the protocols of `OpenAI` (chat completions, responses, embeddings) and of
+//! Anthropic (messages), for clients that do not speak gRPC.
 //!
-//! A model name there is a route here, and every call is an invocation like one over gRPC: it goes through the same
-//! policies, is recorded, and can be looked up, cancelled and taken over, so that an official SDK needs nothing but
-//! another base URL. What the gRPC stream can say and this one cannot is
-//! "discard what I sent": a restarted answer goes on where its text agrees with what was delivered, is continued where
-//! a target can do that, and ends in an error event where neither holds. It never sends a text that no model wrote,
-//! and never ends a broken answer as if it were whole.
+//! A model name there is a route here, and every call is an invocation like one over gRPC: it goes
+//! through the same policies, is recorded, and can be looked up, cancelled and taken over, so that
+//! an official SDK needs nothing but another base URL. What the gRPC stream can say and this one
+//! cannot is "discard what I sent": a restarted answer goes on where its text agrees with what was
+//! delivered, is continued where a target can do that, and ends in an error event where neither
+//! holds. It never sends a text that no model wrote, and never ends a broken answer as if it were
+//! whole.
 //!
-//! A request may ask by headers: `x-relight-operation` (default `executor`), `x-relight-max-retries`,
-//! `x-relight-deadline-ms` (or `x-request-timeout`, in seconds), `idempotency-key` (the gRPC API's `request_id`: the same
-//! key and body join the call that runs, or get its answer once more), `x-relight-thread` (the conversation that Relight
-//! keeps; messages are then only the new ones), and W3C trace context. An answer
-//! says by headers: `x-relight-invocation` and `x-request-id` (both the id of the invocation),
-//! `x-relight-attempts`, `x-relight-target` (who answers, where that is certain), and `x-relight-adapted` (what of the
-//! request was changed so that a model takes it; never silently). A stream has them as they are when it begins: the attempts
-//! and changes so far, and the target that was called last; the comment before the end of a whole answer has them all. A
-//! refusal has its status, its error object and its `retry-after` as the table in `error.rs` has them, and `x-should-retry`,
-//! which the official SDKs obey. A stream that broke, or that failed after it began with a comment, ends with an `error`
-//! event and without `[DONE]`.
+//! A request may ask by headers: `x-relight-operation` (default `executor`),
+//! `x-relight-max-retries`, `x-relight-deadline-ms` (or `x-request-timeout`, in seconds),
+//! `idempotency-key` (the gRPC API's `request_id`: the same key and body join the call that runs,
+//! or get its answer once more), `x-relight-thread` (the conversation that Relight keeps; messages
+//! are then only the new ones), and W3C trace context. An answer says by headers:
+//! `x-relight-invocation` and `x-request-id` (both the id of the invocation), `x-relight-attempts`,
+//! `x-relight-target` (who answers, where that is certain), and `x-relight-adapted` (what of the
+//! request was changed so that a model takes it; never silently). A stream has them as they are
+//! when it begins: the attempts and changes so far, and the target that was called last; the
+//! comment before the end of a whole answer has them all. A refusal has its status, its error
+//! object and its `retry-after` as the table in `error.rs` has them, and `x-should-retry`, which
+//! the official SDKs obey. A stream that broke, or that failed after it began with a comment, ends
+//! with an `error` event and without `[DONE]`.
 
 mod call;
 mod carried;
@@ -68,12 +71,13 @@ pub struct Principal {
 
 /// Who is let in. The server gives it, so that both fronts have one list of keys.
 pub trait Authenticate: Send + Sync + 'static {
-    /// Who sent this request; `certificate` is the first one that its connection showed, DER. `None` when nobody that
-    /// is known.
+    /// Who sent this request; `certificate` is the first one that its connection showed, DER.
+    /// `None` when nobody that is known.
     fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Principal>;
 }
 
-/// The certificate that a client's connection showed, DER, if it did; the listener gives it as `ConnectInfo`.
+/// The certificate that a client's connection showed, DER, if it did; the listener gives it as
+/// `ConnectInfo`.
 #[derive(Debug, Clone, Default)]
 pub struct ClientCertificate(pub Option<Arc<[u8]>>);
 
@@ -123,11 +127,14 @@ pub fn router(
 pub fn is_request(body: &[u8]) -> bool {
     let is_chat = chat::request::ChatRequest::read(body).is_ok();
     let is_messages = messages::request::MessagesRequest::read(body).is_ok();
-    let is_responses = responses::request::ResponsesRequest::read(body).and_then(|it| it.messages()).is_ok();
+    let is_responses = responses::request::ResponsesRequest::read(body)
+        .and_then(|it| it.messages())
+        .is_ok();
     is_chat || is_messages || is_responses
 }
 
-/// The credential of a request, as an `authorization` header has it: clients of Anthropic's API send `x-api-key`.
+/// The credential of a request, as an `authorization` header has it: clients of Anthropic's API
+/// send `x-api-key`.
 #[must_use]
 pub fn authorization(headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -158,17 +165,29 @@ impl Deref for Front {
 impl Front {
     fn new(engine: Engine, executions: Executions, authenticate: Arc<dyn Authenticate>) -> Self {
         let started_unix = crate::domain::clock::wall_now().as_second();
-        Self(Arc::new(FrontState { engine, executions, authenticate, started_unix }))
+        Self(Arc::new(FrontState {
+            engine,
+            executions,
+            authenticate,
+            started_unix,
+        }))
     }
 
     /// Who calls.
     fn identify(&self, headers: &HeaderMap, shown: &PeerCertificate) -> Result<Principal, Refused> {
         let certificate = shown.as_ref().and_then(|shown| shown.0.0.0.as_deref());
-        self.authenticate.identify(headers, certificate).ok_or_else(Refused::unauthenticated)
+        self.authenticate
+            .identify(headers, certificate)
+            .ok_or_else(Refused::unauthenticated)
     }
 
     /// The front's settings in force.
     fn settings(&self) -> OpenaiFrontConfig {
-        self.engine.config().server.openai_front.clone().unwrap_or_default()
+        self.engine
+            .config()
+            .server
+            .openai_front
+            .clone()
+            .unwrap_or_default()
     }
 }

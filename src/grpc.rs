@@ -1,4 +1,5 @@
-//! The gRPC interface: services, conversion between the contract and the domain, and statuses. Wire types end here.
+//! The gRPC interface: services, conversion between the contract and the domain, and statuses. Wire
+//! types end here.
 
 pub mod admin;
 pub mod auth;
@@ -29,5 +30,6 @@ pub mod v1 {
     tonic::include_proto!("relight.v1");
 
     /// The contract's descriptors, for server reflection.
-    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/relight_descriptor.bin"));
+    pub const DESCRIPTORS: &[u8] =
+        include_bytes!(concat!(env!("OUT_DIR"), "/relight_descriptor.bin"));
 }

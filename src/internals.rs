@@ -1,7 +1,7 @@
 //! The parts of the crate that its tests, benches and fuzz targets use directly.
 //!
-//! This is no stable interface: programs use Relight by gRPC or HTTP. All else is private to the crate, so that the
-//! compiler reports unused code.
+//! This is no stable interface: programs use Relight by gRPC or HTTP. All else is private to the
+//! crate, so that the compiler reports unused code.
 
 pub mod config {
     pub use crate::config::{Config, GivenEnvironment, load, load_text, schema};
@@ -23,13 +23,17 @@ pub mod domain {
         pub use crate::domain::clock::wall_now;
     }
     pub mod completion {
-        pub use crate::domain::completion::{BlockKind, Break, Completion, Delta, Exactness, FinishReason, Usage};
+        pub use crate::domain::completion::{
+            BlockKind, Break, Completion, Delta, Exactness, FinishReason, Usage,
+        };
     }
     pub mod event {
         pub use crate::domain::event::EventBody;
     }
     pub mod failure {
-        pub use crate::domain::failure::{Failure, FailureClass, ProviderError, Surface, TransportFault};
+        pub use crate::domain::failure::{
+            Failure, FailureClass, ProviderError, Surface, TransportFault,
+        };
     }
     pub mod fold {
         pub use crate::domain::fold::{AnswerState, StreamStep, hash_text};
@@ -41,14 +45,14 @@ pub mod domain {
     }
     pub mod invocation {
         pub use crate::domain::invocation::{
-            AttemptCause, AttemptRecord, Call, HistoryPatch, InjectionMode, Invocation, Outcome, Overrides,
-            ToolInvocation, TraceContext,
+            AttemptCause, AttemptRecord, Call, HistoryPatch, InjectionMode, Invocation, Outcome,
+            Overrides, ToolInvocation, TraceContext,
         };
     }
     pub mod message {
         pub use crate::domain::message::{
-            Media, MediaSource, Message, ModelCall, Opaque, Part, Reasoning, ResponseFormat, Role, ToolCall,
-            ToolChoice, ToolDefinition, ToolResult,
+            Media, MediaSource, Message, ModelCall, Opaque, Part, Reasoning, ResponseFormat, Role,
+            ToolCall, ToolChoice, ToolDefinition, ToolResult,
         };
     }
     pub mod target {
@@ -58,7 +62,9 @@ pub mod domain {
         pub use crate::domain::tool::{ExecutedTool, ToolContent, ToolReply, ToolRequest};
     }
     pub mod units {
-        pub use crate::domain::units::{format_bytes, format_duration, parse_bytes, parse_duration};
+        pub use crate::domain::units::{
+            format_bytes, format_duration, parse_bytes, parse_duration,
+        };
     }
     pub mod upstream {
         pub use crate::domain::upstream::{BackgroundResponses, UpstreamHandle};
@@ -90,10 +96,11 @@ pub mod grpc {
 }
 pub mod journal {
     pub use crate::journal::{
-        AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionListing, ExecutionState, Fingerprint, Finish,
-        FinishError, Held, Journal, JournalError, Limits, Listing, Locked, MemoryJournal, NewInvocation, Notices,
-        Owner, PayloadCipher, RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread,
-        ThreadCommit, ThreadEnd, ThreadError, ThreadKey, goal_key,
+        AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionListing, ExecutionState,
+        Fingerprint, Finish, FinishError, Held, Journal, JournalError, Limits, Listing, Locked,
+        MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher, RecordedRequest, Renewed,
+        RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd,
+        ThreadError, ThreadKey, goal_key,
     };
     pub mod postgres {
         pub use crate::journal::postgres::{open, open_shared};
@@ -120,7 +127,8 @@ pub mod policy {
     }
     pub mod circuit {
         pub use crate::policy::circuit::{
-            Circuit, CircuitPolicy, CircuitState, FailKind, Forced, Peek, Permit, ReportContext, Signal,
+            Circuit, CircuitPolicy, CircuitState, FailKind, Forced, Peek, Permit, ReportContext,
+            Signal,
         };
     }
     pub mod classify {

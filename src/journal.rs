@@ -1,11 +1,12 @@
 //! The journal: the durable record of invocations, their steps and outcomes, and of threads.
 //!
-//! It answers four questions: was this request made before, what happened since step N, which process owns the
-//! execution, and what is the history of this thread. Every write of an execution is conditional on its epoch, so that
-//! a paused owner that was taken for dead can no longer write; every change is atomic. Times are passed in.
+//! It answers four questions: was this request made before, what happened since step N, which
+//! process owns the execution, and what is the history of this thread. Every write of an execution
+//! is conditional on its epoch, so that a paused owner that was taken for dead can no longer write;
+//! every change is atomic. Times are passed in.
 //!
-//! It makes no decisions: when to renew, take over, attach or replay is up to the layers above, which use it as
-//! `Arc<dyn Journal>`.
+//! It makes no decisions: when to renew, take over, attach or replay is up to the layers above,
+//! which use it as `Arc<dyn Journal>`.
 
 mod changes;
 mod error;
@@ -39,8 +40,9 @@ pub use self::{
     memory::MemoryJournal,
     payload_cipher::PayloadCipher,
     record::{
-        BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, LateRecord, Limits, Listing,
-        NewInvocation, Owner, Page, Record, RecordedRequest, Renewed, RunState, Stats, Takeover,
+        BeginResult, CancelWish, Compacted, EVENTS_KEPT, Entry, Finish, Held, LEASE, LateRecord,
+        Limits, Listing, NewInvocation, Owner, Page, Record, RecordedRequest, Renewed, RunState,
+        Stats, Takeover,
     },
     sql::SqlJournal,
     thread::{Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadKey},
@@ -70,30 +72,45 @@ pub trait Journal: Debug + Send + Sync {
         0
     }
 
-    /// Records an invocation, unless its tenant used its request id before: exactly one of any number of concurrent
-    /// begins gets [`BeginResult::New`].
+    /// Records an invocation, unless its tenant used its request id before: exactly one of any
+    /// number of concurrent begins gets [`BeginResult::New`].
     fn begin(&self, new: NewInvocation, now: Timestamp) -> JournalFuture<'_, BeginResult>;
 
-    /// Records steps of an execution, all of one epoch, right after those recorded so far. Steps that the same epoch
-    /// recorded before are skipped, so that a batch may be sent again when its result was lost.
+    /// Records steps of an execution, all of one epoch, right after those recorded so far. Steps
+    /// that the same epoch recorded before are skipped, so that a batch may be sent again when its
+    /// result was lost.
     ///
     /// # Errors
     /// [`AppendError`]; then nothing of the batch was recorded.
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError>;
+    fn append<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        entries: &'a [Entry],
+    ) -> JournalFuture<'a, (), AppendError>;
 
-    /// Records the handle of the response that an execution waits for, replacing an earlier one; removed when the
-    /// invocation ends. Returns whether a process that takes the execution over can read it: not in memory, and not
-    /// where payloads are not kept.
+    /// Records the handle of the response that an execution waits for, replacing an earlier one;
+    /// removed when the invocation ends. Returns whether a process that takes the execution over
+    /// can read it: not in memory, and not where payloads are not kept.
     ///
     /// # Errors
-    /// [`AppendError::Fenced`], [`AppendError::Finished`], [`AppendError::Unknown`] or the store's own.
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError>;
+    /// [`AppendError::Fenced`], [`AppendError::Finished`], [`AppendError::Unknown`] or the store's
+    /// own.
+    fn remember<'a>(
+        &'a self,
+        held: &'a Held,
+        upstream: &'a UpstreamHandle,
+    ) -> JournalFuture<'a, bool, AppendError>;
 
     /// Reads at most `limit` steps after `after_seq`; `None` where there is no such invocation.
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>>;
+    fn read<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        after_seq: u64,
+        limit: usize,
+    ) -> JournalFuture<'a, Option<Page>>;
 
-    /// Records the last steps, the outcome and the thread's change in one piece. Once recorded, the same epoch may
-    /// send it again without effect.
+    /// Records the last steps, the outcome and the thread's change in one piece. Once recorded, the
+    /// same epoch may send it again without effect.
     ///
     /// # Errors
     /// [`FinishError`]; then nothing of it was recorded.
@@ -103,20 +120,35 @@ pub trait Journal: Debug + Send + Sync {
     fn get<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, Option<Record>>;
 
     /// The invocation of a tenant's request id.
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>>;
+    fn get_by_request<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        request: &'a RequestId,
+    ) -> JournalFuture<'a, Option<Record>>;
 
-    /// At most `limit` of the matching invocations, the largest ids first, without request and snapshot.
+    /// At most `limit` of the matching invocations, the largest ids first, without request and
+    /// snapshot.
     fn list<'a>(&'a self, wanted: &'a Listing, limit: usize) -> JournalFuture<'a, Vec<Record>>;
 
-    /// At most `limit` of the wanted executions of tools, the newest first; recorded with the end of their invocation.
-    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>>;
+    /// At most `limit` of the wanted executions of tools, the newest first; recorded with the end
+    /// of their invocation.
+    fn executions<'a>(
+        &'a self,
+        wanted: &'a ExecutionListing,
+        limit: usize,
+    ) -> JournalFuture<'a, Vec<ToolExecution>>;
 
     /// Frees the request id of a finished invocation for reuse.
     fn free_request<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, ()>;
 
-    /// Extends the leases of what `owner` holds, and returns what it holds no longer. An expired lease that no other
-    /// owner took is extended, too.
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed>;
+    /// Extends the leases of what `owner` holds, and returns what it holds no longer. An expired
+    /// lease that no other owner took is extended, too.
+    fn renew<'a>(
+        &'a self,
+        owner: &'a Owner,
+        held: &'a [Held],
+        now: Timestamp,
+    ) -> JournalFuture<'a, Renewed>;
 
     /// Ends the leases of what `owner` holds, so that another replica takes over at once.
     fn release<'a>(&'a self, owner: &'a Owner, held: &'a [Held]) -> JournalFuture<'a, ()>;
@@ -124,12 +156,18 @@ pub trait Journal: Debug + Send + Sync {
     /// At most `limit` running invocations whose leases have expired, longest first.
     fn expired(&self, now: Timestamp, limit: usize) -> JournalFuture<'_, Vec<Held>>;
 
-    /// At most `limit` running invocations whose leases were released, so that they need an owner at once.
+    /// At most `limit` running invocations whose leases were released, so that they need an owner
+    /// at once.
     fn released(&self, limit: usize) -> JournalFuture<'_, Vec<Held>>;
 
-    /// Takes an execution over whose lease has expired, if it is still at `expected.epoch`: of any number of
-    /// concurrent callers exactly one gets it.
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover>;
+    /// Takes an execution over whose lease has expired, if it is still at `expected.epoch`: of any
+    /// number of concurrent callers exactly one gets it.
+    fn take_over<'a>(
+        &'a self,
+        expected: &'a Held,
+        owner: &'a Owner,
+        now: Timestamp,
+    ) -> JournalFuture<'a, Takeover>;
 
     /// Records a request to cancel an invocation.
     fn request_cancel<'a>(&'a self, id: &'a InvocationId) -> JournalFuture<'a, CancelWish>;
@@ -140,9 +178,9 @@ pub trait Journal: Debug + Send + Sync {
     /// The thread as it is kept; `None` where there is none.
     fn load_thread<'a>(&'a self, key: &'a ThreadKey) -> JournalFuture<'a, Option<Thread>>;
 
-    /// Locks a thread for an invocation that has begun, creating the thread where there is none. A lock whose
-    /// invocation is finished, gone, or abandoned by its owner (lease expired) is taken over; locking again is no
-    /// error.
+    /// Locks a thread for an invocation that has begun, creating the thread where there is none. A
+    /// lock whose invocation is finished, gone, or abandoned by its owner (lease expired) is taken
+    /// over; locking again is no error.
     fn lock_thread<'a>(
         &'a self,
         key: &'a ThreadKey,
@@ -153,7 +191,8 @@ pub trait Journal: Debug + Send + Sync {
     /// Deletes a thread, at `version` or at any; returns whether there was one.
     ///
     /// # Errors
-    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while a live invocation runs on it.
+    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while a live invocation
+    /// runs on it.
     fn delete_thread<'a>(
         &'a self,
         key: &'a ThreadKey,
@@ -161,7 +200,8 @@ pub trait Journal: Debug + Send + Sync {
         now: Timestamp,
     ) -> JournalFuture<'a, bool, ThreadError>;
 
-    /// Applies the retention: events, then outcomes that are too old, then the oldest beyond the cap.
+    /// Applies the retention: events, then outcomes that are too old, then the oldest beyond the
+    /// cap.
     fn compact(&self, now: Timestamp) -> JournalFuture<'_, Compacted>;
 
     /// What the journal keeps under this name; `fresh` from now on where there is nothing yet.
@@ -172,9 +212,14 @@ pub trait Journal: Debug + Send + Sync {
         true
     }
 
-    /// Puts `new` in the place of what is kept under this name, if that still is `expected`; returns whether it was. In
-    /// memory nothing is kept, and no other process changes it.
-    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool>;
+    /// Puts `new` in the place of what is kept under this name, if that still is `expected`;
+    /// returns whether it was. In memory nothing is kept, and no other process changes it.
+    fn swap_property<'a>(
+        &'a self,
+        name: &'a str,
+        expected: &'a str,
+        new: String,
+    ) -> JournalFuture<'a, bool>;
 
     /// How much is kept.
     fn stats(&self) -> JournalFuture<'_, Stats>;
@@ -197,10 +242,17 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
                     instance,
                     config.mode == JournalMode::Fast,
                     Box::new(move || {
-                        let (path, limits, cipher, notices) =
-                            (path.clone(), limits.clone(), cipher.clone(), notices.clone());
+                        let (path, limits, cipher, notices) = (
+                            path.clone(),
+                            limits.clone(),
+                            cipher.clone(),
+                            notices.clone(),
+                        );
                         Box::pin(async move {
-                            Ok(sqlite::open(&path, mode, limits).await?.with_encryption(cipher).announcing(notices))
+                            Ok(sqlite::open(&path, mode, limits)
+                                .await?
+                                .with_encryption(cipher)
+                                .announcing(notices))
                         })
                     }),
                 )
@@ -218,7 +270,9 @@ pub async fn open(config: &JournalConfig) -> Result<Arc<dyn Journal>, JournalErr
                         let (url, limits, cipher, notices) =
                             (url.clone(), limits.clone(), cipher.clone(), notices.clone());
                         Box::pin(async move {
-                            Ok(postgres::open_shared(url.expose(), limits, notices).await?.with_encryption(cipher))
+                            Ok(postgres::open_shared(url.expose(), limits, notices)
+                                .await?
+                                .with_encryption(cipher))
                         })
                     }),
                 )

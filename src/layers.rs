@@ -1,9 +1,10 @@
 //! The layers: thin tower services that carry out what a policy decides.
 //!
-//! Each file is one layer. `stack.rs` lists them in order, each with its reason. Those of the invocation plane are tower
-//! services, which refuse in `call` and never in `poll_ready`; those of the attempt plane are built on [`guarded`]. What must
-//! happen on cancellation sits in a guard's `Drop`. State that outlives a call (circuits,
-//! gates, budgets) lives in [`targets`] and is looked up, never owned by a layer.
+//! Each file is one layer. `stack.rs` lists them in order, each with its reason. Those of the
+//! invocation plane are tower services, which refuse in `call` and never in `poll_ready`; those of
+//! the attempt plane are built on [`guarded`]. What must happen on cancellation sits in a guard's
+//! `Drop`. State that outlives a call (circuits, gates, budgets) lives in [`targets`] and is looked
+//! up, never owned by a layer.
 
 pub mod admit;
 pub mod append_only;
@@ -38,7 +39,8 @@ use futures_util::Stream;
 
 use crate::domain::{completion::Delta, failure::Failure, fold::StreamStep};
 
-/// A running invocation: steps that end in exactly one `StreamStep::Terminal`. Dropping it cancels everything below.
+/// A running invocation: steps that end in exactly one `StreamStep::Terminal`. Dropping it cancels
+/// everything below.
 pub type StepStream = Pin<Box<dyn Stream<Item = StreamStep> + Send>>;
 
 /// A running attempt: deltas that end with a `Delta::Finish` or with one judged failure.

@@ -7,14 +7,16 @@
 //! - [`policy`]: decisions as pure functions and small state machines.
 //! - [`config`]: the operator's settings, as plain data.
 //! - [`outbound`]: HTTP requests that leave this process.
-//! - [`layers`]: thin services that apply the policies; [`provider`]: clients of the model providers; [`tool`]: those of
-//!   tool servers; [`telemetry`]: traces, metrics and logs; [`journal`]: the durable record. These do not import each other.
+//! - [`layers`]: thin services that apply the policies; [`provider`]: clients of the model
+//!   providers; [`tool`]: those of tool servers; [`telemetry`]: traces, metrics and logs;
+//!   [`journal`]: the durable record. These do not import each other.
 //! - [`stack`]: the order of the layers.
 //! - [`engine`]: a running configuration: resolves requests and runs them.
-//! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]: measures the recovery
-//!   policy by running the real stack over scripted providers, in virtual time.
-//! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the OpenAI-compatible
-//!   HTTP front. These do not import each other.
+//! - [`execution`]: running invocations: numbered, recorded, followed, taken over; [`scenarios`]:
+//!   measures the recovery policy by running the real stack over scripted providers, in virtual
+//!   time.
+//! - [`grpc`]: the services, and conversion between the contract and the domain; [`front`]: the
+//!   OpenAI-compatible HTTP front. These do not import each other.
 //! - [`wire_server`]: a server that fails on demand, over real sockets, for the demo and the tests.
 //! - [`server`]: starts a configuration's listeners and returns a running Relight.
 //! - [`cli`]: the command line.

@@ -1,5 +1,6 @@
-//! HTTP requests that leave this process: how connections are made, what their faults are called, how much of a response
-//! is read and which of its headers are kept. Providers of models and tool servers are reached in the same way.
+//! HTTP requests that leave this process: how connections are made, what their faults are called,
+//! how much of a response is read and which of its headers are kept. Providers of models and tool
+//! servers are reached in the same way.
 
 mod body;
 mod dial;
@@ -29,7 +30,8 @@ use crate::config::connection::ClientTls;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends requests over pooled connections; cheap to clone. It never retries and never follows a redirect.
+/// Sends requests over pooled connections; cheap to clone. It never retries and never follows a
+/// redirect.
 pub type HttpConnections = Client<Dialer, Full<Bytes>>;
 
 /// How connections are made and kept.
@@ -88,5 +90,8 @@ pub fn connections(settings: &ConnectionSettings) -> Result<HttpConnections, rus
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host == "localhost"
+        || bare
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
 }

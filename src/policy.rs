@@ -1,4 +1,5 @@
-//! Policies: decisions as pure functions and small state machines over time, random numbers and history passed in.
+//! Policies: decisions as pure functions and small state machines over time, random numbers and
+//! history passed in.
 //!
 //! No async, no clock, no I/O: a layer calls the policy and applies its decision.
 

@@ -1,13 +1,15 @@
-//! Model providers: each attempt becomes exactly one request to one provider, and its response a stream of deltas.
+//! Model providers: each attempt becomes exactly one request to one provider, and its response a
+//! stream of deltas.
 //!
-//! Providers report facts only. They do not retry, classify failures or time out a slow response (the timers above do),
-//! and hide no header or body that the classifier could need. Resuming a background response (`responses`) is no second
-//! request for one: nothing is generated or paid for again.
+//! Providers report facts only. They do not retry, classify failures or time out a slow response
+//! (the timers above do), and hide no header or body that the classifier could need. Resuming a
+//! background response (`responses`) is no second request for one: nothing is generated or paid for
+//! again.
 //!
-//! The wire types are own code. The providers' SDKs for Rust, and the crates that support several of them, retry or
-//! time out by themselves, drop the headers and the body of an error, or know only the fields of their day; recovery
-//! needs each of these. Libraries are used for HTTP (`hyper`), TLS (`rustls`), JSON (`serde_json`), checksums
-//! (`crc32fast`) and signatures (`ring`).
+//! The wire types are own code. The providers' SDKs for Rust, and the crates that support several
+//! of them, retry or time out by themselves, drop the headers and the body of an error, or know
+//! only the fields of their day; recovery needs each of these. Libraries are used for HTTP
+//! (`hyper`), TLS (`rustls`), JSON (`serde_json`), checksums (`crc32fast`) and signatures (`ring`).
 
 pub mod anthropic;
 pub mod bedrock;
@@ -51,8 +53,8 @@ pub type ProviderFuture = Pin<Box<dyn Future<Output = Result<DeltaStream, Provid
 
 /// All configured providers as one service; cheap to clone, shared by all attempts.
 ///
-/// The future of a call resolves when the response head has come; dropping it, or the stream that it resolves to,
-/// cancels the request upstream.
+/// The future of a call resolves when the response head has come; dropping it, or the stream that
+/// it resolves to, cancels the request upstream.
 #[derive(Clone)]
 pub struct Providers {
     clients: Arc<HashMap<Arc<str>, Client>>,
@@ -116,7 +118,9 @@ impl Providers {
                 return Err(BuildError::Twice(Arc::clone(&spec.name)));
             }
         }
-        Ok(Self { clients: Arc::new(clients) })
+        Ok(Self {
+            clients: Arc::new(clients),
+        })
     }
 
     /// The names of all providers, in no order.
@@ -134,7 +138,10 @@ impl Providers {
             Some(Client::Scripted(player)) => Ok(player.answer(call)),
             None => Err(ProviderError {
                 provider: Arc::clone(&call.target.family),
-                message: Some(format!("no provider is configured under the name `{}`", call.target.provider)),
+                message: Some(format!(
+                    "no provider is configured under the name `{}`",
+                    call.target.provider
+                )),
                 ..ProviderError::default()
             }),
         }
@@ -169,12 +176,20 @@ impl tower::Service<ProviderRequest> for Providers {
 impl Client {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         match spec.dialect {
-            Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(spec)?))),
-            Dialect::Bedrock => Ok(Self::Bedrock(Box::new(bedrock::ConverseClient::build(spec)?))),
+            Dialect::Anthropic => Ok(Self::Anthropic(Box::new(anthropic::MessagesClient::build(
+                spec,
+            )?))),
+            Dialect::Bedrock => Ok(Self::Bedrock(Box::new(bedrock::ConverseClient::build(
+                spec,
+            )?))),
             Dialect::Gemini => Ok(Self::Gemini(Box::new(gemini::GeminiClient::build(spec)?))),
-            Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(responses::ResponsesClient::build(spec)?))),
+            Dialect::OpenaiResponses => Ok(Self::Responses(Box::new(
+                responses::ResponsesClient::build(spec)?,
+            ))),
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
-            Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(spec.scripted.clone().unwrap_or_default()))),
+            Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(
+                spec.scripted.clone().unwrap_or_default(),
+            ))),
             Dialect::Tool => Err(BuildError::BaseUrl {
                 provider: Arc::clone(&spec.name),
                 url: spec.base_url.clone(),

@@ -1,9 +1,10 @@
 //! Scenarios measure a recovery policy: the real stack over scripted providers, in virtual time.
 //!
-//! A scenario is a data file (`scenarios/*.yaml`): the callers, the faults of the provider and their times, and the
-//! gates that the outcome must pass. The harness runs the production layers over scripted providers, on one thread with
-//! a paused clock, so that two minutes of traffic take seconds and the same seed gives the same event log. Two
-//! references run beside it: a naive client, and an ideal that knows the timeline beforehand.
+//! A scenario is a data file (`scenarios/*.yaml`): the callers, the faults of the provider and
+//! their times, and the gates that the outcome must pass. The harness runs the production layers
+//! over scripted providers, on one thread with a paused clock, so that two minutes of traffic take
+//! seconds and the same seed gives the same event log. Two references run beside it: a naive
+//! client, and an ideal that knows the timeline beforehand.
 //!
 //! It opens no socket, reads no file at run time and does not depend on the command line.
 
@@ -35,8 +36,8 @@ pub struct ScenarioOptions {
     pub seed: u64,
     /// Calls per second; `None` for the file's.
     pub rate: Option<f64>,
-    /// How long the scenario's own time (after its warm-up, before its tail) lasts; `None` for the file's. Only for
-    /// scenarios in which nothing goes wrong at a given time.
+    /// How long the scenario's own time (after its warm-up, before its tail) lasts; `None` for the
+    /// file's. Only for scenarios in which nothing goes wrong at a given time.
     pub length: Option<Duration>,
     /// Whether the naive client and the ideal are run beside it.
     pub references: bool,
@@ -90,7 +91,12 @@ pub enum ScenarioError {
 
 impl Default for ScenarioOptions {
     fn default() -> Self {
-        Self { seed: 1, rate: None, length: None, references: true }
+        Self {
+            seed: 1,
+            rate: None,
+            length: None,
+            references: true,
+        }
     }
 }
 
@@ -133,10 +139,14 @@ impl fmt::Display for Report {
 /// # Errors
 /// When a file cannot be read, which a test excludes.
 pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
-    spec::FILES.iter().map(|(file, text)| Scenario::parse(file, text)).collect()
+    spec::FILES
+        .iter()
+        .map(|(file, text)| Scenario::parse(file, text))
+        .collect()
 }
 
-/// Runs a scenario and both references. It blocks the thread, and must not be called from within a runtime.
+/// Runs a scenario and both references. It blocks the thread, and must not be called from within a
+/// runtime.
 ///
 /// # Errors
 /// When the runtime cannot be built.
@@ -146,7 +156,11 @@ pub fn run(scenario: &Scenario, options: ScenarioOptions) -> Result<Report, Scen
     let ours = run::ours(&scenario, options.seed, &plan)?;
     let (mut naive, mut best) = (Measures::default(), Measures::default());
     if options.references {
-        naive = measure::measure(&scenario, &plan, &run::naive(&scenario, options.seed, &plan)?);
+        naive = measure::measure(
+            &scenario,
+            &plan,
+            &run::naive(&scenario, options.seed, &plan)?,
+        );
         best = ideal::ideal(&scenario, options.seed, &plan);
     }
     let measured = measure::measure(&scenario, &plan, &ours);
@@ -159,7 +173,11 @@ pub fn run(scenario: &Scenario, options: ScenarioOptions) -> Result<Report, Scen
         verdicts,
         events_hash: ours.events_hash.clone(),
         circuits_hash: ours.circuits_hash.clone(),
-        circuits: ours.circuits.iter().map(|moved| moved.seconds_target_and_change(scenario.warm)).collect(),
+        circuits: ours
+            .circuits
+            .iter()
+            .map(|moved| moved.seconds_target_and_change(scenario.warm))
+            .collect(),
         calls: plan.len(),
         ours: measured,
     })

@@ -1,7 +1,9 @@
-//! The server: starts a configuration's listeners, returns a running Relight, and shuts it down in order.
+//! The server: starts a configuration's listeners, returns a running Relight, and shuts it down in
+//! order.
 //!
-//! `start` takes its environment as arguments and reads none itself, so that tests and the demo run the same server as
-//! operators do. Shutdown is ordered: not ready, no new invocations, running ones finish, then telemetry is flushed.
+//! `start` takes its environment as arguments and reads none itself, so that tests and the demo run
+//! the same server as operators do. Shutdown is ordered: not ready, no new invocations, running
+//! ones finish, then telemetry is flushed.
 
 mod admin_port;
 mod connection;
@@ -52,7 +54,10 @@ use crate::{
         auth::{Authenticator, TokenVerifier},
         drain::DrainState,
         recovery::Recovery,
-        v1::{admin_service_server::AdminServiceServer, recovery_service_server::RecoveryServiceServer},
+        v1::{
+            admin_service_server::AdminServiceServer,
+            recovery_service_server::RecoveryServiceServer,
+        },
     },
     journal::JournalError,
     layers::spans::Spans,
@@ -134,14 +139,25 @@ impl Running {
     ///
     /// # Errors
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
-    #[expect(clippy::too_many_lines, reason = "each part is started once, in this order")]
-    pub async fn start(loaded: &Loaded, listeners: Listeners, options: &ServerOptions) -> Result<Self, ServeError> {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "each part is started once, in this order"
+    )]
+    pub async fn start(
+        loaded: &Loaded,
+        listeners: Listeners,
+        options: &ServerOptions,
+    ) -> Result<Self, ServeError> {
         let config = &loaded.config;
         let events = EventBus::beyond_earlier_processes(config.events.capacity);
         let settings = telemetry_settings(config);
         let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
         let exports = settings.otlp.traces.is_some();
-        let spans = if exports { Spans::new(tracer) } else { Spans::ids_alone() };
+        let spans = if exports {
+            Spans::new(tracer)
+        } else {
+            Spans::ids_alone()
+        };
         let spans = spans.capturing_content(config.telemetry.capture_content);
         let engine = Engine::new(config.clone(), spans, events.clone())?;
         let (metrics, metrics_task) = Metrics::start(&events, &settings, target_names(&engine))?;
@@ -149,8 +165,15 @@ impl Running {
         let (draining, draining_seen) = watch::channel(false);
         let (stop, stop_seen) = watch::channel(false);
         let drain = DrainState::new(draining_seen.clone());
-        let tokens = config.server.jwt.clone().map(|jwt| Arc::new(TokenVerifier::new(jwt)));
-        let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(&config.server, tokens.clone())));
+        let tokens = config
+            .server
+            .jwt
+            .clone()
+            .map(|jwt| Arc::new(TokenVerifier::new(jwt)));
+        let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(
+            &config.server,
+            tokens.clone(),
+        )));
         let (health, health_service) = tonic_health::server::health_reporter();
         let certificates = Certificates::new(&config.server);
         let mut tasks = JoinSet::new();
@@ -166,14 +189,25 @@ impl Running {
                 certificates: certificates.clone(),
                 metrics: metrics.clone(),
             };
-            let fronts = [&listeners.openai_front, &listeners.mcp_front].into_iter().flatten();
-            let bound = fronts.filter_map(|front| front.local_addr().ok()).chain([address]).collect();
+            let fronts = [&listeners.openai_front, &listeners.mcp_front]
+                .into_iter()
+                .flatten();
+            let bound = fronts
+                .filter_map(|front| front.local_addr().ok())
+                .chain([address])
+                .collect();
             reload::follow(loaded.clone(), bound, reloads, &mut tasks);
         }
         let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
         let intake = Intake::new(&config.server, Arc::clone(&authenticator));
-        let limited =
-            |name, listener| LimitedListener::new(name, listener, &config.server.limits, &config.server.timeouts);
+        let limited = |name, listener| {
+            LimitedListener::new(
+                name,
+                listener,
+                &config.server.limits,
+                &config.server.timeouts,
+            )
+        };
         let refused = Arc::<RefusedCallers>::default();
         let (mut openai_front_address, mut mcp_front_address) = (None, None);
         let (executions, resume_tokens) =
@@ -192,17 +226,46 @@ impl Running {
         };
         if let Some(listener) = listeners.openai_front {
             openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let (listener, routes) = (limited("openai_front", listener), front_port::Routes::OpenAi);
-            port.clone().serve(routes, listener, &certificates, stop_seen.clone(), &mut serving);
+            let (listener, routes) = (
+                limited("openai_front", listener),
+                front_port::Routes::OpenAi,
+            );
+            port.clone().serve(
+                routes,
+                listener,
+                &certificates,
+                stop_seen.clone(),
+                &mut serving,
+            );
         }
         if let Some((listener, front)) = listeners.mcp_front.zip(config.tools.mcp_front.as_ref()) {
             mcp_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let (listener, routes) = (limited("mcp_front", listener), front_port::Routes::Mcp(front.path.clone()));
-            port.serve(routes, listener, &certificates, stop_seen.clone(), &mut serving);
+            let (listener, routes) = (
+                limited("mcp_front", listener),
+                front_port::Routes::Mcp(front.path.clone()),
+            );
+            port.serve(
+                routes,
+                listener,
+                &certificates,
+                stop_seen.clone(),
+                &mut serving,
+            );
         }
         read_levels(&metrics, &engine, &executions, &drain);
-        let admin = Admin::new(engine.clone(), executions.clone(), Arc::clone(&authenticator), drain.clone());
-        let recovery = Recovery::new(engine.clone(), executions.clone(), resume_tokens, authenticator, drain);
+        let admin = Admin::new(
+            engine.clone(),
+            executions.clone(),
+            Arc::clone(&authenticator),
+            drain.clone(),
+        );
+        let recovery = Recovery::new(
+            engine.clone(),
+            executions.clone(),
+            resume_tokens,
+            authenticator,
+            drain,
+        );
         let admin = AdminServiceServer::new(admin).max_decoding_message_size(max_bytes);
         let mut routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes));
@@ -217,23 +280,52 @@ impl Running {
         if let Some(listener) = listeners.admin_service {
             admin_service_address = Some(listener.local_addr().map_err(BindError::from)?);
             let alone = api(Routes::new(health_service.clone()).add_service(admin));
-            listen::serve_grpc(&config.server, listener, alone, &certificates, stop_seen.clone(), &mut serving)?;
+            listen::serve_grpc(
+                &config.server,
+                listener,
+                alone,
+                &certificates,
+                stop_seen.clone(),
+                &mut serving,
+            )?;
         } else {
             routes = routes.add_service(admin);
         }
-        listen::serve_grpc(&config.server, listeners.grpc, api(routes), &certificates, stop_seen, &mut serving)?;
+        listen::serve_grpc(
+            &config.server,
+            listeners.grpc,
+            api(routes),
+            &certificates,
+            stop_seen,
+            &mut serving,
+        )?;
         let scraped = config.telemetry.prometheus.then(|| metrics.clone());
         let live = Arc::new(AtomicBool::new(true));
         let watchdog = (!config.server.watchdog.is_zero())
-            .then(|| watchdog::start(&Handle::current(), config.server.watchdog, Arc::clone(&live)))
+            .then(|| {
+                watchdog::start(
+                    &Handle::current(),
+                    config.server.watchdog,
+                    Arc::clone(&live),
+                )
+            })
             .transpose()
             .map_err(ServeError::Watchdog)?;
         let admin_listener = limited("admin", listeners.admin);
-        admin_port::serve(admin_listener, health_service, scraped, live, draining_seen, &mut tasks);
+        admin_port::serve(
+            admin_listener,
+            health_service,
+            scraped,
+            live,
+            draining_seen,
+            &mut tasks,
+        );
         let health_setter = health.clone();
         tasks.spawn(async move {
             set_health(&health_setter, tonic_health::ServingStatus::Serving).await;
-            health_setter.set_service_status("liveness", tonic_health::ServingStatus::Serving).await;
+            health_setter
+                .set_service_status("liveness", tonic_health::ServingStatus::Serving)
+                .await;
         });
         Ok(Self {
             address,
@@ -248,7 +340,11 @@ impl Running {
             health,
             serving,
             tasks,
-            telemetry: Telemetry { tracer: Some(tracer_guard), metrics: Some(metrics_task), logs },
+            telemetry: Telemetry {
+                tracer: Some(tracer_guard),
+                metrics: Some(metrics_task),
+                logs,
+            },
             metrics,
             skip_pause: options.skip_pause,
             _watchdog: watchdog,
@@ -258,8 +354,15 @@ impl Running {
     /// Where the console is served, where it is switched on.
     pub fn console_url(&self) -> Option<String> {
         let config = self.engine.config();
-        let scheme = if config.server.tls.is_some() { "https" } else { "http" };
-        config.server.console.then(|| format!("{scheme}://{}{}", self.address, console::PATH))
+        let scheme = if config.server.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        config
+            .server
+            .console
+            .then(|| format!("{scheme}://{}{}", self.address, console::PATH))
     }
 
     /// The engine behind the server.
@@ -274,7 +377,10 @@ impl Running {
     }
 }
 
-async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
+async fn set_health(
+    health: &tonic_health::server::HealthReporter,
+    status: tonic_health::ServingStatus,
+) {
     for service in ["", "relight.v1.RecoveryService", "relight.v1.AdminService"] {
         health.set_service_status(service, status).await;
     }

@@ -1,7 +1,7 @@
 //! The order of the layers: the design of Relight in one list.
 //!
-//! Read it from the top: a request goes down, its stream comes up. Each line states why the layer is where it is;
-//! `tests/it/stack_order.rs` checks each neighbouring pair.
+//! Read it from the top: a request goes down, its stream comes up. Each line states why the layer
+//! is where it is; `tests/it/stack_order.rs` checks each neighbouring pair.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,12 @@ use crate::{
     domain::{failure::Failure, failure::ProviderError, wire::DeltaStream, wire::ProviderRequest},
     events::EventBus,
     layers::{
-        StepStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer, concurrency::ConcurrencyLayer,
-        deadline::DeadlineLayer, gates::GatesLayer, hedge::HedgeLayer, inject::InjectLayer,
-        invocation::InvocationContext, observe::ObserveLayer, observe_attempt::ObserveAttemptLayer, retry::RetryLayer,
-        select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer, trace_wire::TraceWireLayer,
+        StepStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer,
+        concurrency::ConcurrencyLayer, deadline::DeadlineLayer, gates::GatesLayer,
+        hedge::HedgeLayer, inject::InjectLayer, invocation::InvocationContext,
+        observe::ObserveLayer, observe_attempt::ObserveAttemptLayer, retry::RetryLayer,
+        select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer,
+        trace_wire::TraceWireLayer,
     },
     policy::{admission::Admission, classify::Classifier},
 };
@@ -41,20 +43,32 @@ pub struct Shared {
 /// Stacks the layers on top of a provider service.
 pub fn stack<W>(shared: Shared, wire: W) -> Stack
 where
-    W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,
+    W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
     W::Future: Send + 'static,
 {
-    let Shared { events, spans, targets, admission, classifier } = shared;
+    let Shared {
+        events,
+        spans,
+        targets,
+        admission,
+        classifier,
+    } = shared;
     BoxCloneSyncService::new(
         ServiceBuilder::new()
             // INVOCATION PLANE: once per call.
             // Outermost, so that a refusal by any layer below is still one span and one event.
             .layer(ObserveLayer::new(spans, events))
-            // Before anything costs something: too much work is refused early, with a time to come back.
+            // Before anything costs something: too much work is refused early, with a time to come
+            // back.
             .layer(AdmitLayer::new(admission))
             // Outermost, so that neither a fallback nor a wait starts a new clock.
             .layer(DeadlineLayer)
-            // Outside the circuit, because the circuit must see wire attempts; the only loop there is.
+            // Outside the circuit, because the circuit must see wire attempts; the only loop there
+            // is.
             .layer(RetryLayer::new(targets.clone()))
             // Inside the loop: the target is chosen afresh for each attempt, after its wait.
             .layer(SelectLayer::new(targets.clone()))
@@ -62,18 +76,21 @@ where
             .layer(InjectLayer)
             // Below the note, so that both attempts of a race send the same request.
             .layer(HedgeLayer::new(targets.clone()))
-            // ATTEMPT PLANE: per wire attempt; state is looked up by target and not owned by a layer.
-            // Cheap and without a permit: a closed gate takes no slot.
+            // ATTEMPT PLANE: per wire attempt; state is looked up by target and not owned by a
+            // layer. Cheap and without a permit: a closed gate takes no slot.
             .layer(GatesLayer)
             // Before the circuit admits: a permit must not age in a queue.
             .layer(ConcurrencyLayer)
-            // With the slot in hand: the state is fresh, the generation and a probe's lease begin now.
+            // With the slot in hand: the state is fresh, the generation and a probe's lease begin
+            // now.
             .layer(CircuitLayer::new(targets.clone()))
-            // After the permit: what Relight refuses itself is no attempt, and leaves no record, event or span.
+            // After the permit: what Relight refuses itself is no attempt, and leaves no record,
+            // event or span.
             .layer(ObserveAttemptLayer)
             // With a record: the client span hangs under the attempt's.
             .layer(TraceWireLayer)
-            // The one verdict, and the only change of error type: a stack without it does not compile.
+            // The one verdict, and the only change of error type: a stack without it does not
+            // compile.
             .layer(ClassifyLayer::new(classifier))
             // Inside classify, so that silence is judged like any other fact.
             .layer(TimersLayer::new(targets))

@@ -1,7 +1,8 @@
 //! Telemetry: traces, metrics and logs.
 //!
-//! Metrics and logs are readers of the event bus, one owned task each, so that no layer knows of them; spans are opened
-//! by the layers with the tracer that is built here. Nothing here blocks a call, and no content passes through.
+//! Metrics and logs are readers of the event bus, one owned task each, so that no layer knows of
+//! them; spans are opened by the layers with the tracer that is built here. Nothing here blocks a
+//! call, and no content passes through.
 
 pub mod endpoint;
 mod export;

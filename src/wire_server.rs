@@ -1,9 +1,11 @@
-//! A model server that fails on demand: a real socket on 127.0.0.1, HTTP/1.1, with every fault of a real connection.
+//! A model server that fails on demand: a real socket on 127.0.0.1, HTTP/1.1, with every fault of a
+//! real connection.
 //!
-//! `relight demo --provider` and the tests use it to make a provider fail as that provider fails. It plays a queue of
-//! replies, one per request, then a default reply; it records every request, the connection on which it came, and when
-//! its client disconnected before the reply was over. It uses raw TCP, because HTTP libraries cannot break HTTP's
-//! rules. It is not reachable from other hosts, and not part of `relight serve`.
+//! `relight demo --provider` and the tests use it to make a provider fail as that provider fails.
+//! It plays a queue of replies, one per request, then a default reply; it records every request,
+//! the connection on which it came, and when its client disconnected before the reply was over. It
+//! uses raw TCP, because HTTP libraries cannot break HTTP's rules. It is not reachable from other
+//! hosts, and not part of `relight serve`.
 
 pub mod answers;
 pub mod mcp;
@@ -67,7 +69,11 @@ impl WireServer {
         });
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, Arc::clone(&state)));
-        Ok(Self { address, state, _accepting: accepting })
+        Ok(Self {
+            address,
+            state,
+            _accepting: accepting,
+        })
     }
 
     /// Where it listens.

@@ -35,18 +35,27 @@ fn bodies() -> [(&'static str, u16, String); 7] {
     let prose = "The engine is currently overloaded, please try again later. ".repeat(35);
     let row = r#"<div class="relative w-1/3 m-auto"><span class="icon block w-24"></span><p>The web server reported a bad
         gateway error. Please try again in a few minutes.</p></div>"#;
-    let unknown =
-        "the voice that you asked for cannot sing this song in the way that your friends have heard it before; ";
+    let unknown = "the voice that you asked for cannot sing this song in the way that your friends have heard it before; ";
     let frame = r#"  File "/app/.venv/lib/python3.11/site-packages/example/_base_client.py", line 1058, in _request
     raise self._make_status_error_from_response(err.response) from None
   File "/app/agent/steps.py", line 210, in run_step
     result = await self.client.chat.completions.create(model=self.model, messages=messages, tools=tools)
 "#;
     let frames = format!("Traceback (most recent call last):\n{}", frame.repeat(2));
-    let cause =
-        "example.APIStatusError: Error code: 529 - {'error': {'type': 'overloaded_error', 'message': 'Overloaded'}}";
+    let cause = "example.APIStatusError: Error code: 529 - {'error': {'type': 'overloaded_error', 'message': 'Overloaded'}}";
     let chained = "\n\nDuring handling of the above exception, another exception occurred:\n\n";
-    let traceback = [&*frames, cause, chained, &frames, "agent.StepFailed: ", cause, chained, &frames, cause].concat();
+    let traceback = [
+        &*frames,
+        cause,
+        chained,
+        &frames,
+        "agent.StepFailed: ",
+        cause,
+        chained,
+        &frames,
+        cause,
+    ]
+    .concat();
     [
         (
             "JSON in which nothing is known",
@@ -56,17 +65,35 @@ fn bodies() -> [(&'static str, u16, String); 7] {
         (
             "JSON that tells of a limit",
             429,
-            format!(r#"{{"error":{{"message":"{limit}","status":"RESOURCE_EXHAUSTED","violations":[{violations}]}}}}"#),
+            format!(
+                r#"{{"error":{{"message":"{limit}","status":"RESOURCE_EXHAUSTED","violations":[{violations}]}}}}"#
+            ),
         ),
-        ("dense prose", 503, format!(r#"{{"error":{{"message":"{prose}","type":"server_error"}}}}"#)),
-        ("a proxy's page", 502, format!("<html><title>502: Bad gateway</title><body>{}</body></html>", row.repeat(12))),
-        ("prose of which no rule knows a word", 500, unknown.repeat(21)),
+        (
+            "dense prose",
+            503,
+            format!(r#"{{"error":{{"message":"{prose}","type":"server_error"}}}}"#),
+        ),
+        (
+            "a proxy's page",
+            502,
+            format!(
+                "<html><title>502: Bad gateway</title><body>{}</body></html>",
+                row.repeat(12)
+            ),
+        ),
+        (
+            "prose of which no rule knows a word",
+            500,
+            unknown.repeat(21),
+        ),
         ("a traceback", 500, traceback),
         ("a quota as Google tells it", 429, google()),
     ]
 }
 
-/// The answer of a service of Google's whose quotas are used up: prose, addresses, and details over many lines.
+/// The answer of a service of Google's whose quotas are used up: prose, addresses, and details over
+/// many lines.
 fn google() -> String {
     let quotas = ["requests", "input_token_count", "output_token_count"];
     let said = quotas.map(|quota| {

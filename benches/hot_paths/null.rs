@@ -55,10 +55,22 @@ impl Service<ProviderRequest> for Null {
 
     fn call(&mut self, _: ProviderRequest) -> Self::Future {
         let deltas = [
-            Delta::BlockStart { block: 0, kind: BlockKind::Text },
-            Delta::BlockDelta { block: 0, text: "42".to_owned() },
-            Delta::BlockStop { block: 0, opaque: None },
-            Delta::Finish { reason: FinishReason::Stop, raw: "stop".to_owned() },
+            Delta::BlockStart {
+                block: 0,
+                kind: BlockKind::Text,
+            },
+            Delta::BlockDelta {
+                block: 0,
+                text: "42".to_owned(),
+            },
+            Delta::BlockStop {
+                block: 0,
+                opaque: None,
+            },
+            Delta::Finish {
+                reason: FinishReason::Stop,
+                raw: "stop".to_owned(),
+            },
         ];
         ready(Ok(Box::pin(futures_util::stream::iter(deltas.map(Ok)))))
     }
@@ -99,24 +111,43 @@ impl TestStack {
             admission: Arc::new(Mutex::new(Admission::new(AdmissionPolicy::default()))),
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
-        let plan = Arc::new(Plan { seed: 7, ..Plan::new(RouteName::from("route"), vec![target]) });
-        Self { stack: stack(parts, Null), plan, next: AtomicU64::new(0) }
+        let plan = Arc::new(Plan {
+            seed: 7,
+            ..Plan::new(RouteName::from("route"), vec![target])
+        });
+        Self {
+            stack: stack(parts, Null),
+            plan,
+            next: AtomicU64::new(0),
+        }
     }
 
     /// One call from its begin to its outcome.
     pub(crate) async fn pass(&self) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let messages = vec![Message::text(Role::User, "What is the answer?")];
-        let call = Call::Model(Arc::new(ModelCall { messages, ..ModelCall::default() }));
+        let call = Call::Model(Arc::new(ModelCall {
+            messages,
+            ..ModelCall::default()
+        }));
         let id = InvocationId::from(format!("call-{number}"));
         let deadline = Instant::now() + Duration::from_mins(1);
         let invocation = Invocation::new(id, self.plan.route.clone(), call, deadline);
         let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
         let incoming = InvocationContext::new(invocation, Arc::clone(&self.plan), entry);
-        let mut steps = self.stack.clone().oneshot(incoming).await.expect("there is room");
+        let mut steps = self
+            .stack
+            .clone()
+            .oneshot(incoming)
+            .await
+            .expect("there is room");
         while let Some(step) = steps.next().await {
             if let StreamStep::Terminal(outcome) = step {
-                assert!(outcome.result.is_ok(), "a wire that answers fails nobody: {}", outcome.reasoning);
+                assert!(
+                    outcome.result.is_ok(),
+                    "a wire that answers fails nobody: {}",
+                    outcome.reasoning
+                );
                 return;
             }
         }

@@ -30,8 +30,8 @@ pub(crate) struct Measured {
     pub(crate) calls_per_second: f64,
 }
 
-/// Calls by some connections, each of which makes its next call when the last has ended, while its number of calls and the
-/// time since the begin let it.
+/// Calls by some connections, each of which makes its next call when the last has ended, while its
+/// number of calls and the time since the begin let it.
 pub(crate) async fn closed_loop(
     process: &Process,
     kind: Kind,
@@ -54,7 +54,11 @@ pub(crate) async fn closed_loop(
     }
     let calls: u32 = tasks.join_all().await.into_iter().sum();
     let (seconds, cpu) = (began.elapsed().as_secs_f64(), process.cpu() - before);
-    Measured { calls, cpu_ms: ms(cpu) / f64::from(calls), calls_per_second: f64::from(calls) / seconds }
+    Measured {
+        calls,
+        cpu_ms: ms(cpu) / f64::from(calls),
+        calls_per_second: f64::from(calls) / seconds,
+    }
 }
 
 /// The median latency of calls that start on schedule, whatever became of those before.
@@ -80,7 +84,9 @@ pub(crate) async fn open_loop(process: &Process, kind: Kind) -> Duration {
 }
 
 fn callers(process: &Process, connections: u32) -> Vec<Caller> {
-    (0..connections).map(|_| Caller::new(&process.interfaces)).collect()
+    (0..connections)
+        .map(|_| Caller::new(&process.interfaces))
+        .collect()
 }
 
 pub(crate) fn ms(time: Duration) -> f64 {

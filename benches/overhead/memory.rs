@@ -2,7 +2,9 @@
 
 use std::{io::Write as _, time::Duration};
 
-use relight::internals::grpc::v1::{StreamWithRecoveryRequest, stream_with_recovery_request::Start};
+use relight::internals::grpc::v1::{
+    StreamWithRecoveryRequest, stream_with_recovery_request::Start,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     task::JoinSet,
@@ -22,7 +24,8 @@ pub(crate) const IN_FLIGHT: &str = "streams in flight";
 /// What a process does late, such as records, belongs to the calls before.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Streams that are open before those that are measured, so that code, tables and threads are there.
+/// Streams that are open before those that are measured, so that code, tables and threads are
+/// there.
 const OPEN_BEFORE: u32 = 40;
 
 /// So few that the sockets of both ends are within 1,024 open files.
@@ -39,7 +42,10 @@ const BETWEEN_BEGINS: Duration = Duration::from_millis(5);
 
 /// The resident memory of a fresh process when it is idle, after 40,000 calls and after 200,000.
 pub(crate) async fn after_calls() {
-    println!("{AFTER_CALLS:<32}{:>15}{:>15}{:>15}", "0: MiB", "40,000: MiB", "200,000: MiB");
+    println!(
+        "{AFTER_CALLS:<32}{:>15}{:>15}{:>15}",
+        "0: MiB", "40,000: MiB", "200,000: MiB"
+    );
     let upstream = upstream::start(Pace::AtOnce).await;
     for (interface, kind) in [("front", FRONT_UNARY), ("grpc", GRPC_UNARY)] {
         for (name, store) in [("sqlite", SQLITE), ("memory", "memory")] {
@@ -47,7 +53,10 @@ pub(crate) async fn after_calls() {
             print!("{:<32}", format!("{interface}, {name}"));
             for calls in [0, 40_000, 160_000] {
                 let calls_of_each = calls / CONNECTIONS;
-                closed_loop(&server, kind, CONNECTIONS, move |calls, _| calls < calls_of_each).await;
+                closed_loop(&server, kind, CONNECTIONS, move |calls, _| {
+                    calls < calls_of_each
+                })
+                .await;
                 sleep(SETTLING).await;
                 print!("{:>15.1}", server.resident_mib());
                 std::io::stdout().flush().unwrap();
@@ -57,13 +66,21 @@ pub(crate) async fn after_calls() {
     }
 }
 
-/// The growth of the resident memory by each of many streams that have got some pieces and have not ended.
+/// The growth of the resident memory by each of many streams that have got some pieces and have not
+/// ended.
 pub(crate) async fn in_flight() {
     println!("{IN_FLIGHT:<32}{:>15}", "KiB each");
     let upstream = upstream::start(Pace::Open(PACE)).await;
-    for (name, is_relight, is_grpc) in [("bare proxy", false, false), ("front", true, false), ("grpc", true, true)] {
-        let server =
-            if is_relight { Process::relight(upstream, "memory").await } else { Process::passthrough(upstream).await };
+    for (name, is_relight, is_grpc) in [
+        ("bare proxy", false, false),
+        ("front", true, false),
+        ("grpc", true, true),
+    ] {
+        let server = if is_relight {
+            Process::relight(upstream, "memory").await
+        } else {
+            Process::passthrough(upstream).await
+        };
         let _before = open_streams(&server.interfaces, is_grpc, OPEN_BEFORE).await;
         let before = server.resident_mib();
         let _measured = open_streams(&server.interfaces, is_grpc, MEASURED).await;
@@ -78,7 +95,11 @@ async fn open_streams(interfaces: &Interfaces, is_grpc: bool, streams: u32) -> V
     for _ in 0..streams {
         let interfaces = interfaces.clone();
         tasks.spawn(async move {
-            if is_grpc { open_over_grpc(&interfaces).await } else { open_over_http(&interfaces).await }
+            if is_grpc {
+                open_over_grpc(&interfaces).await
+            } else {
+                open_over_http(&interfaces).await
+            }
         });
         sleep(BETWEEN_BEGINS).await;
     }
@@ -94,15 +115,24 @@ async fn open_over_http(interfaces: &Interfaces) -> Box<dyn Send> {
     }
     let mut answer = Vec::new();
     while !is_last(&String::from_utf8_lossy(&answer)) {
-        assert!(socket.read_buf(&mut answer).await.unwrap() > 0, "a stream ended");
+        assert!(
+            socket.read_buf(&mut answer).await.unwrap() > 0,
+            "a stream ended"
+        );
     }
     Box::new(socket)
 }
 
 async fn open_over_grpc(interfaces: &Interfaces) -> Box<dyn Send> {
     let mut client = interfaces.connect_grpc();
-    let request = StreamWithRecoveryRequest { start: Some(Start::Invocation(invocation(true, PIECES, false))) };
-    let mut steps = client.stream_with_recovery(request).await.unwrap().into_inner();
+    let request = StreamWithRecoveryRequest {
+        start: Some(Start::Invocation(invocation(true, PIECES, false))),
+    };
+    let mut steps = client
+        .stream_with_recovery(request)
+        .await
+        .unwrap()
+        .into_inner();
     while !is_last(&format!("{:?}", steps.message().await.unwrap().unwrap())) {}
     Box::new(steps)
 }

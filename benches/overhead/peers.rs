@@ -19,8 +19,15 @@ impl Peer {
     /// Those that the environment names.
     pub(crate) fn all() -> Vec<Self> {
         let given = std::env::var(PEERS).unwrap_or_default();
-        let peers = given.split(';').filter_map(|peer| peer.trim().split_once('='));
-        peers.map(|(name, command)| Self { name: name.to_owned(), command: command.to_owned() }).collect()
+        let peers = given
+            .split(';')
+            .filter_map(|peer| peer.trim().split_once('='));
+        peers
+            .map(|(name, command)| Self {
+                name: name.to_owned(),
+                command: command.to_owned(),
+            })
+            .collect()
     }
 
     pub(crate) async fn start(&self, upstream: SocketAddr) -> Process {

@@ -67,7 +67,13 @@ async fn request(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> 
     let (start, length) = loop {
         if let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
             let fields = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
-            let length = fields.split("content-length: ").nth(1)?.lines().next()?.parse::<usize>().ok()?;
+            let length = fields
+                .split("content-length: ")
+                .nth(1)?
+                .lines()
+                .next()?
+                .parse::<usize>()
+                .ok()?;
             break (head + 4, length);
         }
         if socket.read_buf(bytes).await.ok()? == 0 {
@@ -87,13 +93,24 @@ async fn request(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> 
 
 fn response(request: &str) -> String {
     // Some clients write a space after the colon.
-    let value = |end_of_name: &str| request.split_once(end_of_name).map(|(_, rest)| rest.trim_start());
+    let value = |end_of_name: &str| {
+        request
+            .split_once(end_of_name)
+            .map(|(_, rest)| rest.trim_start())
+    };
     let limit = value("tokens\":").unwrap();
-    let words: u32 = limit.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap();
+    let words: u32 = limit
+        .split(|it: char| !it.is_ascii_digit())
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     let is_stream = value("\"stream\":").is_some_and(|value| value.starts_with("true"));
     let common = "\"id\":\"c-1\",\"created\":1,\"model\":\"m-1\"";
-    let usage =
-        format!("\"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":{words},\"total_tokens\":{}}}", words + 10);
+    let usage = format!(
+        "\"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":{words},\"total_tokens\":{}}}",
+        words + 10
+    );
     let (kind, body) = if is_stream {
         let chunk = |delta: &str, reason: &str| {
             format!(
@@ -116,7 +133,13 @@ fn response(request: &str) -> String {
         let text: String = (0..words).map(|word| format!("word {word} ")).collect();
         let message = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
         let choice = format!("{{\"index\":0,\"message\":{message},\"finish_reason\":\"stop\"}}");
-        ("application/json", format!("{{{common},\"object\":\"chat.completion\",\"choices\":[{choice}],{usage}}}"))
+        (
+            "application/json",
+            format!("{{{common},\"object\":\"chat.completion\",\"choices\":[{choice}],{usage}}}"),
+        )
     };
-    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -1,7 +1,7 @@
 //! No upstream text makes the classifier panic, hang, or answer without bounds.
 //!
-//! Run with `cargo +nightly fuzz run classify -- -max_len=65536 -timeout=1 -rss_limit_mb=512`. The first bytes choose the
-//! surroundings (surface, status, a header), the rest is the text.
+//! Run with `cargo +nightly fuzz run classify -- -max_len=65536 -timeout=1 -rss_limit_mb=512`. The
+//! first bytes choose the surroundings (surface, status, a header), the rest is the text.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{CommandLine, Output, terminal::print_line};
 
 /// The version, the commit, and the day of the commit; `build.rs` reads the latter two.
-pub(super) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RELIGHT_COMMIT"), ")");
+pub(super) const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("RELIGHT_COMMIT"), ")");
 
 #[derive(Debug, Args)]
 pub(super) struct VersionArguments {
@@ -31,7 +32,8 @@ pub(super) struct CompletionsArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct ManArguments {
-    /// Write one page for each command into this folder, in place of the main page to standard output.
+    /// Write one page for each command into this folder, in place of the main page to standard
+    /// output.
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
 }
@@ -41,8 +43,11 @@ pub(super) fn version(arguments: &VersionArguments) -> anyhow::Result<ExitCode> 
     print_line(&match arguments.output {
         Output::Text => format!("relight {VERSION}"),
         Output::Json => {
-            let (commit, date) = env!("RELIGHT_COMMIT").rsplit_once(", ").unwrap_or((env!("RELIGHT_COMMIT"), ""));
-            json!({ "version": env!("CARGO_PKG_VERSION"), "commit": commit, "date": date }).to_string()
+            let (commit, date) = env!("RELIGHT_COMMIT")
+                .rsplit_once(", ")
+                .unwrap_or((env!("RELIGHT_COMMIT"), ""));
+            json!({ "version": env!("CARGO_PKG_VERSION"), "commit": commit, "date": date })
+                .to_string()
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -52,7 +57,12 @@ pub(super) fn version(arguments: &VersionArguments) -> anyhow::Result<ExitCode> 
 pub(super) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
     // Into memory, as the generator panics where it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut CommandLine::command(), "relight", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut CommandLine::command(),
+        "relight",
+        &mut script,
+    );
     print_line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -66,13 +76,22 @@ pub(super) fn man(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    clap_mangen::generate_to(CommandLine::command(), folder).with_context(|| format!("{}", folder.display()))?;
-    print_line(&format!("{} pages in {}", pages(&CommandLine::command()), folder.display()))?;
+    clap_mangen::generate_to(CommandLine::command(), folder)
+        .with_context(|| format!("{}", folder.display()))?;
+    print_line(&format!(
+        "{} pages in {}",
+        pages(&CommandLine::command()),
+        folder.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Number of pages of the manual: one for each command that is shown.
 fn pages(command: &Command) -> usize {
     let shown = |command: &&Command| !command.is_hide_set();
-    1 + command.get_subcommands().filter(shown).map(pages).sum::<usize>()
+    1 + command
+        .get_subcommands()
+        .filter(shown)
+        .map(pages)
+        .sum::<usize>()
 }

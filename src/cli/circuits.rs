@@ -39,7 +39,12 @@ enum CircuitsCommand {
     /// List targets with their circuits.
     List {
         /// Only targets of this route.
-        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+        #[arg(
+            long,
+            value_name = "NAME",
+            default_value = "",
+            hide_default_value = true
+        )]
         route: String,
     },
     /// Forget what a circuit knows, and close it.
@@ -54,7 +59,12 @@ enum CircuitsCommand {
         /// The state to force.
         force: Force,
         /// Why, for the record.
-        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        #[arg(
+            long,
+            value_name = "TEXT",
+            default_value = "",
+            hide_default_value = true
+        )]
         reason: String,
     },
 }
@@ -77,30 +87,61 @@ pub(super) fn run(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
 
 async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
     let mut admin = arguments.server.admin().await?;
-    let list = CircuitsCommand::List { route: String::new() };
+    let list = CircuitsCommand::List {
+        route: String::new(),
+    };
     match arguments.command.as_ref().unwrap_or(&list) {
         CircuitsCommand::List { route } => {
-            let request = v1::ListTargetsRequest { route: route.clone(), ..v1::ListTargetsRequest::default() };
-            let listed = admin.list_targets(request).await.map_err(ServerRefusal::from)?.into_inner();
+            let request = v1::ListTargetsRequest {
+                route: route.clone(),
+                ..v1::ListTargetsRequest::default()
+            };
+            let listed = admin
+                .list_targets(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
             match arguments.output {
-                Output::Json => print_line(&serde_json::to_string_pretty(&json("ListTargetsResponse", &listed)?)?)?,
+                Output::Json => print_line(&serde_json::to_string_pretty(&json(
+                    "ListTargetsResponse",
+                    &listed,
+                )?)?)?,
                 Output::Text => show(&listed.targets)?,
             }
         }
         CircuitsCommand::Reset { target } => {
-            let request = v1::ResetCircuitRequest { target: target.clone() };
-            let circuit = admin.reset_circuit(request).await.map_err(ServerRefusal::from)?.into_inner().circuit;
+            let request = v1::ResetCircuitRequest {
+                target: target.clone(),
+            };
+            let circuit = admin
+                .reset_circuit(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner()
+                .circuit;
             print_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
         }
-        CircuitsCommand::Force { target, force, reason } => {
+        CircuitsCommand::Force {
+            target,
+            force,
+            reason,
+        } => {
             let force = match force {
                 Force::Open => v1::CircuitForce::Open,
                 Force::Closed => v1::CircuitForce::Closed,
                 Force::Auto => v1::CircuitForce::Auto,
             };
-            let request =
-                v1::ForceCircuitRequest { target: target.clone(), force: force.into(), reason: reason.clone() };
-            let circuit = admin.force_circuit(request).await.map_err(ServerRefusal::from)?.into_inner().circuit;
+            let request = v1::ForceCircuitRequest {
+                target: target.clone(),
+                force: force.into(),
+                reason: reason.clone(),
+            };
+            let circuit = admin
+                .force_circuit(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner()
+                .circuit;
             print_circuit(arguments.output, target, &circuit.unwrap_or_default())?;
         }
     }
@@ -110,7 +151,10 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
 fn print_circuit(output: Output, target: &str, circuit: &v1::Circuit) -> anyhow::Result<()> {
     match output {
         Output::Json => print_line(&serde_json::to_string_pretty(&json("Circuit", circuit)?)?)?,
-        Output::Text => print_line(&format!("The circuit of {target} is {}.", words::circuit(circuit.state)))?,
+        Output::Text => print_line(&format!(
+            "The circuit of {target} is {}.",
+            words::circuit(circuit.state)
+        ))?,
     }
     Ok(())
 }
@@ -118,9 +162,12 @@ fn print_circuit(output: Output, target: &str, circuit: &v1::Circuit) -> anyhow:
 fn show(targets: &[v1::Target]) -> io::Result<()> {
     let paint = Paint::on(&io::stdout());
     for (index, line) in table(targets).lines().into_iter().enumerate() {
-        let state =
-            index.checked_sub(1).and_then(|row| targets.get(row)?.circuit.as_ref()).map(|circuit| circuit.state);
-        let troubled = [v1::CircuitState::Open, v1::CircuitState::ForcedOpen].map(|state| Some(i32::from(state)));
+        let state = index
+            .checked_sub(1)
+            .and_then(|row| targets.get(row)?.circuit.as_ref())
+            .map(|circuit| circuit.state);
+        let troubled = [v1::CircuitState::Open, v1::CircuitState::ForcedOpen]
+            .map(|state| Some(i32::from(state)));
         print_line(&match state {
             None => paint.bold(&line),
             state if troubled.contains(&state) => paint.red(&line),
@@ -131,24 +178,46 @@ fn show(targets: &[v1::Target]) -> io::Result<()> {
 }
 
 fn table(targets: &[v1::Target]) -> Table {
-    let headings =
-        ["TARGET", "CIRCUIT", "SINCE", "EVIDENCE", "RETRY IN", "GATES", "BUDGET", "SLOTS", "P50 FIRST TOKEN"];
+    let headings = [
+        "TARGET",
+        "CIRCUIT",
+        "SINCE",
+        "EVIDENCE",
+        "RETRY IN",
+        "GATES",
+        "BUDGET",
+        "SLOTS",
+        "P50 FIRST TOKEN",
+    ];
     let mut table = Table::new(&headings);
     for target in targets {
         let circuit = target.circuit.clone().unwrap_or_default();
         table.row(vec![
             target.id.clone(),
             state(&circuit),
-            circuit.since.as_ref().map_or_else(|| "-".to_owned(), clock_time),
-            circuit.evidence.as_ref().map_or_else(|| "-".to_owned(), evidence),
+            circuit
+                .since
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), clock_time),
+            circuit
+                .evidence
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), evidence),
             retry_in(&circuit),
             gates(&target.gates),
+            target.budget.as_ref().map_or_else(
+                || "-".to_owned(),
+                |budget| format!("{:.0}/{:.0}", budget.level.floor(), budget.capacity),
+            ),
+            target.concurrency.map_or_else(
+                || "-".to_owned(),
+                |slots| format!("{}/{}", slots.in_flight, slots.limit),
+            ),
             target
-                .budget
+                .latency
                 .as_ref()
-                .map_or_else(|| "-".to_owned(), |budget| format!("{:.0}/{:.0}", budget.level.floor(), budget.capacity)),
-            target.concurrency.map_or_else(|| "-".to_owned(), |slots| format!("{}/{}", slots.in_flight, slots.limit)),
-            target.latency.as_ref().and_then(|latency| latency.p50_first_token_ms).map_or_else(|| "-".to_owned(), span),
+                .and_then(|latency| latency.p50_first_token_ms)
+                .map_or_else(|| "-".to_owned(), span),
         ]);
     }
     table
@@ -159,14 +228,17 @@ fn state(circuit: &v1::Circuit) -> String {
     let state = words::circuit(circuit.state);
     match circuit.state() {
         _ if circuit.degraded => format!("{state}, degraded"),
-        v1::CircuitState::Open | v1::CircuitState::HalfOpen | v1::CircuitState::Recovering if circuit.cause != 0 => {
+        v1::CircuitState::Open | v1::CircuitState::HalfOpen | v1::CircuitState::Recovering
+            if circuit.cause != 0 =>
+        {
             format!("{state} ({})", words::class(circuit.cause))
         }
         _ => state.to_owned(),
     }
 }
 
-/// When it lets a call through again: a circuit that is open and due waits for a call to probe with.
+/// When it lets a call through again: a circuit that is open and due waits for a call to probe
+/// with.
 fn retry_in(circuit: &v1::Circuit) -> String {
     match circuit.retry_in_ms {
         Some(ms) => span(ms),
@@ -180,9 +252,11 @@ fn evidence(evidence: &v1::CircuitEvidence) -> String {
         return "no calls".to_owned();
     }
     let mut text = format!("{}/{} failed", evidence.failures, evidence.committed);
-    for (count, what) in
-        [(evidence.consecutive_failures, "in a row"), (evidence.slow, "slow"), (evidence.pending, "pending")]
-    {
+    for (count, what) in [
+        (evidence.consecutive_failures, "in a row"),
+        (evidence.slow, "slow"),
+        (evidence.pending, "pending"),
+    ] {
         if count > 0 {
             text = format!("{text}, {count} {what}");
         }
@@ -195,12 +269,20 @@ pub(super) fn gates(gates: &[v1::Gate]) -> String {
     let closed = gates.iter().filter(|gate| gate.closed).map(|gate| {
         let cause = words::class(gate.cause);
         match gate.reopens_in_ms {
-            Some(ms) => format!("{} closed for {} ({cause})", words::gate(gate.kind), span(ms)),
+            Some(ms) => format!(
+                "{} closed for {} ({cause})",
+                words::gate(gate.kind),
+                span(ms)
+            ),
             None => format!("{} closed ({cause})", words::gate(gate.kind)),
         }
     });
     let closed: Vec<String> = closed.collect();
-    if closed.is_empty() { "open".to_owned() } else { closed.join(", ") }
+    if closed.is_empty() {
+        "open".to_owned()
+    } else {
+        closed.join(", ")
+    }
 }
 
 #[cfg(test)]
@@ -231,15 +313,32 @@ mod tests {
             id: "gpt".to_owned(),
             circuit: Some(circuit),
             gates: vec![gate],
-            budget: Some(v1::RetryBudget { level: 480.0, capacity: 500.0 }),
+            budget: Some(v1::RetryBudget {
+                level: 480.0,
+                capacity: 500.0,
+            }),
             ..v1::Target::default()
         };
         let lines = table(&[target]).lines();
-        let cells: Vec<&str> = lines[1].split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        let cells: Vec<&str> = lines[1]
+            .split("  ")
+            .filter(|cell| !cell.is_empty())
+            .map(str::trim)
+            .collect();
         let gates = "credential closed for 60 s (quota_exceeded)";
         assert_eq!(
             cells,
-            ["gpt", "open (timeout)", "-", "8/9 failed, 8 in a row", "2.4 s", gates, "480/500", "-", "-"]
+            [
+                "gpt",
+                "open (timeout)",
+                "-",
+                "8/9 failed, 8 in a row",
+                "2.4 s",
+                gates,
+                "480/500",
+                "-",
+                "-"
+            ]
         );
     }
 }

@@ -1,7 +1,8 @@
 //! `relight classify`: the class of a failure, whether a retry helps, and why. Needs no server.
 //!
-//! A failure is pasted (a text, a body, a whole HTTP response) or piped as lines of JSON, which come back as lines of
-//! JSON. It is judged by the rules of this version, and before them by those of a configuration where one is given.
+//! A failure is pasted (a text, a body, a whole HTTP response) or piped as lines of JSON, which
+//! come back as lines of JSON. It is judged by the rules of this version, and before them by those
+//! of a configuration where one is given.
 
 mod lines;
 mod report;
@@ -58,7 +59,12 @@ pub(super) struct ClassifyArguments {
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
     /// What failed: the provider, gateway, library or tool.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     provider: String,
     /// Where it was seen.
     #[arg(long, value_enum, default_value_t)]
@@ -66,7 +72,8 @@ pub(super) struct ClassifyArguments {
     /// The body of the response; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// The configuration whose `classifier.rules` are tried first; it is checked as a server checks it.
+    /// The configuration whose `classifier.rules` are tried first; it is checked as a server checks
+    /// it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Read lines of JSON from standard input and write lines of JSON, each as soon as it has come.
@@ -129,7 +136,9 @@ pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
         }
     }
     if !given && arguments.status.is_none() {
-        bail!("there is nothing to classify; write it as an argument, pipe it in, or give --status or --body");
+        bail!(
+            "there is nothing to classify; write it as an argument, pipe it in, or give --status or --body"
+        );
     }
     let body = match arguments.body.as_deref() {
         Some(path) if path == Path::new("-") => Some(InputLines::new(stdin()).rest()?),
@@ -139,7 +148,11 @@ pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
     judge(&classifier, &arguments.error(body), arguments.output)
 }
 
-fn judge(classifier: &Classifier, error: &ProviderError, output: Output) -> anyhow::Result<ExitCode> {
+fn judge(
+    classifier: &Classifier,
+    error: &ProviderError,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
     let verdict = classifier.classify(error, wall_now());
     match output {
         Output::Json => print_line(&serde_json::to_string_pretty(&report::json(&verdict))?)?,
@@ -152,14 +165,22 @@ fn judge(classifier: &Classifier, error: &ProviderError, output: Output) -> anyh
     Ok(ExitCode::SUCCESS)
 }
 
-fn score(classifier: &Classifier, file: &Path, arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
-    let items = corpus::read(&read_file(file)?).map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
+fn score(
+    classifier: &Classifier,
+    file: &Path,
+    arguments: &ClassifyArguments,
+) -> anyhow::Result<ExitCode> {
+    let items = corpus::read(&read_file(file)?)
+        .map_err(|reason| anyhow!("{}: {reason}", file.display()))?;
     let score = corpus::score(classifier, &items);
     if score.items == 0 {
         bail!("{}: no line has labels", file.display());
     }
     match arguments.output {
-        Output::Json => print_line(&serde_json::to_string_pretty(&report::score_json(&score, arguments.misses))?)?,
+        Output::Json => print_line(&serde_json::to_string_pretty(&report::score_json(
+            &score,
+            arguments.misses,
+        ))?)?,
         Output::Text => {
             print_line(score.to_string().trim_end())?;
             if arguments.misses {
@@ -189,7 +210,9 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
 /// Reads `name=value`, or `name: value` as headers are pasted.
 fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once(':').filter(|(name, _)| !name.contains('=')) {
-        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
         Some(_) | None => key_value(text),
     }
 }
@@ -200,7 +223,10 @@ impl ClassifyArguments {
     /// The facts; arguments take precedence over what the pasted HTTP response states.
     fn error(&self, body: Option<String>) -> ProviderError {
         let pasted = body.map(|body| Pasted::read(&body)).unwrap_or_default();
-        let given = self.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+        let given = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
         ProviderError {
             provider: self.provider.as_str().into(),
             surface: self.surface.into(),
@@ -231,9 +257,18 @@ mod tests {
 
     #[test]
     fn a_header_is_given_as_a_pair_or_as_it_was_pasted() {
-        assert_eq!(header("retry-after=2"), Ok(("retry-after".to_owned(), "2".to_owned())));
-        assert_eq!(header("Retry-After: 2"), Ok(("Retry-After".to_owned(), "2".to_owned())));
-        assert_eq!(header("date=Mon 10:00"), Ok(("date".to_owned(), "Mon 10:00".to_owned())));
+        assert_eq!(
+            header("retry-after=2"),
+            Ok(("retry-after".to_owned(), "2".to_owned()))
+        );
+        assert_eq!(
+            header("Retry-After: 2"),
+            Ok(("Retry-After".to_owned(), "2".to_owned()))
+        );
+        assert_eq!(
+            header("date=Mon 10:00"),
+            Ok(("date".to_owned(), "Mon 10:00".to_owned()))
+        );
         assert!(header("retry-after").is_err());
     }
 }

@@ -1,11 +1,14 @@
-//! How commands reach a server: its address, the caller's key, and one clear error where no server responds.
+//! How commands reach a server: its address, the caller's key, and one clear error where no server
+//! responds.
 
 mod bounded;
 mod unreachable;
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::grpc::v1::{admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient};
+use crate::grpc::v1::{
+    admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient,
+};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use tonic::{
@@ -25,7 +28,8 @@ use self::unreachable::innermost;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a TLS handshake may take where a lost connection is made anew; the first one is to respond earlier.
+/// How long a TLS handshake may take where a lost connection is made anew; the first one is to
+/// respond earlier.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Largest response that is read, in bytes; the same as the server's default limit for a request.
@@ -36,10 +40,22 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 #[command(next_help_heading = "Server")]
 pub(super) struct ServerArguments {
     /// Where the server is; `https://` for TLS.
-    #[arg(long, global = true, value_name = "URL", env = "RELIGHT_ADDRESS", default_value = "http://127.0.0.1:50051")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "RELIGHT_ADDRESS",
+        default_value = "http://127.0.0.1:50051"
+    )]
     address: String,
     /// The caller's key, where the server requires one.
-    #[arg(long, global = true, value_name = "KEY", env = "RELIGHT_API_KEY", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "KEY",
+        env = "RELIGHT_API_KEY",
+        hide_env_values = true
+    )]
     api_key: Option<String>,
     /// The authority that signed the server's certificate, PEM; needed for `https://`.
     #[arg(long, global = true, value_name = "FILE", env = "RELIGHT_CA_FILE")]
@@ -69,7 +85,9 @@ impl ServerArguments {
     }
 
     fn key(&self) -> anyhow::Result<WithKey> {
-        let Some(key) = &self.api_key else { return Ok(WithKey(None)) };
+        let Some(key) = &self.api_key else {
+            return Ok(WithKey(None));
+        };
         // The reason is not shown: it could repeat the key.
         let mut value = MetadataValue::try_from(format!("Bearer {}", key.trim()))
             .map_err(|_| anyhow!("the API key holds characters that no key has"))?;
@@ -81,17 +99,25 @@ impl ServerArguments {
     pub(super) async fn channel(&self) -> anyhow::Result<BoundedChannel> {
         let address = url(&self.address);
         let mut endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|_| anyhow!("--address: `{address}` is no URL; write it like http://127.0.0.1:50051"))?
+            .map_err(|_| {
+                anyhow!("--address: `{address}` is no URL; write it like http://127.0.0.1:50051")
+            })?
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(Duration::from_secs(30));
         if address.starts_with("https://") {
             let Some(file) = &self.ca_file else {
-                bail!("{address}: name the authority that signed the server's certificate with --ca-file");
+                bail!(
+                    "{address}: name the authority that signed the server's certificate with --ca-file"
+                );
             };
-            let authority = std::fs::read(file).with_context(|| format!("--ca-file {}", file.display()))?;
-            let tls =
-                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)).timeout(HANDSHAKE_TIMEOUT);
-            endpoint = endpoint.tls_config(tls).map_err(|error| anyhow!("--ca-file: {}", innermost(&error)))?;
+            let authority =
+                std::fs::read(file).with_context(|| format!("--ca-file {}", file.display()))?;
+            let tls = ClientTlsConfig::new()
+                .ca_certificate(Certificate::from_pem(authority))
+                .timeout(HANDSHAKE_TIMEOUT);
+            endpoint = endpoint
+                .tls_config(tls)
+                .map_err(|error| anyhow!("--ca-file: {}", innermost(&error)))?;
         }
         match tokio::time::timeout(RESPONSE_LIMIT, endpoint.connect()).await {
             Ok(Ok(channel)) => Ok(BoundedChannel::new(channel, &address)),
@@ -114,7 +140,11 @@ impl Interceptor for WithKey {
 
 /// The address with its scheme; `host:port` is plain HTTP/2.
 fn url(address: &str) -> String {
-    if address.contains("://") { address.to_owned() } else { format!("http://{address}") }
+    if address.contains("://") {
+        address.to_owned()
+    } else {
+        format!("http://{address}")
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +159,11 @@ mod tests {
 
     #[test]
     fn a_key_that_no_header_can_hold_is_refused_without_being_shown() {
-        let arguments = ServerArguments { address: String::new(), api_key: Some("se\ncret".to_owned()), ca_file: None };
+        let arguments = ServerArguments {
+            address: String::new(),
+            api_key: Some("se\ncret".to_owned()),
+            ca_file: None,
+        };
         let refused = arguments.key().map(|_| ()).unwrap_err().to_string();
         assert!(!refused.contains("cret"), "{refused}");
     }

@@ -1,4 +1,5 @@
-//! `relight config`: checks a configuration, shows what is in force with it, and describes the settings.
+//! `relight config`: checks a configuration, shows what is in force with it, and describes the
+//! settings.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -53,17 +54,42 @@ enum ConfigCommand {
 /// Answers.
 pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
-        ConfigCommand::Check { file } => match (config::load(Some(file), &ProcessEnvironment), arguments.output) {
+        ConfigCommand::Check { file } => match (
+            config::load(Some(file), &ProcessEnvironment),
+            arguments.output,
+        ) {
             (Ok(loaded), Output::Text) => {
-                let Config { providers, targets, routes, .. } = &loaded.config;
-                let counts = [(providers.len(), "provider"), (targets.len(), "target"), (routes.len(), "route")];
-                let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+                let Config {
+                    providers,
+                    targets,
+                    routes,
+                    ..
+                } = &loaded.config;
+                let counts = [
+                    (providers.len(), "provider"),
+                    (targets.len(), "target"),
+                    (routes.len(), "route"),
+                ];
+                let counts = counts.map(|(count, what)| {
+                    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+                });
                 print_warnings(&loaded);
-                print_line(&format!("{} is valid: {}", file.display(), counts.join(", ")))?;
+                print_line(&format!(
+                    "{} is valid: {}",
+                    file.display(),
+                    counts.join(", ")
+                ))?;
             }
             (Ok(loaded), Output::Json) => {
-                let warnings: Vec<Value> = loaded.left_out.iter().chain(&loaded.retired).map(fault).collect();
-                print_line(&json!({ "valid": true, "faults": [], "warnings": warnings }).to_string())?;
+                let warnings: Vec<Value> = loaded
+                    .left_out
+                    .iter()
+                    .chain(&loaded.retired)
+                    .map(fault)
+                    .collect();
+                print_line(
+                    &json!({ "valid": true, "faults": [], "warnings": warnings }).to_string(),
+                )?;
             }
             (Err(faults), Output::Text) => return Ok(print_faults(&faults)),
             (Err(faults), Output::Json) => {
@@ -93,7 +119,9 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
 /// Prints a warning of each setting that was left out, and of each that is of an earlier version.
 pub(super) fn print_warnings(loaded: &Loaded) {
     for fault in &loaded.left_out {
-        print_note(&format!("warning: left out, its default is in force: {fault}"));
+        print_note(&format!(
+            "warning: left out, its default is in force: {fault}"
+        ));
     }
     for fault in &loaded.retired {
         print_note(&format!("warning: setting of an earlier version: {fault}"));
@@ -104,7 +132,10 @@ pub(super) fn print_warnings(loaded: &Loaded) {
 pub(super) fn print_faults(faults: &ConfigFaults) -> ExitCode {
     print_note(&faults.to_string());
     let count = faults.faults.len();
-    print_note(&format!("relight: the configuration has {count} fault{}", if count == 1 { "" } else { "s" }));
+    print_note(&format!(
+        "relight: the configuration has {count} fault{}",
+        if count == 1 { "" } else { "s" }
+    ));
     ExitCode::from(WRONG)
 }
 

@@ -1,8 +1,10 @@
-//! `relight demo`: the real server, a scripted model that fails in five ways, and how Relight recovers.
+//! `relight demo`: the real server, a scripted model that fails in five ways, and how Relight
+//! recovers.
 //!
-//! With `--provider`, one provider's connection fails in that provider's own way instead. Only the model is scripted:
-//! the server is the one that `serve` runs, called over a gRPC connection, and the timeline is what any watcher of it
-//! receives. Exits with code 1 when a scene was not recovered as promised.
+//! With `--provider`, one provider's connection fails in that provider's own way instead. Only the
+//! model is scripted: the server is the one that `serve` runs, called over a gRPC connection, and
+//! the timeline is what any watcher of it receives. Exits with code 1 when a scene was not
+//! recovered as promised.
 
 mod scene;
 mod scenes;
@@ -93,7 +95,10 @@ pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
 }
 
 /// A demo's configuration, checked like any other.
@@ -106,11 +111,22 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         Some(provider) => Some(Wires::start(provider).await?),
         None => None,
     };
-    let mut loaded = loaded(&wires.as_ref().map_or_else(|| CONFIG.to_owned(), Wires::config))?;
+    let mut loaded = loaded(
+        &wires
+            .as_ref()
+            .map_or_else(|| CONFIG.to_owned(), Wires::config),
+    )?;
     loaded.config.server.console = arguments.console;
     let listeners = Listeners::bind(&loaded.config).await?;
-    let running =
-        Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() }).await?;
+    let running = Running::start(
+        &loaded,
+        listeners,
+        &ServerOptions {
+            skip_pause: true,
+            ..ServerOptions::default()
+        },
+    )
+    .await?;
     let paint = match arguments.output {
         Output::Text => Some(Paint::on(&io::stdout())),
         Output::Json => None,
@@ -136,24 +152,37 @@ async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         Ok(shown)
     });
     if let (Some(console), Ok(_)) = (&console, &concluded) {
-        print_note(&format!("relight: the console stays at {console} until Ctrl-C"));
+        print_note(&format!(
+            "relight: the console stays at {console} until Ctrl-C"
+        ));
         tokio::signal::ctrl_c().await?;
     }
     running.shutdown().await;
     let shown = concluded?;
-    let broken = shown.iter().filter_map(|shown| Some((shown.scene, shown.broken.as_ref()?)));
-    let broken: Vec<String> = broken.map(|(scene, reason)| format!("{}: {reason}", scene.title)).collect();
+    let broken = shown
+        .iter()
+        .filter_map(|shown| Some((shown.scene, shown.broken.as_ref()?)));
+    let broken: Vec<String> = broken
+        .map(|(scene, reason)| format!("{}: {reason}", scene.title))
+        .collect();
     for reason in &broken {
         print_note(&format!("relight: not as promised: {reason}"));
     }
-    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if broken.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn headline(arguments: &DemoArguments) -> String {
     match arguments.provider {
         None => "Relight demo: a model fails in five ways, and every call is answered.".to_owned(),
         Some(provider) => {
-            format!("Relight demo: {} fails in six ways and in its own words, over its own wire.", provider.name())
+            format!(
+                "Relight demo: {} fails in six ways and in its own words, over its own wire.",
+                provider.name()
+            )
         }
     }
 }
@@ -166,7 +195,9 @@ async fn play_all(
 ) -> anyhow::Result<Vec<SceneResult>> {
     let mut stage = Stage::open(running.address, paint).await?;
     let mut shown = Vec::new();
-    let scenes = arguments.provider.map_or_else(|| SCENES.to_vec(), wire_scenes::scenes);
+    let scenes = arguments
+        .provider
+        .map_or_else(|| SCENES.to_vec(), wire_scenes::scenes);
     for (number, scene) in (1..).zip(scenes) {
         if let Some(paint) = paint {
             print_line("")?;
@@ -177,14 +208,21 @@ async fn play_all(
             tokio::time::sleep(PAUSE).await;
         }
         let played = tokio::time::timeout(LONGEST_SCENE, stage.play(&scene, wires)).await;
-        let played = played.with_context(|| format!("{}: took longer than {LONGEST_SCENE:?}", scene.title))??;
+        let played = played
+            .with_context(|| format!("{}: took longer than {LONGEST_SCENE:?}", scene.title))??;
         let broken = (scene.promise)(&played).err();
         if let Some(paint) = paint {
             for note in played.notes() {
-                print_line(&format!("   {}  \"{note}\"", paint.dim("the note that the model got")))?;
+                print_line(&format!(
+                    "   {}  \"{note}\"",
+                    paint.dim("the note that the model got")
+                ))?;
             }
             for change in played.adaptations() {
-                print_line(&format!("   {}  {change}", paint.dim("what was changed in the request")))?;
+                print_line(&format!(
+                    "   {}  {change}",
+                    paint.dim("what was changed in the request")
+                ))?;
             }
             let verdict = match &broken {
                 None => paint.green(&format!("✓ {}", scene.moral)),
@@ -192,7 +230,11 @@ async fn play_all(
             };
             print_line(&format!("   {verdict}"))?;
         }
-        shown.push(SceneResult { scene, played, broken });
+        shown.push(SceneResult {
+            scene,
+            played,
+            broken,
+        });
     }
     Ok(shown)
 }
@@ -206,14 +248,21 @@ fn conclude(shown: &[SceneResult], paint: Paint) -> io::Result<()> {
             scene.name.to_owned(),
             played.responses.len().to_string(),
             played.attempts().to_string(),
-            Some(played.recovered_by()).filter(|by| by != "nothing").unwrap_or_else(|| "-".to_owned()),
+            Some(played.recovered_by())
+                .filter(|by| by != "nothing")
+                .unwrap_or_else(|| "-".to_owned()),
             played.last_reply(),
         ]);
     }
     for line in table.lines() {
         print_line(&format!("   {line}"))?;
     }
-    let total = |count: fn(&Played) -> usize| shown.iter().map(|shown| count(&shown.played)).sum::<usize>();
+    let total = |count: fn(&Played) -> usize| {
+        shown
+            .iter()
+            .map(|shown| count(&shown.played))
+            .sum::<usize>()
+    };
     let calls = total(|played| played.responses.len());
     print_line("")?;
     print_line(&format!(
@@ -226,12 +275,24 @@ fn conclude(shown: &[SceneResult], paint: Paint) -> io::Result<()> {
     print_line("")?;
     print_line(&paint.bold("Where to look next"))?;
     for (command, what) in [
-        ("relight demo --print-config", "the configuration behind this, to start your own from"),
-        ("relight serve", "serve with the providers whose keys are in the environment"),
-        ("relight invoke \"Say hello\"", "call a model through it, and see retries as they happen"),
+        (
+            "relight demo --print-config",
+            "the configuration behind this, to start your own from",
+        ),
+        (
+            "relight serve",
+            "serve with the providers whose keys are in the environment",
+        ),
+        (
+            "relight invoke \"Say hello\"",
+            "call a model through it, and see retries as they happen",
+        ),
         ("relight watch", "this timeline, live, for all callers"),
         ("relight circuits", "the circuits of all targets"),
-        ("relight classify --status 429 \"…\"", "what Relight makes of a failure of yours"),
+        (
+            "relight classify --status 429 \"…\"",
+            "what Relight makes of a failure of yours",
+        ),
     ] {
         print_line(&format!("   {command:<36}{}", paint.dim(what)))?;
     }
@@ -241,19 +302,25 @@ fn conclude(shown: &[SceneResult], paint: Paint) -> io::Result<()> {
 fn summary(shown: &[SceneResult]) -> Value {
     let scenes: Vec<Value> = shown
         .iter()
-        .map(|SceneResult { scene, played, broken }| {
-            json!({
-                "scene": scene.name,
-                "as_promised": broken.is_none(),
-                "broken": broken,
-                "calls": played.responses.len(),
-                "attempts": played.attempts(),
-                "recovered": played.recovered(),
-                "recovered_by": played.recovered_by(),
-                "reply": played.last_reply(),
-                "took_ms": played.took_ms,
-            })
-        })
+        .map(
+            |SceneResult {
+                 scene,
+                 played,
+                 broken,
+             }| {
+                json!({
+                    "scene": scene.name,
+                    "as_promised": broken.is_none(),
+                    "broken": broken,
+                    "calls": played.responses.len(),
+                    "attempts": played.attempts(),
+                    "recovered": played.recovered(),
+                    "recovered_by": played.recovered_by(),
+                    "reply": played.last_reply(),
+                    "took_ms": played.took_ms,
+                })
+            },
+        )
         .collect();
     json!({ "scenes": scenes })
 }
@@ -266,7 +333,15 @@ mod tests {
     fn the_configuration_of_the_demo_has_no_faults_and_a_route_for_every_scene() {
         let loaded = loaded(CONFIG).unwrap();
         for scene in &SCENES {
-            assert!(loaded.config.routes.keys().any(|route| route.as_str() == scene.route), "{}", scene.route);
+            assert!(
+                loaded
+                    .config
+                    .routes
+                    .keys()
+                    .any(|route| route.as_str() == scene.route),
+                "{}",
+                scene.route
+            );
         }
     }
 }

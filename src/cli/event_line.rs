@@ -9,7 +9,8 @@ use super::{
     words,
 };
 
-/// What happened, without time and invocation; `None` for a bookmark, which is of no interest to people.
+/// What happened, without time and invocation; `None` for a bookmark, which is of no interest to
+/// people.
 pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
     let text = match &event.body {
         Some(Body::Bookmark(_)) => return None,
@@ -17,12 +18,16 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
             "the server was started anew; what happened before is gone".to_owned()
         }
         Some(Body::Missed(missed)) => format!("{} events were missed", missed.count),
-        Some(Body::RecoveryAttempted(recovery)) => match (recovery.wait_ms, words::wait_source(recovery.wait_source)) {
-            (0, _) => format!("{}; at once", recovery.display_text),
-            (ms, "") => format!("{}; waiting {}", recovery.display_text, span(ms)),
-            (ms, source) => format!("{}; waiting {} {source}", recovery.display_text, span(ms)),
-        },
-        _ if event.display_text.is_empty() => "Something happened that has no words here".to_owned(),
+        Some(Body::RecoveryAttempted(recovery)) => {
+            match (recovery.wait_ms, words::wait_source(recovery.wait_source)) {
+                (0, _) => format!("{}; at once", recovery.display_text),
+                (ms, "") => format!("{}; waiting {}", recovery.display_text, span(ms)),
+                (ms, source) => format!("{}; waiting {} {source}", recovery.display_text, span(ms)),
+            }
+        }
+        _ if event.display_text.is_empty() => {
+            "Something happened that has no words here".to_owned()
+        }
         _ => event.display_text.clone(),
     };
     Some(one_line(&text))
@@ -31,13 +36,18 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
 /// The text in the colour of its meaning.
 pub(super) fn painted(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> String {
     match &event.body {
-        Some(Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::CircuitClosed(_)) => {
-            paint.green(words)
+        Some(
+            Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::CircuitClosed(_),
+        ) => paint.green(words),
+        Some(Body::InvocationFailed(_) | Body::AttemptFailed(_) | Body::CircuitOpened(_)) => {
+            paint.red(words)
         }
-        Some(Body::InvocationFailed(_) | Body::AttemptFailed(_) | Body::CircuitOpened(_)) => paint.red(words),
-        Some(Body::RecoveryAttempted(_) | Body::InvocationParked(_) | Body::GateClosed(_) | Body::Missed(_)) => {
-            paint.yellow(words)
-        }
+        Some(
+            Body::RecoveryAttempted(_)
+            | Body::InvocationParked(_)
+            | Body::GateClosed(_)
+            | Body::Missed(_),
+        ) => paint.yellow(words),
         Some(Body::InvocationStarted(_) | Body::AttemptStarted(_)) => paint.dim(words),
         _ => words.to_owned(),
     }
@@ -48,7 +58,11 @@ mod tests {
     use super::*;
 
     fn event(display_text: &str, body: Option<Body>) -> v1::RecoveryEvent {
-        v1::RecoveryEvent { display_text: display_text.to_owned(), body, ..v1::RecoveryEvent::default() }
+        v1::RecoveryEvent {
+            display_text: display_text.to_owned(),
+            body,
+            ..v1::RecoveryEvent::default()
+        }
     }
 
     #[test]
@@ -67,18 +81,30 @@ mod tests {
 
     #[test]
     fn upstream_text_cannot_break_the_line() {
-        assert_eq!(what(&event("broken\n\u{1b}[2Jpipe", None)).unwrap(), "broken  [2Jpipe");
+        assert_eq!(
+            what(&event("broken\n\u{1b}[2Jpipe", None)).unwrap(),
+            "broken  [2Jpipe"
+        );
     }
 
     #[test]
     fn a_bookmark_has_no_line_and_an_event_of_a_newer_server_has_a_general_one() {
-        assert_eq!(what(&event("", Some(Body::Bookmark(v1::Bookmark {})))), None);
+        assert_eq!(
+            what(&event("", Some(Body::Bookmark(v1::Bookmark {})))),
+            None
+        );
         assert!(what(&v1::RecoveryEvent::default()).is_some());
     }
 
     #[test]
     fn missed_events_are_reported() {
-        let missed = v1::Missed { count: 12, ..v1::Missed::default() };
-        assert_eq!(what(&event("", Some(Body::Missed(missed)))).unwrap(), "12 events were missed");
+        let missed = v1::Missed {
+            count: 12,
+            ..v1::Missed::default()
+        };
+        assert_eq!(
+            what(&event("", Some(Body::Missed(missed)))).unwrap(),
+            "12 events were missed"
+        );
     }
 }

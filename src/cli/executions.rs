@@ -1,4 +1,5 @@
-//! `relight executions`: which tools were executed, newest first; and `relight learning`: what was learnt from that.
+//! `relight executions`: which tools were executed, newest first; and `relight learning`: what was
+//! learnt from that.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -33,7 +34,12 @@ pub(super) struct ExecutionsArguments {
     #[arg(long, default_value = "", hide_default_value = true)]
     tenant: String,
     /// Only those of this tool.
-    #[arg(long, value_name = "SERVER/NAME", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "SERVER/NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     tool: String,
     /// Only those of this operation.
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -47,7 +53,8 @@ pub(super) struct ExecutionsArguments {
     /// Only those that ended so.
     #[arg(long, value_enum)]
     state: Option<ExecutionFilter>,
-    /// Only those that began in the last so many minutes, hours or days, such as `90s`, `15m`, `1h`, `2d`.
+    /// Only those that began in the last so many minutes, hours or days, such as `90s`, `15m`,
+    /// `1h`, `2d`.
     #[arg(long, value_name = "DURATION", value_parser = ago)]
     since: Option<Duration>,
     /// How many at most.
@@ -71,10 +78,21 @@ pub(super) struct LearningArguments {
     #[arg(long)]
     forget: bool,
     /// Only what was learnt in this operation.
-    #[arg(long, default_value = "", hide_default_value = true, requires = "forget")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        requires = "forget"
+    )]
     operation: String,
     /// Only what was learnt about this tool: `server/tool`, or its name at every server.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, requires = "forget")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true,
+        requires = "forget"
+    )]
     tool: String,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
@@ -100,7 +118,11 @@ pub(super) fn run(arguments: &ExecutionsArguments) -> anyhow::Result<ExitCode> {
         let (mut left, mut found) = (arguments.limit, Vec::new());
         loop {
             request.page_size = left.min(PAGE);
-            let page = recovery.list_executions(request.clone()).await.map_err(ServerRefusal::from)?.into_inner();
+            let page = recovery
+                .list_executions(request.clone())
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
             left = left.saturating_sub(u32::try_from(page.executions.len()).unwrap_or(u32::MAX));
             match arguments.output {
                 Output::Json => {
@@ -116,7 +138,9 @@ pub(super) fn run(arguments: &ExecutionsArguments) -> anyhow::Result<ExitCode> {
             request.page_token = page.next_page_token;
         }
         if matches!(arguments.output, Output::Text) {
-            lines(&found, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?;
+            lines(&found, Paint::on(&io::stdout()))
+                .iter()
+                .try_for_each(|line| print_line(line))?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -127,21 +151,37 @@ pub(super) fn learning(arguments: &LearningArguments) -> anyhow::Result<ExitCode
     super::client_runtime()?.block_on(async {
         let mut admin = arguments.server.admin().await?;
         if arguments.forget {
-            let request =
-                v1::ResetToolLearningRequest { operation: arguments.operation.clone(), tool: arguments.tool.clone() };
-            let response = admin.reset_tool_learning(request).await.map_err(ServerRefusal::from)?.into_inner();
+            let request = v1::ResetToolLearningRequest {
+                operation: arguments.operation.clone(),
+                tool: arguments.tool.clone(),
+            };
+            let response = admin
+                .reset_tool_learning(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
             match arguments.output {
-                Output::Json => print_line(&json("ResetToolLearningResponse", &response)?.to_string())?,
-                Output::Text => print_line(&format!("{} entries were forgotten", response.forgotten))?,
+                Output::Json => {
+                    print_line(&json("ResetToolLearningResponse", &response)?.to_string())?;
+                }
+                Output::Text => {
+                    print_line(&format!("{} entries were forgotten", response.forgotten))?;
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }
         let request = v1::GetToolLearningRequest {};
-        let response = admin.get_tool_learning(request).await.map_err(ServerRefusal::from)?.into_inner();
+        let response = admin
+            .get_tool_learning(request)
+            .await
+            .map_err(ServerRefusal::from)?
+            .into_inner();
         match arguments.output {
             Output::Json => print_line(&json("GetToolLearningResponse", &response)?.to_string())?,
             Output::Text => {
-                learnt(&response, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?;
+                learnt(&response, Paint::on(&io::stdout()))
+                    .iter()
+                    .try_for_each(|line| print_line(line))?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -149,13 +189,17 @@ pub(super) fn learning(arguments: &LearningArguments) -> anyhow::Result<ExitCode
 }
 
 fn request(arguments: &ExecutionsArguments, now: Timestamp) -> v1::ListExecutionsRequest {
-    let state = arguments.state.map_or(v1::ExecutionState::Unspecified, |state| match state {
-        ExecutionFilter::Succeeded => v1::ExecutionState::Succeeded,
-        ExecutionFilter::Failed => v1::ExecutionState::Failed,
-        ExecutionFilter::Unknown => v1::ExecutionState::Unknown,
-        ExecutionFilter::Cancelled => v1::ExecutionState::Cancelled,
-    });
-    let since = arguments.since.map(|ago| wire_time(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)));
+    let state = arguments
+        .state
+        .map_or(v1::ExecutionState::Unspecified, |state| match state {
+            ExecutionFilter::Succeeded => v1::ExecutionState::Succeeded,
+            ExecutionFilter::Failed => v1::ExecutionState::Failed,
+            ExecutionFilter::Unknown => v1::ExecutionState::Unknown,
+            ExecutionFilter::Cancelled => v1::ExecutionState::Cancelled,
+        });
+    let since = arguments
+        .since
+        .map(|ago| wire_time(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)));
     v1::ListExecutionsRequest {
         tenant: arguments.tenant.clone(),
         target: arguments.tool.clone(),
@@ -172,16 +216,31 @@ fn lines(found: &[v1::ToolExecution], paint: Paint) -> Vec<String> {
     if found.is_empty() {
         return vec![paint.dim("none")];
     }
-    let mut table = Table::new(&["BEGUN", "TOOL", "WHY", "STATE", "TOOK", "FAILURE", "ARGUMENTS", "INVOCATION"]);
+    let mut table = Table::new(&[
+        "BEGUN",
+        "TOOL",
+        "WHY",
+        "STATE",
+        "TOOK",
+        "FAILURE",
+        "ARGUMENTS",
+        "INVOCATION",
+    ]);
     for one in found {
         table.row(vec![
-            one.started_at.as_ref().map_or_else(|| "-".to_owned(), clock_time),
+            one.started_at
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), clock_time),
             one_line(&one.target),
             one_line(&one.cause),
             execution_state(one.state).to_owned(),
             span(one.duration_ms),
             words::class(one.failure_class).to_owned(),
-            if one.arguments_json.is_empty() { "-".to_owned() } else { one_line(&one.arguments_json) },
+            if one.arguments_json.is_empty() {
+                "-".to_owned()
+            } else {
+                one_line(&one.arguments_json)
+            },
             one_line(&one.invocation_id),
         ]);
     }
@@ -194,7 +253,12 @@ fn learnt(learning: &v1::GetToolLearningResponse, paint: Paint) -> Vec<String> {
         let mut table = Table::new(&["OPERATION", "CALLED", "MEANT", "WEIGHT"]);
         for pair in &learning.confusions {
             let (chosen, right) = (one_line(&pair.chosen), one_line(&pair.right));
-            table.row(vec![one_line(&pair.operation), chosen, right, format!("{:.2}", pair.weight)]);
+            table.row(vec![
+                one_line(&pair.operation),
+                chosen,
+                right,
+                format!("{:.2}", pair.weight),
+            ]);
         }
         lines.extend(table.lines());
         lines.push(String::new());
@@ -202,12 +266,24 @@ fn learnt(learning: &v1::GetToolLearningResponse, paint: Paint) -> Vec<String> {
     if !learning.records.is_empty() {
         let mut table = Table::new(&["OPERATION", "TOOL", "SUCCEEDED", "FAILED"]);
         for record in &learning.records {
-            let (won, lost) = (format!("{:.2}", record.succeeded), format!("{:.2}", record.failed));
-            table.row(vec![one_line(&record.operation), one_line(&record.tool), won, lost]);
+            let (won, lost) = (
+                format!("{:.2}", record.succeeded),
+                format!("{:.2}", record.failed),
+            );
+            table.row(vec![
+                one_line(&record.operation),
+                one_line(&record.tool),
+                won,
+                lost,
+            ]);
         }
         lines.extend(table.lines());
     }
-    if lines.is_empty() { vec![paint.dim("nothing was learnt yet")] } else { lines }
+    if lines.is_empty() {
+        vec![paint.dim("nothing was learnt yet")]
+    } else {
+        lines
+    }
 }
 
 fn execution_state(state: i32) -> &'static str {
@@ -254,9 +330,15 @@ mod tests {
             weight: 1.0,
             ..v1::ToolConfusion::default()
         };
-        let learning = v1::GetToolLearningResponse { confusions: vec![pair], records: Vec::new() };
+        let learning = v1::GetToolLearningResponse {
+            confusions: vec![pair],
+            records: Vec::new(),
+        };
         let shown = learnt(&learning, Paint::none());
         assert_eq!(shown[1], "executor   a       b      1.00");
-        assert_eq!(learnt(&v1::GetToolLearningResponse::default(), Paint::none()), ["nothing was learnt yet"]);
+        assert_eq!(
+            learnt(&v1::GetToolLearningResponse::default(), Paint::none()),
+            ["nothing was learnt yet"]
+        );
     }
 }

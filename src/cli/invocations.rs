@@ -44,7 +44,8 @@ pub(super) struct InvocationsArguments {
     /// Only those in this state; may be given several times, or with commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     state: Vec<StateFilter>,
-    /// Only those that were accepted in the last so many minutes, hours or days, such as `90s`, `15m`, `1h`, `2d`.
+    /// Only those that were accepted in the last so many minutes, hours or days, such as `90s`,
+    /// `15m`, `1h`, `2d`.
     #[arg(long, value_name = "DURATION", value_parser = ago)]
     since: Option<Duration>,
     /// How many at most.
@@ -68,7 +69,9 @@ enum StateFilter {
 
 /// A time ago.
 pub(super) fn ago(text: &str) -> Result<Duration, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.parse::<u64>().ok());
     match days {
         Some(days) => Ok(Duration::from_hours(days.saturating_mul(24).min(1_000_000))),
         None => parse_duration(text),
@@ -83,7 +86,11 @@ pub(super) fn run(arguments: &InvocationsArguments) -> anyhow::Result<ExitCode> 
         let (mut left, mut found) = (arguments.limit, Vec::new());
         loop {
             request.page_size = left.min(PAGE);
-            let page = recovery.list_invocations(request.clone()).await.map_err(ServerRefusal::from)?.into_inner();
+            let page = recovery
+                .list_invocations(request.clone())
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
             left = left.saturating_sub(u32::try_from(page.invocations.len()).unwrap_or(u32::MAX));
             match arguments.output {
                 Output::Json => {
@@ -99,7 +106,9 @@ pub(super) fn run(arguments: &InvocationsArguments) -> anyhow::Result<ExitCode> 
             request.page_token = page.next_page_token;
         }
         if matches!(arguments.output, Output::Text) {
-            lines(&found, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?;
+            lines(&found, Paint::on(&io::stdout()))
+                .iter()
+                .try_for_each(|line| print_line(line))?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -112,7 +121,9 @@ fn request(arguments: &InvocationsArguments, now: Timestamp) -> v1::ListInvocati
         StateFilter::Failed => v1::InvocationState::Failed.into(),
         StateFilter::Cancelled => v1::InvocationState::Cancelled.into(),
     };
-    let since = arguments.since.map(|ago| wire_time(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)));
+    let since = arguments
+        .since
+        .map(|ago| wire_time(now.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)));
     v1::ListInvocationsRequest {
         tenant: arguments.tenant.clone(),
         route: arguments.route.clone(),
@@ -128,20 +139,47 @@ fn lines(found: &[v1::InvocationSummary], paint: Paint) -> Vec<String> {
     if found.is_empty() {
         return vec![paint.dim("none")];
     }
-    let mut table =
-        Table::new(&["BEGUN", "INVOCATION", "STATE", "TOOK", "ATTEMPTS", "TARGET", "FAILURE", "ROUTE", "TENANT"]);
-    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { one_line(text) };
+    let mut table = Table::new(&[
+        "BEGUN",
+        "INVOCATION",
+        "STATE",
+        "TOOK",
+        "ATTEMPTS",
+        "TARGET",
+        "FAILURE",
+        "ROUTE",
+        "TENANT",
+    ]);
+    let or_dash = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            one_line(text)
+        }
+    };
     for summary in found {
-        let took = summary.created_at.as_ref().zip(summary.finished_at.as_ref()).map(|(from, to)| {
-            let millis = (to.seconds - from.seconds) * 1000 + i64::from(to.nanos - from.nanos) / 1_000_000;
-            span(u64::try_from(millis).unwrap_or_default())
-        });
+        let took = summary
+            .created_at
+            .as_ref()
+            .zip(summary.finished_at.as_ref())
+            .map(|(from, to)| {
+                let millis = (to.seconds - from.seconds) * 1000
+                    + i64::from(to.nanos - from.nanos) / 1_000_000;
+                span(u64::try_from(millis).unwrap_or_default())
+            });
         table.row(vec![
-            summary.created_at.as_ref().map_or_else(|| "-".to_owned(), clock_time),
+            summary
+                .created_at
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), clock_time),
             one_line(&summary.invocation_id),
             words::state(summary.state).to_owned(),
             took.unwrap_or_else(|| "-".to_owned()),
-            if summary.attempts == 0 { "-".to_owned() } else { summary.attempts.to_string() },
+            if summary.attempts == 0 {
+                "-".to_owned()
+            } else {
+                summary.attempts.to_string()
+            },
             or_dash(&summary.final_target),
             words::class(summary.failure_class).to_owned(),
             or_dash(&summary.route),

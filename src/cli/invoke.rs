@@ -1,7 +1,8 @@
 //! `relight invoke`: sends one question through a server, and shows its recovery as it happens.
 //!
-//! The question is sent as a stream that outlives its connection and this process: `--resume` continues it. Only the
-//! answer is written to standard output, so that it can be piped; retries are written to standard error.
+//! The question is sent as a stream that outlives its connection and this process: `--resume`
+//! continues it. Only the answer is written to standard output, so that it can be piped; retries
+//! are written to standard error.
 
 mod live;
 mod memory;
@@ -17,7 +18,10 @@ use crate::{
     domain::units,
     grpc::{
         convert::time::millis,
-        v1::{self, invoke_with_recovery_response::Outcome, recovery_event::Body, stream_with_recovery_request::Start},
+        v1::{
+            self, invoke_with_recovery_response::Outcome, recovery_event::Body,
+            stream_with_recovery_request::Start,
+        },
     },
 };
 use anyhow::bail;
@@ -64,16 +68,38 @@ pub(super) struct InvokeArguments {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["text", "system"])]
     tool: Option<String>,
     /// The tool's arguments, a JSON object; `-` reads it from standard input.
-    #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true, requires = "tool")]
+    #[arg(
+        long,
+        value_name = "JSON",
+        default_value = "{}",
+        hide_default_value = true,
+        requires = "tool"
+    )]
     arguments: String,
     /// What the tool is called for, in a few words: earlier attempts at it are remembered.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "tool")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        requires = "tool"
+    )]
     goal: String,
     /// The route; without it, the server's default.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     route: String,
     /// What the caller is doing (`executor`, `planner`, …); selects policies and labels everything.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     operation: String,
     /// The system message before the question.
     #[arg(long, value_name = "TEXT")]
@@ -93,9 +119,13 @@ pub(super) struct InvokeArguments {
     /// The conversation that Relight keeps for the caller.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     thread: String,
-    /// Continue the invocation that was followed last, or that of a resume token, instead of sending a question.
+    /// Continue the invocation that was followed last, or that of a resume token, instead of
+    /// sending a question.
     #[arg(long, value_name = "TOKEN", num_args = 0..=1, require_equals = true, conflicts_with = "text")]
-    #[expect(clippy::option_option, reason = "not given, given alone, given with a token")]
+    #[expect(
+        clippy::option_option,
+        reason = "not given, given alone, given with a token"
+    )]
     resume: Option<Option<String>>,
     /// Output format.
     #[arg(long, value_enum, default_value_t)]
@@ -137,19 +167,26 @@ async fn resume(arguments: &InvokeArguments, token: Option<String>) -> anyhow::R
 async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<ExitCode> {
     let own = Uuid::now_v7().to_string();
     let mut client = arguments.server.recovery().await?;
-    // Started before the call, so that no event is missed. A server that accepts calls of this caller may not allow it
-    // to watch; the answer is what matters.
+    // Started before the call, so that no event is missed. A server that accepts calls of this
+    // caller may not allow it to watch; the answer is what matters.
     let events = match watch(&mut client, &own, arguments.longest()).await {
-        Err(status) if Unreachable::is_silence(&status) => return Err(ServerRefusal::from(status).into()),
+        Err(status) if Unreachable::is_silence(&status) => {
+            return Err(ServerRefusal::from(status).into());
+        }
         events => events.ok(),
     };
     let calling = call(arguments, &mut client, events, text, own);
-    let Some(longest) = arguments.longest() else { return calling.await };
+    let Some(longest) = arguments.longest() else {
+        return calling.await;
+    };
     if let Ok(ended) = tokio::time::timeout(longest, calling).await {
         return ended;
     }
     end_line();
-    bail!("the server did not end the call within its deadline, nor {} later", units::duration_text(MARGIN));
+    bail!(
+        "the server did not end the call within its deadline, nor {} later",
+        units::duration_text(MARGIN)
+    );
 }
 
 /// Calls, shows what happens meanwhile, and reports the end.
@@ -163,11 +200,16 @@ async fn call(
     let paint = Paint::on(&io::stderr());
     let response = match arguments.output {
         Output::Json => {
-            let mut request =
-                Request::new(v1::InvokeWithRecoveryRequest { invocation: Some(arguments.invocation(text, own)) });
+            let mut request = Request::new(v1::InvokeWithRecoveryRequest {
+                invocation: Some(arguments.invocation(text, own)),
+            });
             // Its response is its end.
             request.extensions_mut().insert(ResponseLimit(None));
-            let response = client.invoke_with_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
+            let response = client
+                .invoke_with_recovery(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
             return conclude(arguments.output, &response, false);
         }
         Output::Text => {
@@ -221,7 +263,8 @@ fn question(words: &[String]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Watches the events of this call; the watch is to be established within `longest`, and soon in any case.
+/// Watches the events of this call; the watch is to be established within `longest`, and soon in
+/// any case.
 async fn watch(
     client: &mut RecoveryClient,
     own: &str,
@@ -233,7 +276,10 @@ async fn watch(
     };
     let start = Some(v1::watch_recovery_request::Start::Live(true));
     let limit = longest.map_or(RESPONSE_LIMIT, |longest| longest.min(RESPONSE_LIMIT));
-    let mut request = Request::new(v1::WatchRecoveryRequest { filter: Some(filter), start });
+    let mut request = Request::new(v1::WatchRecoveryRequest {
+        filter: Some(filter),
+        start,
+    });
     request.extensions_mut().insert(ResponseLimit(Some(limit)));
     let mut events = client.watch_recovery(request).await?.into_inner();
     // The first message of a watch confirms that it is established.
@@ -245,7 +291,9 @@ async fn watch(
 /// The next event; pending for ever once the watch has ended.
 async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::RecoveryEvent {
     loop {
-        let Some(open) = events else { return std::future::pending().await };
+        let Some(open) = events else {
+            return std::future::pending().await;
+        };
         match open.message().await {
             Ok(Some(response)) => {
                 if let Some(event) = response.event {
@@ -258,15 +306,27 @@ async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::
 }
 
 fn is_end(event: &v1::RecoveryEvent) -> bool {
-    matches!(event.body, Some(Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_)))
+    matches!(
+        event.body,
+        Some(
+            Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_)
+        )
+    )
 }
 
 /// Reports the end; an answer that was `shown` as it came is not shown again.
-fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bool) -> anyhow::Result<ExitCode> {
+fn conclude(
+    output: Output,
+    response: &v1::InvokeWithRecoveryResponse,
+    shown: bool,
+) -> anyhow::Result<ExitCode> {
     let failed = !matches!(response.outcome, Some(Outcome::Completion(_)));
     match (output, &response.outcome) {
         (Output::Json, _) => {
-            print_line(&serde_json::to_string_pretty(&json("InvokeWithRecoveryResponse", response)?)?)?;
+            print_line(&serde_json::to_string_pretty(&json(
+                "InvokeWithRecoveryResponse",
+                response,
+            )?)?)?;
         }
         (Output::Text, Some(Outcome::Completion(completion))) => {
             // Tool calls and refusals are shown only when they are final.
@@ -274,7 +334,10 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
             if !shown {
                 print_line(printable(&report::answer(completion)).trim_end())?;
             }
-            for line in report::recovered(response).into_iter().chain(report::tool(completion)) {
+            for line in report::recovered(response)
+                .into_iter()
+                .chain(report::tool(completion))
+            {
                 print_note(&Paint::on(&io::stderr()).dim(&line));
             }
         }
@@ -285,7 +348,11 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
         }
         (Output::Text, None) => bail!("the server answered without an outcome"),
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 // === impl InvokeArguments ===
@@ -293,7 +360,8 @@ fn conclude(output: Output, response: &v1::InvokeWithRecoveryResponse, shown: bo
 impl InvokeArguments {
     /// How long the command waits for the end, where the call has a deadline.
     fn longest(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_add(MARGIN))
+        self.deadline
+            .map(|deadline| deadline.saturating_add(MARGIN))
     }
 
     fn invocation(&self, text: String, own: String) -> v1::Invocation {
@@ -311,12 +379,21 @@ impl InvokeArguments {
             })
         } else {
             let messages = system.collect();
-            v1::invocation::Call::Model(v1::ModelCall { messages, text, ..v1::ModelCall::default() })
+            v1::invocation::Call::Model(v1::ModelCall {
+                messages,
+                text,
+                ..v1::ModelCall::default()
+            })
         };
-        let mut labels: std::collections::HashMap<String, String> = self.labels.iter().cloned().collect();
+        let mut labels: std::collections::HashMap<String, String> =
+            self.labels.iter().cloned().collect();
         labels.insert(OWN_LABEL.to_owned(), own);
         let deadline_ms = self.deadline.map(millis);
-        let overrides = v1::Overrides { max_retries: self.max_retries, deadline_ms, ..v1::Overrides::default() };
+        let overrides = v1::Overrides {
+            max_retries: self.max_retries,
+            deadline_ms,
+            ..v1::Overrides::default()
+        };
         v1::Invocation {
             route: self.route.clone(),
             operation: self.operation.clone(),
@@ -341,7 +418,10 @@ impl InvokeArguments {
 
     /// Shows what is done, where people are to read it.
     fn show(&self, event: &v1::RecoveryEvent, paint: Paint) {
-        let uneventful = matches!(event.body, Some(Body::InvocationStarted(_) | Body::AttemptStarted(_)));
+        let uneventful = matches!(
+            event.body,
+            Some(Body::InvocationStarted(_) | Body::AttemptStarted(_))
+        );
         if self.output == Output::Json || uneventful || is_end(event) {
             return;
         }

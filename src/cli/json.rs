@@ -1,7 +1,7 @@
 //! Messages of the API as JSON, with the field names of the `.proto` files.
 //!
-//! Field names are unchanged and numbers are numbers, so that `jq .attempts[0].duration_ms` works; every reader of
-//! protobuf JSON accepts this form as well.
+//! Field names are unchanged and numbers are numbers, so that `jq .attempts[0].duration_ms` works;
+//! every reader of protobuf JSON accepts this form as well.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,9 @@ pub(super) fn json(name: &str, message: &impl Message) -> anyhow::Result<Value> 
         .and_then(|pool| pool.get_message_by_name(&format!("relight.v1.{name}")))
         .with_context(|| format!("the message {name} is not described"))?;
     let message = DynamicMessage::decode(described, message.encode_to_vec().as_slice())?;
-    let options = SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false);
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(false);
     Ok(message.serialize_with_options(serde_json::value::Serializer, &options)?)
 }
 
@@ -35,7 +37,8 @@ mod tests {
             retry_in_ms: Some(0),
             ..v1::Circuit::default()
         };
-        let expected = serde_json::json!({ "state": "CIRCUIT_STATE_OPEN", "generation": 3, "retry_in_ms": 0 });
+        let expected =
+            serde_json::json!({ "state": "CIRCUIT_STATE_OPEN", "generation": 3, "retry_in_ms": 0 });
         assert_eq!(json("Circuit", &circuit).unwrap(), expected);
     }
 }

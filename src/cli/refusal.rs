@@ -8,8 +8,7 @@ use tonic_types::StatusExt as _;
 use super::terminal::{one_line, span};
 
 /// The text where the server's HTTP/2 knows no such call and gives no reason.
-const NO_SUCH_CALL: &str =
-    "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
+const NO_SUCH_CALL: &str = "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
 
 /// What a server refused, and why; `Display` writes one line and one more for each detail.
 #[derive(Debug)]
@@ -29,17 +28,31 @@ pub(super) struct ServerRefusal {
 impl From<Status> for ServerRefusal {
     fn from(status: Status) -> Self {
         let info = status.get_details_error_info();
-        let fact = |key: &str| info.as_ref().and_then(|info| info.metadata.get(key)).cloned();
-        let faults = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
+        let fact = |key: &str| {
+            info.as_ref()
+                .and_then(|info| info.metadata.get(key))
+                .cloned()
+        };
+        let faults = status
+            .get_details_bad_request()
+            .map(|bad| bad.field_violations)
+            .unwrap_or_default();
         Self {
             code: status.code(),
             message: match status.code() {
                 Code::Unimplemented if status.message().is_empty() => NO_SUCH_CALL.to_owned(),
                 _ => one_line(status.message()),
             },
-            violations: faults.iter().map(|fault| (one_line(&fault.field), one_line(&fault.description))).collect(),
-            not_shown: fact("violationsNotShown").and_then(|count| count.parse().ok()).unwrap_or(0),
-            retry_in: status.get_details_retry_info().and_then(|info| info.retry_delay),
+            violations: faults
+                .iter()
+                .map(|fault| (one_line(&fault.field), one_line(&fault.description)))
+                .collect(),
+            not_shown: fact("violationsNotShown")
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0),
+            retry_in: status
+                .get_details_retry_info()
+                .and_then(|info| info.retry_delay),
             reason: info.map(|info| info.reason),
         }
     }
@@ -93,11 +106,22 @@ mod tests {
 
     #[test]
     fn the_nearest_name_and_the_retry_time_are_shown_once() {
-        let shown = ServerRefusal::from(status::route_not_found("defualt", Some("default"))).to_string();
-        assert_eq!(shown, "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)");
-        let shown = ServerRefusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
-        assert_eq!(shown, "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)");
+        let shown =
+            ServerRefusal::from(status::route_not_found("defualt", Some("default"))).to_string();
+        assert_eq!(
+            shown,
+            "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)"
+        );
+        let shown =
+            ServerRefusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
+        assert_eq!(
+            shown,
+            "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)"
+        );
         let shown = ServerRefusal::from(status::draining(Duration::from_millis(1500))).to_string();
-        assert!(shown.ends_with("\n  a retry makes sense in 1.5 s"), "{shown}");
+        assert!(
+            shown.ends_with("\n  a retry makes sense in 1.5 s"),
+            "{shown}"
+        );
     }
 }

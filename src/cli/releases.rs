@@ -1,4 +1,5 @@
-//! `relight releases`: versions on trial, by which figures they are judged, and an operator's hand on them.
+//! `relight releases`: versions on trial, by which figures they are judged, and an operator's hand
+//! on them.
 
 use std::{io, process::ExitCode};
 
@@ -59,7 +60,12 @@ struct ReleaseChange {
     /// The release, by its id.
     release: String,
     /// Why, for the record.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     reason: String,
     /// Leave its target as it then is, whatever the figures; also overrides a freeze of promotion.
     #[arg(long)]
@@ -71,7 +77,12 @@ struct Pin {
     /// The target or tool server.
     subject: String,
     /// Why, for the record.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     reason: String,
 }
 
@@ -84,28 +95,72 @@ async fn steer(arguments: &ReleasesArguments) -> anyhow::Result<ExitCode> {
     let mut admin = arguments.server.admin().await?;
     match arguments.command.as_ref().unwrap_or(&ReleasesCommand::List) {
         ReleasesCommand::List => {
-            let listed = admin.list_releases(v1::ListReleasesRequest::default()).await.map_err(ServerRefusal::from)?;
+            let listed = admin
+                .list_releases(v1::ListReleasesRequest::default())
+                .await
+                .map_err(ServerRefusal::from)?;
             show(arguments.output, &listed.into_inner(), false)?;
         }
         ReleasesCommand::Show { subject } => {
-            let request = v1::ListReleasesRequest { subject: subject.clone() };
-            let listed = admin.list_releases(request).await.map_err(ServerRefusal::from)?;
+            let request = v1::ListReleasesRequest {
+                subject: subject.clone(),
+            };
+            let listed = admin
+                .list_releases(request)
+                .await
+                .map_err(ServerRefusal::from)?;
             show(arguments.output, &listed.into_inner(), true)?;
         }
-        ReleasesCommand::Rollback(ReleaseChange { release, reason, pin }) => {
-            let request = v1::RollbackReleaseRequest { release_id: release.clone(), reason: reason.clone(), pin: *pin };
-            let done = admin.rollback_release(request).await.map_err(ServerRefusal::from)?.into_inner();
-            let stable = done.stable.as_ref().map(|stable| stable.id.clone()).unwrap_or_default();
+        ReleasesCommand::Rollback(ReleaseChange {
+            release,
+            reason,
+            pin,
+        }) => {
+            let request = v1::RollbackReleaseRequest {
+                release_id: release.clone(),
+                reason: reason.clone(),
+                pin: *pin,
+            };
+            let done = admin
+                .rollback_release(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
+            let stable = done
+                .stable
+                .as_ref()
+                .map(|stable| stable.id.clone())
+                .unwrap_or_default();
             match arguments.output {
-                Output::Json => print_line(&serde_json::to_string_pretty(&json("RollbackReleaseResponse", &done)?)?)?,
-                Output::Text => print_line(&format!("{release} was rolled back; {stable} takes its traffic."))?,
+                Output::Json => print_line(&serde_json::to_string_pretty(&json(
+                    "RollbackReleaseResponse",
+                    &done,
+                )?)?)?,
+                Output::Text => print_line(&format!(
+                    "{release} was rolled back; {stable} takes its traffic."
+                ))?,
             }
         }
-        ReleasesCommand::Promote(ReleaseChange { release, reason, pin }) => {
-            let request = v1::PromoteReleaseRequest { release_id: release.clone(), reason: reason.clone(), pin: *pin };
-            let done = admin.promote_release(request).await.map_err(ServerRefusal::from)?.into_inner();
+        ReleasesCommand::Promote(ReleaseChange {
+            release,
+            reason,
+            pin,
+        }) => {
+            let request = v1::PromoteReleaseRequest {
+                release_id: release.clone(),
+                reason: reason.clone(),
+                pin: *pin,
+            };
+            let done = admin
+                .promote_release(request)
+                .await
+                .map_err(ServerRefusal::from)?
+                .into_inner();
             match arguments.output {
-                Output::Json => print_line(&serde_json::to_string_pretty(&json("PromoteReleaseResponse", &done)?)?)?,
+                Output::Json => print_line(&serde_json::to_string_pretty(&json(
+                    "PromoteReleaseResponse",
+                    &done,
+                )?)?)?,
                 Output::Text => print_line(&format!("{release} is the stable release."))?,
             }
         }
@@ -121,28 +176,56 @@ async fn set_pin(
     pin: &Pin,
     pinned: bool,
 ) -> anyhow::Result<()> {
-    let request = v1::PinReleaseRequest { subject: pin.subject.clone(), pinned, reason: pin.reason.clone() };
-    let done = admin.pin_release(request).await.map_err(ServerRefusal::from)?.into_inner();
+    let request = v1::PinReleaseRequest {
+        subject: pin.subject.clone(),
+        pinned,
+        reason: pin.reason.clone(),
+    };
+    let done = admin
+        .pin_release(request)
+        .await
+        .map_err(ServerRefusal::from)?
+        .into_inner();
     match output {
-        Output::Json => print_line(&serde_json::to_string_pretty(&json("PinReleaseResponse", &done)?)?)?,
-        Output::Text if pinned => print_line(&format!("The releases of {} stay as they are.", pin.subject))?,
-        Output::Text => print_line(&format!("The releases of {} are judged again.", pin.subject))?,
+        Output::Json => print_line(&serde_json::to_string_pretty(&json(
+            "PinReleaseResponse",
+            &done,
+        )?)?)?,
+        Output::Text if pinned => print_line(&format!(
+            "The releases of {} stay as they are.",
+            pin.subject
+        ))?,
+        Output::Text => print_line(&format!(
+            "The releases of {} are judged again.",
+            pin.subject
+        ))?,
     }
     Ok(())
 }
 
-fn show(output: Output, listed: &v1::ListReleasesResponse, with_decisions: bool) -> anyhow::Result<()> {
+fn show(
+    output: Output,
+    listed: &v1::ListReleasesResponse,
+    with_decisions: bool,
+) -> anyhow::Result<()> {
     if output == Output::Json {
-        print_line(&serde_json::to_string_pretty(&json("ListReleasesResponse", listed)?)?)?;
+        print_line(&serde_json::to_string_pretty(&json(
+            "ListReleasesResponse",
+            listed,
+        )?)?)?;
         return Ok(());
     }
     if listed.releases.is_empty() {
-        print_line("No releases are watched: `releases.subjects` of the configuration names none.")?;
+        print_line(
+            "No releases are watched: `releases.subjects` of the configuration names none.",
+        )?;
         return Ok(());
     }
     let paint = Paint::on(&io::stdout());
     for (index, line) in table(&listed.releases).lines().into_iter().enumerate() {
-        let release = index.checked_sub(1).and_then(|row| listed.releases.get(row));
+        let release = index
+            .checked_sub(1)
+            .and_then(|row| listed.releases.get(row));
         print_line(&match release {
             None => paint.bold(&line),
             Some(release) if is_rolled_back(release) => paint.red(&line),
@@ -152,13 +235,25 @@ fn show(output: Output, listed: &v1::ListReleasesResponse, with_decisions: bool)
     if with_decisions {
         for release in &listed.releases {
             for decision in &release.decisions {
-                let time = decision.time.as_ref().map_or_else(|| "-".to_owned(), clock_time);
+                let time = decision
+                    .time
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), clock_time);
                 let what = words::release_action(decision.action);
-                let provisional = if decision.provisional { " provisionally" } else { "" };
+                let provisional = if decision.provisional {
+                    " provisionally"
+                } else {
+                    ""
+                };
                 let by = words::release_lane(decision.lane);
                 let reason = Some(&decision.reason).filter(|reason| !reason.is_empty());
-                let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-                print_line(&format!("{time}  {}  {what}{provisional} by {by}{because}", release.id))?;
+                let because = reason
+                    .map(|reason| format!(": {reason}"))
+                    .unwrap_or_default();
+                print_line(&format!(
+                    "{time}  {}  {what}{provisional} by {by}{because}",
+                    release.id
+                ))?;
             }
         }
     }
@@ -166,16 +261,31 @@ fn show(output: Output, listed: &v1::ListReleasesResponse, with_decisions: bool)
 }
 
 fn is_rolled_back(release: &v1::Release) -> bool {
-    matches!(release.state(), v1::ReleaseState::RolledBack | v1::ReleaseState::ProvisionallyRolledBack)
+    matches!(
+        release.state(),
+        v1::ReleaseState::RolledBack | v1::ReleaseState::ProvisionallyRolledBack
+    )
 }
 
 fn table(releases: &[v1::Release]) -> Table {
-    let headings =
-        ["SUBJECT", "RELEASE", "CHANNEL", "STATE", "SHARE", "EXECUTIONS", "FAILED", "SUCCESS", "STABLE'S", "E-VALUE"];
+    let headings = [
+        "SUBJECT",
+        "RELEASE",
+        "CHANNEL",
+        "STATE",
+        "SHARE",
+        "EXECUTIONS",
+        "FAILED",
+        "SUCCESS",
+        "STABLE'S",
+        "E-VALUE",
+    ];
     let mut table = Table::new(&headings);
     for release in releases {
         let evidence = figures(release);
-        let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |it| format!("{:.0} %", it * 100.0));
+        let percent = |ratio: Option<f64>| {
+            ratio.map_or_else(|| "-".to_owned(), |it| format!("{:.0} %", it * 100.0))
+        };
         table.row(vec![
             release.subject.clone(),
             release.id.clone(),
@@ -186,7 +296,9 @@ fn table(releases: &[v1::Release]) -> Table {
             evidence.failures.to_string(),
             percent(evidence.window_success_ratio),
             percent(evidence.baseline_success_ratio),
-            evidence.e_value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}")),
+            evidence
+                .e_value
+                .map_or_else(|| "-".to_owned(), |value| format!("{value:.1}")),
         ]);
     }
     table
@@ -198,8 +310,14 @@ fn figures(release: &v1::Release) -> v1::ReleaseEvidence {
     if !is_rolled_back(release) || now.window_success_ratio.is_some() {
         return now;
     }
-    let mut rollbacks = release.decisions.iter().filter(|it| it.action() == v1::ReleaseAction::RolledBack);
-    rollbacks.next_back().and_then(|rollback| rollback.evidence.clone()).unwrap_or(now)
+    let mut rollbacks = release
+        .decisions
+        .iter()
+        .filter(|it| it.action() == v1::ReleaseAction::RolledBack);
+    rollbacks
+        .next_back()
+        .and_then(|rollback| rollback.evidence.clone())
+        .unwrap_or(now)
 }
 
 /// The state, and what keeps it so.
@@ -235,8 +353,26 @@ mod tests {
             ..v1::Release::default()
         };
         let lines = table(&[release]).lines();
-        let cells: Vec<&str> = lines[1].split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        let cells: Vec<&str> = lines[1]
+            .split("  ")
+            .filter(|cell| !cell.is_empty())
+            .map(str::trim)
+            .collect();
         let state = "provisionally rolled back, pinned";
-        assert_eq!(cells, ["fast", "next@1", "candidate", state, "5 %", "12", "5", "58 %", "97 %", "41.2"]);
+        assert_eq!(
+            cells,
+            [
+                "fast",
+                "next@1",
+                "candidate",
+                state,
+                "5 %",
+                "12",
+                "5",
+                "58 %",
+                "97 %",
+                "41.2"
+            ]
+        );
     }
 }

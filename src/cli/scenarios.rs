@@ -1,7 +1,8 @@
-//! `relight scenarios`: measures how well failures are recovered, on the real layers in virtual time.
+//! `relight scenarios`: measures how well failures are recovered, on the real layers in virtual
+//! time.
 //!
-//! Needs no server and no network. Every scenario is run beside a naive client and an ideal that knows the future; the
-//! exit code is 1 when a gate is not passed.
+//! Needs no server and no network. Every scenario is run beside a naive client and an ideal that
+//! knows the future; the exit code is 1 when a gate is not passed.
 
 use std::{
     process::ExitCode,
@@ -30,7 +31,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScenariosArguments {
-    /// Only these scenarios (`3`, `6b`), or all that begin with such a number; a list with commas, or repeated.
+    /// Only these scenarios (`3`, `6b`), or all that begin with such a number; a list with commas,
+    /// or repeated.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     only: Vec<String>,
     /// The seed of all dice; the same seed gives the same events.
@@ -46,35 +48,57 @@ pub(super) struct ScenariosArguments {
 
 /// Runs the command.
 pub(super) fn run(arguments: &ScenariosArguments) -> anyhow::Result<ExitCode> {
-    let chosen: Vec<Scenario> = scenarios::all()?.into_iter().filter(|one| arguments.wants(&one.id)).collect();
+    let chosen: Vec<Scenario> = scenarios::all()?
+        .into_iter()
+        .filter(|one| arguments.wants(&one.id))
+        .collect();
     if chosen.is_empty() {
         bail!("there is no scenario {}", arguments.only.join(", "));
     }
-    let options = ScenarioOptions { seed: arguments.seed, rate: arguments.rate, ..ScenarioOptions::default() };
+    let options = ScenarioOptions {
+        seed: arguments.seed,
+        rate: arguments.rate,
+        ..ScenarioOptions::default()
+    };
     let reports = run_all(&chosen, options)?;
     match arguments.output {
         Output::Text => print_line(scenarios::table(&reports).trim_end())?,
-        Output::Json => print_line(&reports.iter().map(Report::to_json).collect::<Value>().to_string())?,
+        Output::Json => print_line(
+            &reports
+                .iter()
+                .map(Report::to_json)
+                .collect::<Value>()
+                .to_string(),
+        )?,
     }
     let passed = reports.iter().all(Report::passed);
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 impl ScenariosArguments {
     fn wants(&self, id: &str) -> bool {
-        let is = |wanted: &String| id == wanted || id.trim_end_matches(char::is_alphabetic) == wanted;
+        let is =
+            |wanted: &String| id == wanted || id.trim_end_matches(char::is_alphabetic) == wanted;
         self.only.is_empty() || self.only.iter().any(is)
     }
 }
 
 /// Runs scenarios on all cores; each is a world of its own.
 fn run_all(chosen: &[Scenario], options: ScenarioOptions) -> anyhow::Result<Vec<Report>> {
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
+    let cores = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(chosen.len());
     let next = Mutex::new(chosen.iter().enumerate());
     let work = || {
         let mut done = Vec::new();
         loop {
-            let Some((place, scenario)) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else {
+            let Some((place, scenario)) =
+                next.lock().unwrap_or_else(PoisonError::into_inner).next()
+            else {
                 return Ok::<_, scenarios::ScenarioError>(done);
             };
             print_note(&format!("{} {}", scenario.id, scenario.title));

@@ -41,14 +41,15 @@ const LEAVE_BOUND: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArguments {
-    /// The configuration; without it /etc/relight/relight.yaml where that exists, else what works with the keys in the
-    /// environment.
+    /// The configuration; without it /etc/relight/relight.yaml where that exists, else what works
+    /// with the keys in the environment.
     #[arg(long, short, value_name = "FILE", env = "RELIGHT_CONFIG")]
     config: Option<PathBuf>,
     /// Where gRPC is served, in place of `server.listen`; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
-    /// Where health and metrics are served, in place of `server.admin_listen`; port 0 takes a free one.
+    /// Where health and metrics are served, in place of `server.admin_listen`; port 0 takes a free
+    /// one.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     admin_listen: Option<SocketAddr>,
 }
@@ -66,10 +67,15 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         Ok(loaded) => loaded,
         Err(faults) => return Ok(print_faults(&faults)),
     };
-    let given = GivenAddresses { listen: arguments.listen, admin_listen: arguments.admin_listen };
+    let given = GivenAddresses {
+        listen: arguments.listen,
+        admin_listen: arguments.admin_listen,
+    };
     let loaded = loaded.listening_at(given);
     still_guarded(&loaded.config.server)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let code = runtime.block_on(serve(loaded));
     // A thread that still blocks somewhere must not keep the process.
     runtime.shutdown_timeout(LEAVE_BOUND);
@@ -78,10 +84,17 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
 
 async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     // Before anything listens, so that no signal is lost.
-    let mut stop = Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+    let mut stop = Stop {
+        terminate: signal(SignalKind::terminate())?,
+        interrupt: signal(SignalKind::interrupt())?,
+    };
     let listeners = Listeners::bind(&loaded.config).await?;
     let embedded_journal = embedded_journal(loaded.config.server.listen, &ProcessEnvironment);
-    let options = ServerOptions { logs: true, embedded_journal, ..ServerOptions::default() };
+    let options = ServerOptions {
+        logs: true,
+        embedded_journal,
+        ..ServerOptions::default()
+    };
     let running = Running::start(&loaded, listeners, &options).await?;
     loaded.warn();
     log_listening(&loaded, &running);
@@ -97,22 +110,37 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The journal's file where the configuration names none: one for each port, so that two servers of one user do not
-/// meet in it. A port that is free by chance is another one the next time, so that it has none.
+/// The journal's file where the configuration names none: one for each port, so that two servers of
+/// one user do not meet in it. A port that is free by chance is another one the next time, so that
+/// it has none.
 fn embedded_journal(listen: SocketAddr, environment: &impl Environment) -> Option<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-    let set = |name: &str| environment.var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        environment
+            .var(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
     let port = Some(listen.port()).filter(|port| *port != 0)?;
     let folder = state.join("relight");
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .ok()?;
     let file = folder.join(format!("journal-{port}.db"));
     // It holds questions and answers: readable by its user alone.
-    let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&file);
+    let opened = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&file);
     opened.is_ok().then_some(file)
 }
 
-/// The configuration was checked with its own addresses; one that is given here must not open what it kept shut.
+/// The configuration was checked with its own addresses; one that is given here must not open what
+/// it kept shut.
 fn still_guarded(server: &ServerConfig) -> anyhow::Result<()> {
     let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
     if unguarded && !server.listen.ip().is_loopback() {
@@ -137,12 +165,20 @@ fn log_listening(loaded: &Loaded, running: &Running) {
     if people {
         let from = match source {
             Some(file) => format!("configured by {file}"),
-            None if loaded.found.is_empty() => "a scripted model answers, since no provider's key was found".to_owned(),
+            None if loaded.found.is_empty() => {
+                "a scripted model answers, since no provider's key was found".to_owned()
+            }
             None => format!("providers found by {}", loaded.found.join(", ")),
         };
-        let front = running.openai_front_address.map(|front| format!(", the OpenAI-compatible front on {front}"));
-        let console = running.console_url().map(|url| format!(", the console on {url}"));
-        let mcp = running.mcp_front_address.map(|front| format!(", tools as an MCP server on http://{front}"));
+        let front = running
+            .openai_front_address
+            .map(|front| format!(", the OpenAI-compatible front on {front}"));
+        let console = running
+            .console_url()
+            .map(|url| format!(", the console on {url}"));
+        let mcp = running
+            .mcp_front_address
+            .map(|front| format!(", tools as an MCP server on http://{front}"));
         print_note(&format!(
             "relight {} serves gRPC on {}{}{}{}, health and metrics on http://{}; {from}",
             env!("CARGO_PKG_VERSION"),
@@ -198,20 +234,44 @@ mod tests {
         let home_is = |home: &str| GivenEnvironment::from([("HOME".to_owned(), home.to_owned())]);
         let environment = home_is(&home);
         let file = embedded_journal(at(50051), &environment).unwrap();
-        assert_eq!(file, folder.path().join(".local/state/relight/journal-50051.db"));
-        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(embedded_journal(at(0), &environment), None, "another port each time");
-        assert_eq!(embedded_journal(at(50051), &GivenEnvironment::new()), None, "no place");
-        assert_eq!(embedded_journal(at(50051), &home_is("/dev/null")), None, "no place that can be written");
+        assert_eq!(
+            file,
+            folder.path().join(".local/state/relight/journal-50051.db")
+        );
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(
+            embedded_journal(at(0), &environment),
+            None,
+            "another port each time"
+        );
+        assert_eq!(
+            embedded_journal(at(50051), &GivenEnvironment::new()),
+            None,
+            "no place"
+        );
+        assert_eq!(
+            embedded_journal(at(50051), &home_is("/dev/null")),
+            None,
+            "no place that can be written"
+        );
     }
 
     #[test]
     fn an_address_given_on_the_command_line_opens_nothing_that_is_not_guarded() {
         let open = SocketAddr::from(([0, 0, 0, 0], 50051));
-        let mut server = ServerConfig { listen: open, ..ServerConfig::default() };
+        let mut server = ServerConfig {
+            listen: open,
+            ..ServerConfig::default()
+        };
         assert!(still_guarded(&server).is_err());
         server.auth = Some(AuthMode::None);
-        assert!(still_guarded(&server).is_ok(), "the lack of authentication is explicit");
+        assert!(
+            still_guarded(&server).is_ok(),
+            "the lack of authentication is explicit"
+        );
         assert!(still_guarded(&ServerConfig::default()).is_ok(), "loopback");
     }
 }

@@ -33,10 +33,19 @@ pub(super) struct StatusArguments {
 pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(async {
         let mut admin = arguments.server.admin().await?;
-        let status = admin.get_status(v1::GetStatusRequest {}).await.map_err(ServerRefusal::from)?.into_inner();
+        let status = admin
+            .get_status(v1::GetStatusRequest {})
+            .await
+            .map_err(ServerRefusal::from)?
+            .into_inner();
         match arguments.output {
-            Output::Json => print_line(&serde_json::to_string_pretty(&json("GetStatusResponse", &status)?)?)?,
-            Output::Text => lines(&status, Paint::on(&io::stdout())).iter().try_for_each(|line| print_line(line))?,
+            Output::Json => print_line(&serde_json::to_string_pretty(&json(
+                "GetStatusResponse",
+                &status,
+            )?)?)?,
+            Output::Text => lines(&status, Paint::on(&io::stdout()))
+                .iter()
+                .try_for_each(|line| print_line(line))?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -49,13 +58,24 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
         v1::ServiceState::Draining => ("draining", Paint::yellow),
         v1::ServiceState::Unspecified => ("unknown", Paint::dim),
     };
-    let since = status.started_at.as_ref().map_or_else(String::new, |at| format!(", up since {}", clock_time(at)));
+    let since = status
+        .started_at
+        .as_ref()
+        .map_or_else(String::new, |at| format!(", up since {}", clock_time(at)));
     let stores = status.stores.iter().map(|store| {
-        let away = if store.reachable { String::new() } else { format!(" away ({})", one_line(&store.reason)) };
+        let away = if store.reachable {
+            String::new()
+        } else {
+            format!(" away ({})", one_line(&store.reason))
+        };
         format!("; journal in {}{away}", store.engine)
     });
     let mut lines = vec![
-        format!("{} is {}", one_line(&status.replica), paint.bold(&painted(paint, state))),
+        format!(
+            "{} is {}",
+            one_line(&status.replica),
+            paint.bold(&painted(paint, state))
+        ),
         format!(
             "relight {}{since}; {} in flight, {} parked; {} watching; configuration {}{}",
             status.version,
@@ -71,7 +91,10 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
         for reason in &status.reasons {
             table.row(vec![
                 reason.component.clone(),
-                reason.since.as_ref().map_or_else(|| "-".to_owned(), clock_time),
+                reason
+                    .since
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), clock_time),
                 shortened(&one_line(&reason.message)),
                 what_helps(reason).to_owned(),
             ]);
@@ -82,7 +105,8 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// What fits a table: a configuration can have many faults, which `--output json` and the log have in full.
+/// What fits a table: a configuration can have many faults, which `--output json` and the log have
+/// in full.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -92,9 +116,15 @@ fn shortened(text: &str) -> String {
 
 /// What an operator can do about it.
 fn what_helps(reason: &v1::StatusReason) -> &'static str {
-    match reason.component.split_once(':').map_or(reason.component.as_str(), |(kind, _)| kind) {
+    match reason
+        .component
+        .split_once(':')
+        .map_or(reason.component.as_str(), |(kind, _)| kind)
+    {
         "gate" => match reason.gate() {
-            v1::GateKind::Credential => "check the key and the account; it opens when a call succeeds",
+            v1::GateKind::Credential => {
+                "check the key and the account; it opens when a call succeeds"
+            }
             v1::GateKind::Configuration => "check the model's name and what the key may use",
             v1::GateKind::Rate | v1::GateKind::Unspecified => {
                 "nothing: it opens by itself; request a higher limit from the provider if it closes often"

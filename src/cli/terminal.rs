@@ -1,7 +1,7 @@
 //! Output for people and programs: lines on standard output and standard error, colour, tables.
 //!
-//! Colour is for terminals only, and `NO_COLOR` switches it off. Text from elsewhere is written without control
-//! characters, so that no upstream can move the cursor or start a line.
+//! Colour is for terminals only, and `NO_COLOR` switches it off. Text from elsewhere is written
+//! without control characters, so that no upstream can move the cursor or start a line.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -64,8 +64,9 @@ pub(super) fn print_line(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a line to standard error. An unfinished line of the answer on the terminal is repeated below it, so that the
-/// answer stays readable. Write errors are ignored, since there is nowhere to report them.
+/// Writes a line to standard error. An unfinished line of the answer on the terminal is repeated
+/// below it, so that the answer stays readable. Write errors are ignored, since there is nowhere to
+/// report them.
 pub(super) fn print_note(line: &str) {
     let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
     if !begun.is_empty() {
@@ -77,12 +78,16 @@ pub(super) fn print_note(line: &str) {
 
 /// The text on one line and without control characters.
 pub(super) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 /// The text without control characters but line feeds and tabs.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect()
 }
 
 /// A duration for people: `340 ms`, `2.4 s`, `3 min`.
@@ -95,14 +100,20 @@ pub(super) fn span(ms: u64) -> String {
 /// A moment, by this machine's clock.
 pub(super) fn clock_time(time: &prost_types::Timestamp) -> String {
     let at = Timestamp::new(time.seconds, time.nanos).unwrap_or_default();
-    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+    at.to_zoned(TimeZone::system())
+        .strftime("%H:%M:%S")
+        .to_string()
 }
 
 impl Paint {
     /// As the stream deserves.
     pub(super) fn on(stream: &impl IsTerminal) -> Self {
-        let refused = ProcessEnvironment.var("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { colour: stream.is_terminal() && !refused }
+        let refused = ProcessEnvironment
+            .var("NO_COLOR")
+            .is_some_and(|value| !value.is_empty());
+        Self {
+            colour: stream.is_terminal() && !refused,
+        }
     }
 
     /// No colour.
@@ -132,7 +143,11 @@ impl Paint {
     }
 
     fn paint(self, code: &str, text: &str) -> String {
-        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -141,23 +156,40 @@ impl Paint {
 impl Table {
     /// A table with these headings.
     pub(super) fn new(headings: &[&str]) -> Self {
-        Self { rows: vec![headings.iter().map(|heading| (*heading).to_owned()).collect()] }
+        Self {
+            rows: vec![
+                headings
+                    .iter()
+                    .map(|heading| (*heading).to_owned())
+                    .collect(),
+            ],
+        }
     }
 
     /// Adds a row.
     pub(super) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
+        self.rows
+            .push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
     /// Its lines: each column as wide as its widest cell, two spaces between.
     pub(super) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
-            .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
+            .map(|column| {
+                self.rows
+                    .iter()
+                    .filter_map(|row| row.get(column))
+                    .map(|cell| cell.chars().count())
+                    .max()
+            })
             .map(Option::unwrap_or_default)
             .collect();
         let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:<width$}"));
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         self.rows.iter().map(line).collect()
@@ -173,14 +205,26 @@ mod tests {
         let mut table = Table::new(&["TARGET", "STATE"]);
         table.row(vec!["a-long-name".to_owned(), "open".to_owned()]);
         table.row(vec!["b\u{1b}[31m".to_owned(), "closed".to_owned()]);
-        assert_eq!(table.lines(), ["TARGET       STATE", "a-long-name  open", "b [31m       closed"]);
+        assert_eq!(
+            table.lines(),
+            [
+                "TARGET       STATE",
+                "a-long-name  open",
+                "b [31m       closed"
+            ]
+        );
     }
 
     #[test]
     fn durations_are_shown_in_the_most_readable_unit() {
-        for (ms, expected) in
-            [(0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (1001, "1.1 s"), (2400, "2.4 s"), (180_000, "3 min")]
-        {
+        for (ms, expected) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1000, "1 s"),
+            (1001, "1.1 s"),
+            (2400, "2.4 s"),
+            (180_000, "3 min"),
+        ] {
             assert_eq!(span(ms), expected);
         }
     }
@@ -188,6 +232,9 @@ mod tests {
     #[test]
     fn without_a_terminal_nothing_is_painted() {
         assert_eq!(Paint::none().red("failed"), "failed");
-        assert_eq!(Paint { colour: true }.red("failed"), "\u{1b}[31mfailed\u{1b}[0m");
+        assert_eq!(
+            Paint { colour: true }.red("failed"),
+            "\u{1b}[31mfailed\u{1b}[0m"
+        );
     }
 }

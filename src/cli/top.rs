@@ -1,6 +1,8 @@
-//! `relight top`: current activity, target by target and tenant by tenant, redrawn until it is interrupted.
+//! `relight top`: current activity, target by target and tenant by tenant, redrawn until it is
+//! interrupted.
 //!
-//! Rates are counted from the server's events; the state of targets is fetched again for each table.
+//! Rates are counted from the server's events; the state of targets is fetched again for each
+//! table.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -82,7 +84,11 @@ struct RateWindow {
 fn every(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text)?;
     let allowed = Duration::from_millis(100)..=Duration::from_mins(10);
-    if allowed.contains(&duration) { Ok(duration) } else { Err("must be from 100ms to 10m".to_owned()) }
+    if allowed.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("must be from 100ms to 10m".to_owned())
+    }
 }
 
 /// Draws until it is interrupted.
@@ -93,9 +99,18 @@ pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
 async fn draw(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let mut admin = arguments.server.admin().await?;
     let mut recovery = arguments.server.recovery().await?;
-    let request = v1::WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
-    let mut events = recovery.watch_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
-    let mut recent = RateWindow { parts: VecDeque::from([(Instant::now(), RecentActivity::default())]) };
+    let request = v1::WatchRecoveryRequest {
+        filter: None,
+        start: Some(Start::Live(true)),
+    };
+    let mut events = recovery
+        .watch_recovery(request)
+        .await
+        .map_err(ServerRefusal::from)?
+        .into_inner();
+    let mut recent = RateWindow {
+        parts: VecDeque::from([(Instant::now(), RecentActivity::default())]),
+    };
     let mut ticks = interval(arguments.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut left = arguments.tables;
@@ -129,14 +144,31 @@ fn show(lines: &[String]) -> io::Result<()> {
         out.flush()?;
     }
     lines.iter().try_for_each(|line| print_line(line))?;
-    if io::stdout().is_terminal() { Ok(()) } else { print_line("") }
+    if io::stdout().is_terminal() {
+        Ok(())
+    } else {
+        print_line("")
+    }
 }
 
 async fn table(admin: &mut AdminClient, recent: &RateWindow) -> Result<Vec<String>, Status> {
-    let status = admin.get_status(v1::GetStatusRequest {}).await?.into_inner();
-    let targets = admin.list_targets(v1::ListTargetsRequest::default()).await?.into_inner().targets;
+    let status = admin
+        .get_status(v1::GetStatusRequest {})
+        .await?
+        .into_inner();
+    let targets = admin
+        .list_targets(v1::ListTargetsRequest::default())
+        .await?
+        .into_inner()
+        .targets;
     let (counts, over) = recent.sum(Instant::now());
-    Ok(lines(&status, &targets, &counts, over, Paint::on(&io::stdout())))
+    Ok(lines(
+        &status,
+        &targets,
+        &counts,
+        over,
+        Paint::on(&io::stdout()),
+    ))
 }
 
 fn lines(
@@ -147,11 +179,14 @@ fn lines(
     paint: Paint,
 ) -> Vec<String> {
     let rate = |count: u32| format!("{:.1}", f64::from(count) / over.as_secs_f64().max(0.001));
-    let all = counts.tenants.values().fold(CallActivity::default(), |sum, one| CallActivity {
-        calls: sum.calls + one.calls,
-        recovered: sum.recovered + one.recovered,
-        failed: sum.failed + one.failed,
-    });
+    let all = counts
+        .tenants
+        .values()
+        .fold(CallActivity::default(), |sum, one| CallActivity {
+            calls: sum.calls + one.calls,
+            recovered: sum.recovered + one.recovered,
+            failed: sum.failed + one.failed,
+        });
     let mut lines = vec![paint.bold(&format!(
         "{}  {} in flight, {} parked  {} calls/s, of which {} recovered, {} failed",
         one_line(&status.replica),
@@ -162,22 +197,44 @@ fn lines(
         share(all.failed, all.calls),
     ))];
     for reason in &status.reasons {
-        lines.push(paint.yellow(&one_line(&format!("{}: {}", reason.component, reason.message))));
+        lines.push(paint.yellow(&one_line(&format!(
+            "{}: {}",
+            reason.component, reason.message
+        ))));
     }
     lines.push(String::new());
-    let mut table =
-        Table::new(&["TARGET", "CIRCUIT", "GATES", "SLOTS", "ATTEMPTS/S", "FAILED", "RETRIES/S", "P50 FIRST TOKEN"]);
+    let mut table = Table::new(&[
+        "TARGET",
+        "CIRCUIT",
+        "GATES",
+        "SLOTS",
+        "ATTEMPTS/S",
+        "FAILED",
+        "RETRIES/S",
+        "P50 FIRST TOKEN",
+    ]);
     for target in targets {
         let own = counts.targets.get(&target.id).copied().unwrap_or_default();
         table.row(vec![
             target.id.clone(),
-            target.circuit.as_ref().map_or("-", |circuit| words::circuit(circuit.state)).to_owned(),
+            target
+                .circuit
+                .as_ref()
+                .map_or("-", |circuit| words::circuit(circuit.state))
+                .to_owned(),
             circuits::gates(&target.gates),
-            target.concurrency.map_or_else(|| "-".to_owned(), |slots| format!("{}/{}", slots.in_flight, slots.limit)),
+            target.concurrency.map_or_else(
+                || "-".to_owned(),
+                |slots| format!("{}/{}", slots.in_flight, slots.limit),
+            ),
             rate(own.attempts),
             share(own.failed, own.attempts),
             rate(own.retries),
-            target.latency.as_ref().and_then(|latency| latency.p50_first_token_ms).map_or_else(|| "-".to_owned(), span),
+            target
+                .latency
+                .as_ref()
+                .and_then(|latency| latency.p50_first_token_ms)
+                .map_or_else(|| "-".to_owned(), span),
         ]);
     }
     lines.extend(table.lines());
@@ -201,7 +258,11 @@ fn lines(
 
 /// A part of a whole in percent; `-` where there is none.
 fn share(part: u32, whole: u32) -> String {
-    if whole == 0 { "-".to_owned() } else { format!("{:.0} %", 100.0 * f64::from(part) / f64::from(whole)) }
+    if whole == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.0} %", 100.0 * f64::from(part) / f64::from(whole))
+    }
 }
 
 // === impl RecentActivity ===
@@ -237,7 +298,11 @@ impl RateWindow {
     fn next(&mut self, now: Instant) {
         self.parts.push_back((now, RecentActivity::default()));
         // The first of what is left began before the window, or with it.
-        while self.parts.get(1).is_some_and(|(began, _)| *began + WINDOW <= now) {
+        while self
+            .parts
+            .get(1)
+            .is_some_and(|(began, _)| *began + WINDOW <= now)
+        {
             self.parts.pop_front();
         }
     }
@@ -259,7 +324,9 @@ impl RateWindow {
                 all.failed += own.failed;
             }
         }
-        let over = self.parts.front().map_or(Duration::ZERO, |(began, _)| now.saturating_duration_since(*began));
+        let over = self.parts.front().map_or(Duration::ZERO, |(began, _)| {
+            now.saturating_duration_since(*began)
+        });
         (sum, over)
     }
 }
@@ -280,19 +347,48 @@ mod tests {
     #[test]
     fn rates_are_those_of_the_window_and_shares_of_all_that_ended() {
         let began = Instant::now();
-        let mut recent = RateWindow { parts: VecDeque::from([(began, RecentActivity::default())]) };
-        let happen =
-            |recent: &mut RateWindow, body: Body| recent.parts.back_mut().unwrap().1.add(&event("gpt", "acme", body));
+        let mut recent = RateWindow {
+            parts: VecDeque::from([(began, RecentActivity::default())]),
+        };
+        let happen = |recent: &mut RateWindow, body: Body| {
+            recent
+                .parts
+                .back_mut()
+                .unwrap()
+                .1
+                .add(&event("gpt", "acme", body));
+        };
         for _ in 0..3 {
-            happen(&mut recent, Body::AttemptStarted(v1::AttemptStartedEvent::default()));
+            happen(
+                &mut recent,
+                Body::AttemptStarted(v1::AttemptStartedEvent::default()),
+            );
         }
-        happen(&mut recent, Body::AttemptFailed(v1::AttemptFailedEvent::default()));
-        happen(&mut recent, Body::RecoveryAttempted(v1::RecoveryAttemptedEvent::default()));
-        happen(&mut recent, Body::InvocationRecovered(v1::InvocationRecoveredEvent::default()));
-        happen(&mut recent, Body::InvocationSucceeded(v1::InvocationSucceededEvent::default()));
+        happen(
+            &mut recent,
+            Body::AttemptFailed(v1::AttemptFailedEvent::default()),
+        );
+        happen(
+            &mut recent,
+            Body::RecoveryAttempted(v1::RecoveryAttemptedEvent::default()),
+        );
+        happen(
+            &mut recent,
+            Body::InvocationRecovered(v1::InvocationRecoveredEvent::default()),
+        );
+        happen(
+            &mut recent,
+            Body::InvocationSucceeded(v1::InvocationSucceededEvent::default()),
+        );
         let (counts, over) = recent.sum(began + Duration::from_secs(2));
-        let status = v1::GetStatusResponse { replica: "one".to_owned(), ..v1::GetStatusResponse::default() };
-        let target = v1::Target { id: "gpt".to_owned(), ..v1::Target::default() };
+        let status = v1::GetStatusResponse {
+            replica: "one".to_owned(),
+            ..v1::GetStatusResponse::default()
+        };
+        let target = v1::Target {
+            id: "gpt".to_owned(),
+            ..v1::Target::default()
+        };
         assert_eq!(
             lines(&status, &[target], &counts, over, Paint::none()),
             [
@@ -309,8 +405,15 @@ mod tests {
             recent.next(began + Duration::from_secs(second));
         }
         let (counts, over) = recent.sum(began + Duration::from_secs(31));
-        assert_eq!(counts, RecentActivity::default(), "what is older than the window is forgotten");
-        assert!(over >= WINDOW && over <= WINDOW + Duration::from_secs(2), "{over:?}");
+        assert_eq!(
+            counts,
+            RecentActivity::default(),
+            "what is older than the window is forgotten"
+        );
+        assert!(
+            over >= WINDOW && over <= WINDOW + Duration::from_secs(2),
+            "{over:?}"
+        );
     }
 
     #[test]

@@ -90,7 +90,8 @@ pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn follow(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
-    // Without a server at the start the command fails at once; a server that was there may come back.
+    // Without a server at the start the command fails at once; a server that was there may come
+    // back.
     let mut client = arguments.server.recovery().await?;
     let mut cursor = arguments.after.clone();
     let mut wait = FIRST_WAIT;
@@ -106,7 +107,11 @@ async fn follow(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
             wait = FIRST_WAIT;
         }
         let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        print_note(&format!("The watch broke ({}); taking it up again in {}.", one_line(ended.message()), span(ms)));
+        print_note(&format!(
+            "The watch broke ({}); taking it up again in {}.",
+            one_line(ended.message()),
+            span(ms)
+        ));
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LONGEST_WAIT);
     }
@@ -131,7 +136,9 @@ async fn stream(
     loop {
         match events.message().await {
             Ok(Some(response)) => {
-                let Some(event) = response.event else { continue };
+                let Some(event) = response.event else {
+                    continue;
+                };
                 arguments.show(&event, paint)?;
                 *seen = true;
                 if !event.cursor.is_empty() {
@@ -168,13 +175,23 @@ fn may_pass(ended: &Status) -> bool {
 }
 
 fn event_type(name: &str) -> Result<v1::RecoveryEventType, String> {
-    let wanted = format!("RECOVERY_EVENT_TYPE_{}", name.to_uppercase().replace('-', "_"));
-    if let Some(found) = v1::RecoveryEventType::from_str_name(&wanted).filter(|found| *found as i32 != 0) {
+    let wanted = format!(
+        "RECOVERY_EVENT_TYPE_{}",
+        name.to_uppercase().replace('-', "_")
+    );
+    if let Some(found) =
+        v1::RecoveryEventType::from_str_name(&wanted).filter(|found| *found as i32 != 0)
+    {
         return Ok(found);
     }
     let names: Vec<String> = (1..=i32::from(i8::MAX))
         .map_while(|number| v1::RecoveryEventType::try_from(number).ok())
-        .map(|known| known.as_str_name().trim_start_matches("RECOVERY_EVENT_TYPE_").to_lowercase())
+        .map(|known| {
+            known
+                .as_str_name()
+                .trim_start_matches("RECOVERY_EVENT_TYPE_")
+                .to_lowercase()
+        })
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Err(match nearest(name, &names) {
@@ -207,11 +224,16 @@ impl WatchArguments {
             None if self.from_start => Start::FromStart(true),
             None => Start::Live(true),
         };
-        v1::WatchRecoveryRequest { filter: Some(filter), start: Some(start) }
+        v1::WatchRecoveryRequest {
+            filter: Some(filter),
+            start: Some(start),
+        }
     }
 
     fn show(&self, event: &v1::RecoveryEvent, paint: Paint) -> anyhow::Result<()> {
-        let Some(words) = event_line::what(event) else { return Ok(()) };
+        let Some(words) = event_line::what(event) else {
+            return Ok(());
+        };
         match self.output {
             Output::Json => print_line(&json("RecoveryEvent", event)?.to_string())?,
             Output::Text => print_line(&line(event, &words, paint))?,
@@ -222,9 +244,20 @@ impl WatchArguments {
 
 /// When, how much it matters, where, what, and to whom.
 fn line(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> String {
-    let at = event.time.as_ref().and_then(|time| Timestamp::new(time.seconds, time.nanos).ok()).unwrap_or_default();
-    let time = at.to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string();
-    let place = if event.route.is_empty() { "-" } else { &event.route };
+    let at = event
+        .time
+        .as_ref()
+        .and_then(|time| Timestamp::new(time.seconds, time.nanos).ok())
+        .unwrap_or_default();
+    let time = at
+        .to_zoned(TimeZone::system())
+        .strftime("%H:%M:%S%.3f")
+        .to_string();
+    let place = if event.route.is_empty() {
+        "-"
+    } else {
+        &event.route
+    };
     let whose = match event.invocation_id.as_str() {
         "" => String::new(),
         invocation => format!("  {}", one_line(invocation)),
@@ -245,16 +278,31 @@ mod tests {
 
     #[test]
     fn types_are_named_as_in_the_api_and_a_wrong_one_gets_the_nearest() {
-        assert_eq!(event_type("circuit_opened"), Ok(v1::RecoveryEventType::CircuitOpened));
-        assert_eq!(event_type("circuit-opened"), Ok(v1::RecoveryEventType::CircuitOpened));
-        assert_eq!(event_type("circuit_opend"), Err("did you mean `circuit_opened`?".to_owned()));
-        assert!(event_type("unspecified").unwrap_err().contains("store_found"));
+        assert_eq!(
+            event_type("circuit_opened"),
+            Ok(v1::RecoveryEventType::CircuitOpened)
+        );
+        assert_eq!(
+            event_type("circuit-opened"),
+            Ok(v1::RecoveryEventType::CircuitOpened)
+        );
+        assert_eq!(
+            event_type("circuit_opend"),
+            Err("did you mean `circuit_opened`?".to_owned())
+        );
+        assert!(
+            event_type("unspecified")
+                .unwrap_err()
+                .contains("store_found")
+        );
     }
 
     #[test]
     fn a_watch_is_resumed_unless_the_server_rejects_it() {
         assert!(may_pass(&Status::unavailable("draining")));
         assert!(!may_pass(&Status::invalid_argument("after is no cursor")));
-        assert!(!may_pass(&Status::unauthenticated("a valid credential is required")));
+        assert!(!may_pass(&Status::unauthenticated(
+            "a valid credential is required"
+        )));
     }
 }

@@ -1,6 +1,7 @@
 //! The enumerations of the API as text for people: `rate_limited`, `half-open`, `retry`.
 //!
-//! A value that this version does not know is shown as `unknown`, since a newer server may send one.
+//! A value that this version does not know is shown as `unknown`, since a newer server may send
+//! one.
 
 use crate::{domain::failure::FailureClass, grpc::v1};
 
@@ -133,16 +134,18 @@ pub(super) fn severity(number: i32) -> &'static str {
 
 /// What was done to recover, in order.
 pub(super) fn strategies(numbers: &[i32]) -> String {
-    let words = numbers.iter().map(|number| match v1::RecoveryStrategy::try_from(*number) {
-        Ok(v1::RecoveryStrategy::None) => "nothing",
-        Ok(v1::RecoveryStrategy::Retry) => "retry",
-        Ok(v1::RecoveryStrategy::Fallback) => "fallback",
-        Ok(v1::RecoveryStrategy::Adapt) => "adapt",
-        Ok(v1::RecoveryStrategy::Chunk) => "chunk",
-        Ok(v1::RecoveryStrategy::Continue) => "continue",
-        Ok(v1::RecoveryStrategy::Impossible) => "impossible",
-        Ok(v1::RecoveryStrategy::Unspecified) | Err(_) => "unknown",
-    });
+    let words = numbers
+        .iter()
+        .map(|number| match v1::RecoveryStrategy::try_from(*number) {
+            Ok(v1::RecoveryStrategy::None) => "nothing",
+            Ok(v1::RecoveryStrategy::Retry) => "retry",
+            Ok(v1::RecoveryStrategy::Fallback) => "fallback",
+            Ok(v1::RecoveryStrategy::Adapt) => "adapt",
+            Ok(v1::RecoveryStrategy::Chunk) => "chunk",
+            Ok(v1::RecoveryStrategy::Continue) => "continue",
+            Ok(v1::RecoveryStrategy::Impossible) => "impossible",
+            Ok(v1::RecoveryStrategy::Unspecified) | Err(_) => "unknown",
+        });
     words.collect::<Vec<_>>().join(", ")
 }
 

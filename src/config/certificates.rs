@@ -1,5 +1,5 @@
-//! TLS settings of the listeners and of connections to upstreams, built from the PEM texts of certificate chains, their
-//! keys and authorities.
+//! TLS settings of the listeners and of connections to upstreams, built from the PEM texts of
+//! certificate chains, their keys and authorities.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -24,7 +24,11 @@ pub(super) type FileFault = (&'static str, String);
 ///
 /// # Errors
 /// The setting whose file cannot be used, and why.
-pub(super) fn server_settings(chain: &str, key: &str, authorities: Option<&str>) -> Result<ServerConfig, FileFault> {
+pub(super) fn server_settings(
+    chain: &str,
+    key: &str,
+    authorities: Option<&str>,
+) -> Result<ServerConfig, FileFault> {
     let chain = certificates(CERT_FILE, chain)?;
     let key = private_key(KEY_FILE, key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -35,14 +39,21 @@ pub(super) fn server_settings(chain: &str, key: &str, authorities: Option<&str>)
         None => builder.with_no_client_auth(),
         Some(authorities) => {
             let roots = roots(CLIENT_CA_FILE, authorities)?;
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(unusable(CLIENT_CA_FILE, "cannot be used"))?)
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(
+                verifier.map_err(unusable(CLIENT_CA_FILE, "cannot be used"))?,
+            )
         }
     };
-    let mut settings = builder.with_single_cert(chain, key).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => (KEY_FILE, format!("is not the key of {CERT_FILE}")),
-        error => (CERT_FILE, format!("cannot be served: {error}")),
-    })?;
+    let mut settings = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                (KEY_FILE, format!("is not the key of {CERT_FILE}"))
+            }
+            error => (CERT_FILE, format!("cannot be served: {error}")),
+        })?;
     settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(settings)
 }
@@ -51,30 +62,53 @@ pub(super) fn server_settings(chain: &str, key: &str, authorities: Option<&str>)
 ///
 /// # Errors
 /// The setting whose file cannot be used, and why.
-pub(super) fn client_tls(authorities: Option<&str>, identity: Option<(&str, &str)>) -> Result<ClientTls, FileFault> {
+pub(super) fn client_tls(
+    authorities: Option<&str>,
+    identity: Option<(&str, &str)>,
+) -> Result<ClientTls, FileFault> {
     let mut contents = Sha256::new();
-    for (name, text) in [("ca", authorities), ("cert", identity.map(|it| it.0)), ("key", identity.map(|it| it.1))] {
+    for (name, text) in [
+        ("ca", authorities),
+        ("cert", identity.map(|it| it.0)),
+        ("key", identity.map(|it| it.1)),
+    ] {
         contents.update(Sha256::digest(format!("{name} {text:?}")));
     }
     let identity = match identity {
         None => None,
         Some((chain, key)) => {
-            let (chain, key) = (certificates("cert_file", chain)?, private_key("key_file", key)?);
-            let made = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider());
+            let (chain, key) = (
+                certificates("cert_file", chain)?,
+                private_key("key_file", key)?,
+            );
+            let made =
+                CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider());
             Some(Arc::new(made.map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => ("key_file", "is not the key of cert_file".to_owned()),
+                rustls::Error::InconsistentKeys(_) => {
+                    ("key_file", "is not the key of cert_file".to_owned())
+                }
                 error => ("cert_file", format!("cannot be used: {error}")),
             })?))
         }
     };
-    let authorities = authorities.map(|authorities| roots("ca_file", authorities)).transpose()?.map(Arc::new);
-    Ok(ClientTls { authorities, identity, fingerprint: contents.finalize().into() })
+    let authorities = authorities
+        .map(|authorities| roots("ca_file", authorities))
+        .transpose()?
+        .map(Arc::new);
+    Ok(ClientTls {
+        authorities,
+        identity,
+        fingerprint: contents.finalize().into(),
+    })
 }
 
 fn roots(setting: &'static str, authorities: &str) -> Result<RootCertStore, FileFault> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(setting, authorities)? {
-        roots.add(authority).map_err(unusable(setting, "holds a certificate that is no authority"))?;
+        roots.add(authority).map_err(unusable(
+            setting,
+            "holds a certificate that is no authority",
+        ))?;
     }
     Ok(roots)
 }
@@ -83,10 +117,17 @@ fn private_key(setting: &'static str, pem: &str) -> Result<PrivateKeyDer<'static
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(unusable(setting, "holds no private key"))
 }
 
-fn certificates(setting: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+fn certificates(
+    setting: &'static str,
+    pem: &str,
+) -> Result<Vec<CertificateDer<'static>>, FileFault> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let found = read.map_err(unusable(setting, "is no PEM file"))?;
-    if found.is_empty() { Err((setting, "holds no certificate".to_owned())) } else { Ok(found) }
+    if found.is_empty() {
+        Err((setting, "holds no certificate".to_owned()))
+    } else {
+        Ok(found)
+    }
 }
 
 fn unusable<E: Display>(setting: &'static str, what: &'static str) -> impl Fn(E) -> FileFault {

@@ -1,7 +1,8 @@
-//! Checks beyond types: unresolved references, ranges, missing authentication, settings that contradict each other.
+//! Checks beyond types: unresolved references, ranges, missing authentication, settings that
+//! contradict each other.
 //!
-//! Every setting is checked. What decoding removed as faulty still counts as written, so that one fault is not reported
-//! twice. No file is read and no value corrected.
+//! Every setting is checked. What decoding removed as faulty still counts as written, so that one
+//! fault is not reported twice. No file is read and no value corrected.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -20,13 +21,24 @@ mod observe;
 mod tools;
 mod upstream;
 
-/// Adds every fault of the configuration. `written` is the tree before anything was taken out of it; `more` are faults
-/// that were found elsewhere, by path.
-pub(super) fn check(config: &Config, written: &Node, more: Vec<(String, String)>, faults: &mut Vec<Fault>) {
+/// Adds every fault of the configuration. `written` is the tree before anything was taken out of
+/// it; `more` are faults that were found elsewhere, by path.
+pub(super) fn check(
+    config: &Config,
+    written: &Node,
+    more: Vec<(String, String)>,
+    faults: &mut Vec<Fault>,
+) {
     let lost = faults.iter().map(|fault| fault.path.clone()).collect();
-    let mut checker = Checker { written: BTreeMap::new(), lost, faults };
+    let mut checker = Checker {
+        written: BTreeMap::new(),
+        lost,
+        faults,
+    };
     written.each(&mut |node| {
-        checker.written.insert(node.path.clone(), node.clone_scalar());
+        checker
+            .written
+            .insert(node.path.clone(), node.clone_scalar());
     });
     for (path, reason) in more {
         checker.fault(&path, reason);
@@ -52,11 +64,15 @@ struct Checker<'a> {
 // === impl Checker ===
 
 impl Checker<'_> {
-    /// A fault of the setting at `path`, reported where it or the nearest setting around it is written.
+    /// A fault of the setting at `path`, reported where it or the nearest setting around it is
+    /// written.
     ///
     /// A section that lost a part is not reported: it may be right once the part is.
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
-        let part_of = |lost: &String| lost.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+        let part_of = |lost: &String| {
+            lost.strip_prefix(path)
+                .is_some_and(|rest| rest.starts_with(['.', '[']))
+        };
         if self.lost.iter().any(part_of) {
             return;
         }
@@ -65,7 +81,13 @@ impl Checker<'_> {
     }
 
     /// A reference to a name that is not among `valid`; nothing when it was taken out as faulty.
-    fn unknown<'v>(&mut self, path: &str, name: &str, kind: &str, valid: impl IntoIterator<Item = &'v str>) {
+    fn unknown<'v>(
+        &mut self,
+        path: &str,
+        name: &str,
+        kind: &str,
+        valid: impl IntoIterator<Item = &'v str>,
+    ) {
         let fault = Fault::new(path, format!("is no {kind}")).with_nearest(name, valid);
         let mut fault = self.place(path, fault);
         // Keys and names from the environment are shown as they are written.
@@ -75,7 +97,11 @@ impl Checker<'_> {
 
     /// A setting that must be there, unless it is and was taken out as faulty.
     fn required(&mut self, path: &str, reason: &str) {
-        if self.written.get(path).is_none_or(|node| node.shown().as_deref() == Some("")) {
+        if self
+            .written
+            .get(path)
+            .is_none_or(|node| node.shown().as_deref() == Some(""))
+        {
             self.fault(path, reason);
         }
     }
@@ -95,8 +121,19 @@ impl Checker<'_> {
     }
 
     /// The same where it inherits from `base`: faults of the base are reported there.
-    fn inheriting<F: AsRef<str> + PartialEq>(&mut self, path: &str, faults: Vec<(F, String)>, base: &[(F, String)]) {
-        self.policy(path, faults.into_iter().filter(|fault| !base.contains(fault)).collect());
+    fn inheriting<F: AsRef<str> + PartialEq>(
+        &mut self,
+        path: &str,
+        faults: Vec<(F, String)>,
+        base: &[(F, String)],
+    ) {
+        self.policy(
+            path,
+            faults
+                .into_iter()
+                .filter(|fault| !base.contains(fault))
+                .collect(),
+        );
     }
 
     fn range<T: PartialOrd>(&mut self, path: &str, value: &T, min: &T, max: &T, words: &str) {
@@ -128,27 +165,60 @@ impl Checker<'_> {
         self.listeners(server, config.tools.mcp_front.as_ref());
         self.callers(config);
         self.limits(server);
-        self.range("server.max_message_bytes", &server.max_message_bytes, &1024, &(1 << 30), "from 1KiB to 1GiB");
-        self.range("server.max_header_bytes", &server.max_header_bytes, &1024, &(1 << 20), "from 1KiB to 1MiB");
-        self.range("server.max_concurrent_streams", &server.max_concurrent_streams, &1, &u32::MAX, "at least 1");
+        self.range(
+            "server.max_message_bytes",
+            &server.max_message_bytes,
+            &1024,
+            &(1 << 30),
+            "from 1KiB to 1GiB",
+        );
+        self.range(
+            "server.max_header_bytes",
+            &server.max_header_bytes,
+            &1024,
+            &(1 << 20),
+            "from 1KiB to 1MiB",
+        );
+        self.range(
+            "server.max_concurrent_streams",
+            &server.max_concurrent_streams,
+            &1,
+            &u32::MAX,
+            "at least 1",
+        );
         for (index, origin) in server.cors.allow_origins.iter().enumerate() {
-            let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-            if origin != "*" && host.is_none_or(|host| host.is_empty() || host.contains(['/', ' '])) {
+            let host = origin
+                .strip_prefix("https://")
+                .or_else(|| origin.strip_prefix("http://"));
+            if origin != "*" && host.is_none_or(|host| host.is_empty() || host.contains(['/', ' ']))
+            {
                 let reason = "is no origin; write a scheme and a host, as in https://dashboard.example, or `*`";
                 self.fault(&format!("server.cors.allow_origins[{index}]"), reason);
             }
         }
         if server.console && !server.grpc_web {
-            self.fault("server.console", "needs server.grpc_web, by which the page calls");
+            self.fault(
+                "server.console",
+                "needs server.grpc_web, by which the page calls",
+            );
         }
         if let Some(front) = &server.openai_front {
             let (min, max) = (Duration::from_millis(100), Duration::from_mins(5));
-            self.range("server.openai_front.keepalive", &front.keepalive, &min, &max, "from 100ms to 5m");
+            self.range(
+                "server.openai_front.keepalive",
+                &front.keepalive,
+                &min,
+                &max,
+                "from 100ms to 5m",
+            );
         }
         if let Some(tls) = &server.tls {
             for (name, file) in [("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
                 if file.as_os_str().is_empty() {
-                    self.required(&format!("server.tls.{name}"), "is missing; TLS needs a certificate and its key");
+                    self.required(
+                        &format!("server.tls.{name}"),
+                        "is missing; TLS needs a certificate and its key",
+                    );
                 }
             }
         }
@@ -156,8 +226,18 @@ impl Checker<'_> {
 
     fn listeners(&mut self, server: &ServerConfig, mcp_front: Option<&McpFrontConfig>) {
         let mut listeners = vec![("server.listen", server.listen)];
-        listeners.extend(server.openai_front.as_ref().map(|front| ("server.openai_front.listen", front.listen)));
-        listeners.extend(server.admin_service.as_ref().map(|admin| ("server.admin_service.listen", admin.listen)));
+        listeners.extend(
+            server
+                .openai_front
+                .as_ref()
+                .map(|front| ("server.openai_front.listen", front.listen)),
+        );
+        listeners.extend(
+            server
+                .admin_service
+                .as_ref()
+                .map(|admin| ("server.admin_service.listen", admin.listen)),
+        );
         listeners.extend(mcp_front.map(|front| ("tools.mcp_front.listen", front.listen)));
         let unguarded = server.auth.is_none() && server.auth_mode() == AuthMode::None;
         for (path, address) in &listeners {
@@ -171,14 +251,17 @@ impl Checker<'_> {
         }
         listeners.insert(1, ("server.admin_listen", server.admin_listen));
         for (index, (path, address)) in listeners.iter().enumerate() {
-            let taken = listeners[..index].iter().find(|(_, other)| collide(*address, *other));
+            let taken = listeners[..index]
+                .iter()
+                .find(|(_, other)| collide(*address, *other));
             if let Some((other, _)) = taken {
                 self.fault(path, format!("takes the same address as {other}"));
             }
         }
     }
 
-    /// New versions on trial: each subject and its candidate must exist, and a candidate belongs to one subject.
+    /// New versions on trial: each subject and its candidate must exist, and a candidate belongs to
+    /// one subject.
     fn releases(&mut self, config: &Config) {
         self.policy("releases", config.releases.validate());
         let servers = || config.tools.servers.keys().map(String::as_str);
@@ -191,8 +274,15 @@ impl Checker<'_> {
             let candidate = subject.candidate.as_str();
             let is_server = |name: &str| config.tools.servers.contains_key(name);
             if known().all(|target| target != candidate) {
-                self.unknown(&format!("{path}.candidate"), candidate, "target or tool server", known());
-            } else if known().any(|target| target == name) && is_server(name) != is_server(candidate) {
+                self.unknown(
+                    &format!("{path}.candidate"),
+                    candidate,
+                    "target or tool server",
+                    known(),
+                );
+            } else if known().any(|target| target == name)
+                && is_server(name) != is_server(candidate)
+            {
                 self.fault(
                     &format!("{path}.candidate"),
                     "must be a tool server where the subject is one, and else a target",
@@ -206,9 +296,19 @@ impl Checker<'_> {
                     );
                 }
             }
-            let others = config.releases.subjects.iter().filter(|(other, _)| *other != name);
-            if others.into_iter().any(|(other, its)| its.candidate == subject.candidate || other == candidate) {
-                self.fault(&format!("{path}.candidate"), "is a subject, or the candidate of another subject, already");
+            let others = config
+                .releases
+                .subjects
+                .iter()
+                .filter(|(other, _)| *other != name);
+            if others
+                .into_iter()
+                .any(|(other, its)| its.candidate == subject.candidate || other == candidate)
+            {
+                self.fault(
+                    &format!("{path}.candidate"),
+                    "is a subject, or the candidate of another subject, already",
+                );
             }
         }
     }
@@ -222,47 +322,92 @@ impl Checker<'_> {
             if !key.sha256.is_empty() {
                 self.fault(&path, "is given beside sha256; keep one of them");
             } else if server.auth_mode() != AuthMode::ClientCertificate {
-                self.fault(&path, "has no effect without server.auth: client_certificate");
-            } else if earlier.iter().any(|other| other.certificate_name.as_ref() == Some(name)) {
+                self.fault(
+                    &path,
+                    "has no effect without server.auth: client_certificate",
+                );
+            } else if earlier
+                .iter()
+                .any(|other| other.certificate_name.as_ref() == Some(name))
+            {
                 self.fault(&path, "is the name of another caller already");
             }
         } else if key.sha256.is_empty() {
-            self.required(&format!("{path}.sha256"), "is missing; write the SHA-256 of the key");
+            self.required(
+                &format!("{path}.sha256"),
+                "is missing; write the SHA-256 of the key",
+            );
         } else if key.sha256.len() != 64 || !key.sha256.chars().all(|c| c.is_ascii_hexdigit()) {
-            self.fault(&format!("{path}.sha256"), "must be 64 hexadecimal digits: the SHA-256 of the key");
-        } else if earlier.iter().any(|other| other.sha256.eq_ignore_ascii_case(&key.sha256)) {
-            self.fault(&format!("{path}.sha256"), "is the key of another caller already");
+            self.fault(
+                &format!("{path}.sha256"),
+                "must be 64 hexadecimal digits: the SHA-256 of the key",
+            );
+        } else if earlier
+            .iter()
+            .any(|other| other.sha256.eq_ignore_ascii_case(&key.sha256))
+        {
+            self.fault(
+                &format!("{path}.sha256"),
+                "is the key of another caller already",
+            );
         }
     }
 
     fn callers(&mut self, config: &Config) {
         let server = &config.server;
         match server.auth {
-            Some(AuthMode::ApiKey) if server.keys.is_empty() && !self.is_written("server.keys[0]") => {
+            Some(AuthMode::ApiKey)
+                if server.keys.is_empty() && !self.is_written("server.keys[0]") =>
+            {
                 self.fault("server.auth", "admits no caller without server.keys");
             }
             Some(AuthMode::ClientCertificate)
-                if server.tls.as_ref().is_none_or(|tls| tls.client_ca_file.is_none())
+                if server
+                    .tls
+                    .as_ref()
+                    .is_none_or(|tls| tls.client_ca_file.is_none())
                     && !self.is_written("server.tls.client_ca_file") =>
             {
-                self.fault("server.auth", "admits no caller without server.tls.client_ca_file");
+                self.fault(
+                    "server.auth",
+                    "admits no caller without server.tls.client_ca_file",
+                );
             }
             Some(AuthMode::None) if !server.keys.is_empty() => {
-                self.fault("server.auth", "leaves server.keys without effect; remove one of them");
+                self.fault(
+                    "server.auth",
+                    "leaves server.keys without effect; remove one of them",
+                );
             }
-            Some(AuthMode::None | AuthMode::ApiKey | AuthMode::ClientCertificate | AuthMode::Jwt) | None => {}
+            Some(
+                AuthMode::None | AuthMode::ApiKey | AuthMode::ClientCertificate | AuthMode::Jwt,
+            )
+            | None => {}
         }
         self.tokens_and_roles(server);
         for (index, key) in server.keys.iter().enumerate() {
             let path = format!("server.keys[{index}]");
             if key.tenant.is_empty() {
-                self.required(&format!("{path}.tenant"), "is missing; say who calls with this key");
+                self.required(
+                    &format!("{path}.tenant"),
+                    "is missing; say who calls with this key",
+                );
             }
             self.caller_credential(server, index);
             for (route_index, route) in key.routes.iter().enumerate() {
-                if !config.routes.contains_key(route) && !self.is_written(&format!("routes.{route}")) {
-                    let valid = config.routes.keys().map(crate::domain::ids::RouteName::as_str);
-                    self.unknown(&format!("{path}.routes[{route_index}]"), route.as_str(), "route", valid);
+                if !config.routes.contains_key(route)
+                    && !self.is_written(&format!("routes.{route}"))
+                {
+                    let valid = config
+                        .routes
+                        .keys()
+                        .map(crate::domain::ids::RouteName::as_str);
+                    self.unknown(
+                        &format!("{path}.routes[{route_index}]"),
+                        route.as_str(),
+                        "route",
+                        valid,
+                    );
                 }
             }
         }

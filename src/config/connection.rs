@@ -14,12 +14,13 @@ use super::secret::Secret;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProxyConfig {
-    /// The proxy, such as `http://proxy.example:3128`. It resolves the names of upstreams, so that what they lead to is
-    /// for the proxy to judge: `allow_private_addresses` then is about the address of the proxy itself, and about an
-    /// upstream that is written as an address.
+    /// The proxy, such as `http://proxy.example:3128`. It resolves the names of upstreams, so that
+    /// what they lead to is for the proxy to judge: `allow_private_addresses` then is about the
+    /// address of the proxy itself, and about an upstream that is written as an address.
     #[serde(serialize_with = "shown")]
     pub url: String,
-    /// `user:password` for a proxy that requires them (basic authentication); they are sent to it in the clear.
+    /// `user:password` for a proxy that requires them (basic authentication); they are sent to it
+    /// in the clear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Secret>,
     /// A file that holds them, as Kubernetes mounts it.
@@ -27,16 +28,17 @@ pub struct ProxyConfig {
     pub credentials_file: Option<PathBuf>,
 }
 
-/// The certificates of TLS connections to an upstream. When one of the files changes, new connections are made with the
-/// new contents.
+/// The certificates of TLS connections to an upstream. When one of the files changes, new
+/// connections are made with the new contents.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTlsConfig {
-    /// The authorities that may have signed the upstream's certificate, PEM, in place of the well-known ones; unset: the
-    /// well-known ones.
+    /// The authorities that may have signed the upstream's certificate, PEM, in place of the
+    /// well-known ones; unset: the well-known ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// The certificate chain that is shown to an upstream that requests one, PEM; unset: none is shown.
+    /// The certificate chain that is shown to an upstream that requests one, PEM; unset: none is
+    /// shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert_file: Option<PathBuf>,
     /// The private key of `cert_file`, PEM.
@@ -47,7 +49,8 @@ pub struct ClientTlsConfig {
     pub loaded: Option<ClientTls>,
 }
 
-/// What TLS connections to an upstream trust and show. Two are equal when the files that they were made of held the same.
+/// What TLS connections to an upstream trust and show. Two are equal when the files that they were
+/// made of held the same.
 #[derive(Clone)]
 pub struct ClientTls {
     /// The authorities that are trusted; unset: the well-known ones.

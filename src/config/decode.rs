@@ -1,15 +1,16 @@
 //! Decodes the tree into types, collecting every fault on the way instead of stopping at the first.
 //!
-//! Decoding stops at a fault, as serde does; then the faulty value is removed from the tree and decoding starts again,
-//! until it succeeds. So the types themselves define what is valid, and nothing is written twice.
+//! Decoding stops at a fault, as serde does; then the faulty value is removed from the tree and
+//! decoding starts again, until it succeeds. So the types themselves define what is valid, and
+//! nothing is written twice.
 
 use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
     de::{
-        DeserializeSeed, EnumAccess, Error as _, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
-        VariantAccess, Visitor, value::StrDeserializer,
+        DeserializeSeed, EnumAccess, Error as _, Expected, IntoDeserializer, MapAccess, SeqAccess,
+        Unexpected, VariantAccess, Visitor, value::StrDeserializer,
     },
     forward_to_deserialize_any,
 };
@@ -23,7 +24,10 @@ use super::{
 const MAX_FAULTS: usize = 200;
 
 /// Decodes the tree, taking out what is faulty; `None` only when not even the rest can be decoded.
-pub(super) fn decode<T: for<'de> Deserialize<'de>>(tree: &mut Node, faults: &mut Vec<Fault>) -> Option<T> {
+pub(super) fn decode<T: for<'de> Deserialize<'de>>(
+    tree: &mut Node,
+    faults: &mut Vec<Fault>,
+) -> Option<T> {
     for _ in 0..MAX_FAULTS {
         match T::deserialize(&*tree) {
             Ok(decoded) => return Some(decoded),
@@ -59,7 +63,11 @@ impl DecodeError {
     fn of_key(mut self, node: &Node, name: &str, member: &Node) -> Self {
         if self.0.path.is_empty() {
             // A member that was inherited keeps the path where it is written.
-            self.0.path = if member.path.is_empty() { join(&node.path, name) } else { member.path.clone() };
+            self.0.path = if member.path.is_empty() {
+                join(&node.path, name)
+            } else {
+                member.path.clone()
+            };
             self.0.at = member.key_at;
         }
         self
@@ -104,7 +112,9 @@ impl serde::de::Error for DecodeError {
                 "a text, or a value with its unit such as 30s or 8MiB,"
             }
             text if text.starts_with("a string") => "a text",
-            "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+            "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" | "isize" => {
+                "a whole number"
+            }
             "f32" | "f64" => "a number",
             text => text,
         };
@@ -116,18 +126,23 @@ impl serde::de::Error for DecodeError {
             "u8" | "u16" | "u32" | "u64" | "usize" => {
                 "must be a whole number, not negative and not that large".to_owned()
             }
-            "i8" | "i16" | "i32" | "i64" | "isize" => "must be a whole number and not that large".to_owned(),
+            "i8" | "i16" | "i32" | "i64" | "isize" => {
+                "must be a whole number and not that large".to_owned()
+            }
             expected => format!("is not valid; {expected} is expected"),
         })
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self(Box::new(Fault::new("", "unknown field").with_nearest(field, expected.iter().copied())))
+        Self(Box::new(
+            Fault::new("", "unknown field").with_nearest(field, expected.iter().copied()),
+        ))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         Self(Box::new(
-            Fault::new("", format!("unknown value `{variant}`")).with_nearest(variant, expected.iter().copied()),
+            Fault::new("", format!("unknown value `{variant}`"))
+                .with_nearest(variant, expected.iter().copied()),
         ))
     }
 
@@ -159,7 +174,11 @@ impl<'de> Deserializer<'de> for &'de Node {
             Value::Float(float) => visitor.visit_f64(*float),
             Value::Text(text) => visitor.visit_borrowed_str(text),
             Value::List(items) => visitor.visit_seq(Items(items.iter())),
-            Value::Map(members) => visitor.visit_map(Members { node: self, rest: members.iter(), value: None }),
+            Value::Map(members) => visitor.visit_map(Members {
+                node: self,
+                rest: members.iter(),
+                value: None,
+            }),
         }
         .map_err(|error| error.of(self))
     }
@@ -171,14 +190,22 @@ impl<'de> Deserializer<'de> for &'de Node {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, DecodeError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
         visitor.visit_newtype_struct(self)
     }
 
     // `key:` with nothing after it is an empty section, not a fault.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.value {
-            Value::Null => visitor.visit_map(Members { node: self, rest: [].iter(), value: None }),
+            Value::Null => visitor.visit_map(Members {
+                node: self,
+                rest: [].iter(),
+                value: None,
+            }),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -207,10 +234,13 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, DecodeError> {
         match &self.value {
             Value::Text(text) => visitor.visit_enum(text.as_str().into_deserializer()),
-            Value::Map(members) if members.len() == 1 => {
-                visitor.visit_enum(ChoiceWithSettings { node: self, member: &members[0] })
-            }
-            _ => Err(DecodeError::custom("is no choice; write a name, or a map of one name and its settings")),
+            Value::Map(members) if members.len() == 1 => visitor.visit_enum(ChoiceWithSettings {
+                node: self,
+                member: &members[0],
+            }),
+            _ => Err(DecodeError::custom(
+                "is no choice; write a name, or a map of one name and its settings",
+            )),
         }
         .map_err(|error| error.of(self))
     }
@@ -219,16 +249,24 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_unit()
     }
 
-    // Where text is expected, a whole number is an unquoted text: a code, a model's name, a value without its unit.
+    // Where text is expected, a whole number is an unquoted text: a code, a model's name, a value
+    // without its unit.
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let text = match &self.value {
             Value::Int(int) => int.to_string(),
             Value::Uint(uint) => uint.to_string(),
-            Value::Null | Value::Bool(_) | Value::Float(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
+            Value::Null
+            | Value::Bool(_)
+            | Value::Float(_)
+            | Value::Text(_)
+            | Value::List(_)
+            | Value::Map(_) => {
                 return self.deserialize_any(visitor);
             }
         };
-        visitor.visit_string(text).map_err(|error: DecodeError| error.of(self))
+        visitor
+            .visit_string(text)
+            .map_err(|error: DecodeError| error.of(self))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -263,8 +301,14 @@ struct Items<'de>(std::slice::Iter<'de, Node>);
 impl<'de> SeqAccess<'de> for Items<'de> {
     type Error = DecodeError;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
-        self.0.next().map(|item| seed.deserialize(item).map_err(|error| error.of(item))).transpose()
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, DecodeError> {
+        self.0
+            .next()
+            .map(|item| seed.deserialize(item).map_err(|error| error.of(item)))
+            .transpose()
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -282,14 +326,24 @@ struct Members<'de> {
 impl<'de> MapAccess<'de> for Members<'de> {
     type Error = DecodeError;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
-        let Some((name, member)) = self.rest.next() else { return Ok(None) };
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, DecodeError> {
+        let Some((name, member)) = self.rest.next() else {
+            return Ok(None);
+        };
         self.value = Some(member);
         let key: StrDeserializer<'_, DecodeError> = name.as_str().into_deserializer();
-        seed.deserialize(key).map(Some).map_err(|error| error.of_key(self.node, name, member))
+        seed.deserialize(key)
+            .map(Some)
+            .map_err(|error| error.of_key(self.node, name, member))
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, DecodeError> {
         match self.value.take() {
             Some(member) => seed.deserialize(member).map_err(|error| error.of(member)),
             None => Err(DecodeError::custom("has a value without a key")),
@@ -307,10 +361,15 @@ impl<'de> EnumAccess<'de> for ChoiceWithSettings<'de> {
     type Error = DecodeError;
     type Variant = &'de Node;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, &'de Node), DecodeError> {
+    fn variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, &'de Node), DecodeError> {
         let (name, settings) = self.member;
         let key: StrDeserializer<'_, DecodeError> = name.as_str().into_deserializer();
-        let variant = seed.deserialize(key).map_err(|error| error.of_key(self.node, name, settings))?;
+        let variant = seed
+            .deserialize(key)
+            .map_err(|error| error.of_key(self.node, name, settings))?;
         Ok((variant, settings))
     }
 }
@@ -326,7 +385,10 @@ impl<'de> VariantAccess<'de> for &'de Node {
         }
     }
 
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, DecodeError> {
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<S::Value, DecodeError> {
         seed.deserialize(self).map_err(|error| error.of(self))
     }
 
@@ -334,7 +396,11 @@ impl<'de> VariantAccess<'de> for &'de Node {
         self.deserialize_seq(visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, DecodeError> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
         self.deserialize_map(visitor)
     }
 }

@@ -1,7 +1,8 @@
-//! Access to environment variables, replaceable in tests, and the references to them inside the file.
+//! Access to environment variables, replaceable in tests, and the references to them inside the
+//! file.
 //!
-//! `${NAME}` refers to a required variable, `${NAME:-text}` to one that may be missing or empty, and `$${` is an
-//! escaped `${`. Names of variables may appear in messages, their values do not.
+//! `${NAME}` refers to a required variable, `${NAME:-text}` to one that may be missing or empty,
+//! and `$${` is an escaped `${`. Names of variables may appear in messages, their values do not.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,10 @@ pub struct ProcessEnvironment;
 pub type GivenEnvironment = BTreeMap<String, String>;
 
 impl Environment for ProcessEnvironment {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the environment"
+    )]
     fn var(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
@@ -40,7 +44,11 @@ impl Environment for GivenEnvironment {
 pub(super) fn expand(node: &mut Node, environment: &dyn Environment, faults: &mut Vec<Fault>) {
     let before = faults.len();
     expand_within(node, environment, faults);
-    for path in faults[before..].iter().map(|fault| fault.path.clone()).collect::<Vec<_>>() {
+    for path in faults[before..]
+        .iter()
+        .map(|fault| fault.path.clone())
+        .collect::<Vec<_>>()
+    {
         node.remove(&path);
     }
 }
@@ -54,12 +62,25 @@ fn expand_within(node: &mut Node, environment: &dyn Environment, faults: &mut Ve
             }
             Err(reason) => {
                 let shown = node.shown();
-                faults.push(Fault::new(node.path.clone(), reason).at(node.at).with_value(shown));
+                faults.push(
+                    Fault::new(node.path.clone(), reason)
+                        .at(node.at)
+                        .with_value(shown),
+                );
             }
         },
-        Value::List(items) => items.iter_mut().for_each(|item| expand_within(item, environment, faults)),
-        Value::Map(members) => members.iter_mut().for_each(|(_, member)| expand_within(member, environment, faults)),
-        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Text(_) => {}
+        Value::List(items) => items
+            .iter_mut()
+            .for_each(|item| expand_within(item, environment, faults)),
+        Value::Map(members) => members
+            .iter_mut()
+            .for_each(|(_, member)| expand_within(member, environment, faults)),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::Uint(_)
+        | Value::Float(_)
+        | Value::Text(_) => {}
     }
 }
 
@@ -69,7 +90,10 @@ struct Resolved {
 }
 
 fn resolve(text: &str, environment: &dyn Environment) -> Result<Resolved, String> {
-    let mut resolved = Resolved { text: String::with_capacity(text.len()), from_environment: false };
+    let mut resolved = Resolved {
+        text: String::with_capacity(text.len()),
+        from_environment: false,
+    };
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         if let Some(literal) = rest[..start].strip_suffix('$') {
@@ -80,14 +104,22 @@ fn resolve(text: &str, environment: &dyn Environment) -> Result<Resolved, String
         }
         resolved.text.push_str(&rest[..start]);
         let inside = &rest[start + 2..];
-        let end = inside.find('}').ok_or("has a reference `${` without its `}`; write $${ for the characters")?;
+        let end = inside
+            .find('}')
+            .ok_or("has a reference `${` without its `}`; write $${ for the characters")?;
         let (name, fallback) = match inside[..end].split_once(":-") {
             Some((name, fallback)) => (name, Some(fallback)),
             None => (&inside[..end], None),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty() || !name.chars().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err("refers to no name of a variable; write ${NAME}, or $${ for the characters".to_owned());
+        if name.is_empty()
+            || !name.chars().all(is_name)
+            || name.starts_with(|c: char| c.is_ascii_digit())
+        {
+            return Err(
+                "refers to no name of a variable; write ${NAME}, or $${ for the characters"
+                    .to_owned(),
+            );
         }
         match (environment.var(name), fallback) {
             (Some(value), None) => resolved.text.push_str(&value),
@@ -111,8 +143,10 @@ mod tests {
     use super::*;
 
     fn resolved(text: &str) -> Result<String, String> {
-        let environment =
-            GivenEnvironment::from([("KEY".to_owned(), "secret".to_owned()), ("EMPTY".to_owned(), String::new())]);
+        let environment = GivenEnvironment::from([
+            ("KEY".to_owned(), "secret".to_owned()),
+            ("EMPTY".to_owned(), String::new()),
+        ]);
         resolve(text, &environment).map(|resolved| resolved.text)
     }
 
@@ -135,10 +169,19 @@ mod tests {
 
     #[test]
     fn an_unresolved_reference_is_reported_with_the_reason_and_the_variable() {
-        assert!(resolved("${MISSING}").unwrap_err().contains("MISSING, which is not set"));
+        assert!(
+            resolved("${MISSING}")
+                .unwrap_err()
+                .contains("MISSING, which is not set")
+        );
         assert!(resolved("${KEY").unwrap_err().contains("without its `}`"));
         for text in ["${}", "${1A}", "${A B}", "${:-x}"] {
-            assert!(resolved(text).unwrap_err().contains("no name of a variable"), "{text}");
+            assert!(
+                resolved(text)
+                    .unwrap_err()
+                    .contains("no name of a variable"),
+                "{text}"
+            );
         }
     }
 }

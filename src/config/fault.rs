@@ -1,7 +1,8 @@
-//! The faults of a configuration: all of them at once, each with its place, its value and a correction.
+//! The faults of a configuration: all of them at once, each with its place, its value and a
+//! correction.
 //!
-//! A fault is written for the person who edits the file. It shows neither secrets nor values from the environment: the
-//! reference is shown instead.
+//! A fault is written for the person who edits the file. It shows neither secrets nor values from
+//! the environment: the reference is shown instead.
 
 use std::{
     fmt,
@@ -51,7 +52,13 @@ impl Fault {
         // One fault is one line, whatever a parser of regular expressions draws.
         let reason: String = reason.into();
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { path: path.into(), at: None, value: None, reason, nearest: None }
+        Self {
+            path: path.into(),
+            at: None,
+            value: None,
+            reason,
+            nearest: None,
+        }
     }
 
     /// With its place in the file.
@@ -67,7 +74,11 @@ impl Fault {
     }
 
     /// Adds the valid name that was probably meant; where none is near, all of them are listed.
-    pub(super) fn with_nearest<'a>(mut self, name: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(super) fn with_nearest<'a>(
+        mut self,
+        name: &str,
+        valid: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let valid: Vec<&str> = valid.into_iter().collect();
         self.nearest = nearest(name, &valid).map(str::to_owned);
         if self.nearest.is_none() && !valid.is_empty() {
@@ -82,7 +93,9 @@ impl Fault {
     fn description(&self) -> String {
         match &self.value {
             // Reasons that quote the value themselves need no second quotation.
-            Some(value) if !self.reason.contains(&format!("`{value}`")) => format!("`{value}` {}", self.reason),
+            Some(value) if !self.reason.contains(&format!("`{value}`")) => {
+                format!("`{value}` {}", self.reason)
+            }
             Some(_) | None => self.reason.clone(),
         }
     }
@@ -117,18 +130,30 @@ impl ConfigFaults {
                 kept.push(fault);
             }
         }
-        if kept.is_empty() { None } else { Some(Self { file: file.map(Path::to_path_buf), faults: kept }) }
+        if kept.is_empty() {
+            None
+        } else {
+            Some(Self {
+                file: file.map(Path::to_path_buf),
+                faults: kept,
+            })
+        }
     }
 
     /// What was read, unless there are faults.
-    pub(super) fn result<T>(file: Option<&Path>, faults: Vec<Fault>, read: Option<T>) -> Result<T, Self> {
+    pub(super) fn result<T>(
+        file: Option<&Path>,
+        faults: Vec<Fault>,
+        read: Option<T>,
+    ) -> Result<T, Self> {
         match (Self::of(file, faults), read) {
             (None, Some(read)) => Ok(read),
             (Some(faults), _) => Err(faults),
             // Nothing is dropped without a fault; this message covers a defect in that rule.
-            (None, None) => {
-                Err(Self { file: file.map(Path::to_path_buf), faults: vec![Fault::new("", "cannot be read")] })
-            }
+            (None, None) => Err(Self {
+                file: file.map(Path::to_path_buf),
+                faults: vec![Fault::new("", "cannot be read")],
+            }),
         }
     }
 }
@@ -177,7 +202,8 @@ pub fn nearest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour (optimal string alignment), case ignored.
+/// Letters to insert, delete, replace or swap with their neighbour (optimal string alignment), case
+/// ignored.
 fn edit_distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.to_lowercase().chars().collect();
     let right: Vec<char> = right.to_lowercase().chars().collect();
@@ -191,7 +217,9 @@ fn edit_distance(left: &str, right: &str) -> usize {
     for i in 1..=left.len() {
         for j in 1..=right.len() {
             let replaced = usize::from(left[i - 1] != right[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + replaced);
+            let mut best = (rows[i - 1][j] + 1)
+                .min(rows[i][j - 1] + 1)
+                .min(rows[i - 1][j - 1] + replaced);
             if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }
@@ -242,6 +270,13 @@ mod tests {
             (listed[0].path.as_str(), listed[0].reason.as_str(), nearest),
             ("a", "`gtp` is no target", Some("gpt"))
         );
-        assert_eq!((listed.len(), listed[2].path.as_str(), listed[2].nearest.as_deref()), (3, "c", None));
+        assert_eq!(
+            (
+                listed.len(),
+                listed[2].path.as_str(),
+                listed[2].nearest.as_deref()
+            ),
+            (3, "c", None)
+        );
     }
 }

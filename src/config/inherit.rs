@@ -2,8 +2,8 @@
 //!
 //! A file that names a preset is laid over all of the preset's settings.
 //!
-//! So `targets.gpt.circuit: { window: 20s }` means the circuit of `circuit`, with another window, and not the built-in
-//! one; a policy is laid over the built-in of its name, or over `standard`.
+//! So `targets.gpt.circuit: { window: 20s }` means the circuit of `circuit`, with another window,
+//! and not the built-in one; a policy is laid over the built-in of its name, or over `standard`.
 
 use std::time::Duration;
 
@@ -40,10 +40,15 @@ pub enum Preset {
     Literal,
 }
 
-/// Lays the file over the preset that it names; a name that does not exist is found when the file is decoded.
+/// Lays the file over the preset that it names; a name that does not exist is found when the file
+/// is decoded.
 pub(super) fn lay_over_preset(tree: &mut Node) {
-    let is_literal = tree.get("preset").is_some_and(|node| node.value == Value::Text("literal".to_owned()));
-    let preset = is_literal.then(|| serde_saphyr::from_str::<serde_json::Value>(LITERAL).ok()).flatten();
+    let is_literal = tree
+        .get("preset")
+        .is_some_and(|node| node.value == Value::Text("literal".to_owned()));
+    let preset = is_literal
+        .then(|| serde_saphyr::from_str::<serde_json::Value>(LITERAL).ok())
+        .flatten();
     if let Some(preset) = preset {
         lay(tree, &Node::unwritten("", preset));
     }
@@ -56,14 +61,27 @@ pub(super) fn lay_over(tree: &mut Node) {
     }
     let timers = tree.get("timers").cloned();
     if let Some(Value::Map(routes)) = tree.get_mut("routes").map(|node| &mut node.value) {
-        for own in routes.iter_mut().filter_map(|(_, route)| route.get_mut("timers")) {
+        for own in routes
+            .iter_mut()
+            .filter_map(|(_, route)| route.get_mut("timers"))
+        {
             fit_to_first_token(own, timers.as_ref());
         }
     }
     for (holders, section, base) in INHERITED {
-        let Some(base) = base.split('.').try_fold(&*tree, |node, name| node.get(name)).cloned() else { continue };
-        let holders = holders.split('.').try_fold(&mut *tree, |node, name| node.get_mut(name));
-        let Some(Value::Map(members)) = holders.map(|node| &mut node.value) else { continue };
+        let Some(base) = base
+            .split('.')
+            .try_fold(&*tree, |node, name| node.get(name))
+            .cloned()
+        else {
+            continue;
+        };
+        let holders = holders
+            .split('.')
+            .try_fold(&mut *tree, |node, name| node.get_mut(name));
+        let Some(Value::Map(members)) = holders.map(|node| &mut node.value) else {
+            continue;
+        };
         for (_, holder) in members {
             if let Some(own) = holder.get_mut(section) {
                 lay(own, &base);
@@ -79,20 +97,32 @@ pub(super) fn lay_over(tree: &mut Node) {
     }
 }
 
-/// Adds to a `timers` section with `first_token` the timers that fit it, in place of inherited ones that do not: the
-/// soft timer comes before it, and the one for a lone target not before it.
+/// Adds to a `timers` section with `first_token` the timers that fit it, in place of inherited ones
+/// that do not: the soft timer comes before it, and the one for a lone target not before it.
 fn fit_to_first_token(own: &mut Node, base: Option<&Node>) {
     let default = TimersPolicy::default();
     let duration = |node: Option<&Node>| match &node?.value {
         Value::Text(text) => units::parse_duration(text).ok(),
         _ => None,
     };
-    let Some(first_token) = duration(own.get("first_token")) else { return };
-    let inherited = |name: &str, default: Duration| duration(base.and_then(|base| base.get(name))).unwrap_or(default);
+    let Some(first_token) = duration(own.get("first_token")) else {
+        return;
+    };
+    let inherited = |name: &str, default: Duration| {
+        duration(base.and_then(|base| base.get(name))).unwrap_or(default)
+    };
     let soft = inherited("soft_first_token", default.soft_first_token);
     let alone = inherited("first_token_alone", default.first_token_alone);
     for (name, inherited, fitting) in [
-        ("soft_first_token", soft, if soft < first_token { soft } else { first_token / 3 }),
+        (
+            "soft_first_token",
+            soft,
+            if soft < first_token {
+                soft
+            } else {
+                first_token / 3
+            },
+        ),
         ("first_token_alone", alone, alone.max(first_token)),
     ] {
         if fitting != inherited && own.get(name).is_none() {

@@ -1,6 +1,7 @@
 //! Which faults of a file do not invalidate it, where the file sets `on_invalid_setting: default`.
 //!
-//! Only recovery settings may be replaced by defaults: a wrong address, key or target is always an error.
+//! Only recovery settings may be replaced by defaults: a wrong address, key or target is always an
+//! error.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,18 @@ pub enum OnInvalidSetting {
 }
 
 /// The sections whose settings may fall back to their defaults.
-const SECTIONS: [&str; 10] =
-    ["policies", "operations", "timers", "circuit", "gates", "budget", "admission", "concurrency", "texts", "events"];
+const SECTIONS: [&str; 10] = [
+    "policies",
+    "operations",
+    "timers",
+    "circuit",
+    "gates",
+    "budget",
+    "admission",
+    "concurrency",
+    "texts",
+    "events",
+];
 
 /// Whether the file, or the preset that it names, wants invalid settings replaced.
 pub(super) fn is_wanted(tree: &Node) -> bool {
@@ -33,7 +44,14 @@ pub(super) fn is_wanted(tree: &Node) -> bool {
 
 /// Whether all that is wrong can be left out; `left_out` was already, so that it would not help.
 pub(super) fn can_leave_out(faults: &[Fault], left_out: &[Fault]) -> bool {
-    let section = |fault: &Fault| fault.path.split(['.', '[']).next().unwrap_or_default().to_owned();
+    let section = |fault: &Fault| {
+        fault
+            .path
+            .split(['.', '['])
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
     !faults.is_empty()
         && faults.iter().all(|fault| {
             SECTIONS.contains(&section(fault).as_str())

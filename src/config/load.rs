@@ -1,7 +1,8 @@
-//! Loads a complete and checked configuration from a file and the environment, or returns all of its faults.
+//! Loads a complete and checked configuration from a file and the environment, or returns all of
+//! its faults.
 //!
-//! The steps: read, resolve references, lay settings over what they inherit from, decode, complete, read the files that
-//! are named, check. Faults of all steps are reported together.
+//! The steps: read, resolve references, lay settings over what they inherit from, decode, complete,
+//! read the files that are named, check. Faults of all steps are reported together.
 
 use std::{
     io::Read as _,
@@ -35,7 +36,8 @@ pub struct Loaded {
     pub config: Config,
     /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// The other files that it names: keys and certificates. A change of theirs is a change of the configuration.
+    /// The other files that it names: keys and certificates. A change of theirs is a change of the
+    /// configuration.
     pub named_files: Vec<NamedFile>,
     /// The environment variables by which providers were found that are not in the file.
     pub found: Vec<&'static str>,
@@ -43,7 +45,8 @@ pub struct Loaded {
     pub left_out: Vec<Fault>,
     /// Settings of earlier versions that the file still has, and what became of them.
     pub retired: Vec<Fault>,
-    /// Two configurations with the same fingerprint are the same, the contents of named files included.
+    /// Two configurations with the same fingerprint are the same, the contents of named files
+    /// included.
     pub fingerprint: String,
     /// Whether the file names targets, so that none had to be found.
     pub has_targets: bool,
@@ -88,10 +91,16 @@ impl Loaded {
     /// Warns of each setting that was left out, and of each that is of an earlier version.
     pub fn warn(&self) {
         for fault in &self.retired {
-            tracing::warn!(setting = fault.path, "setting of an earlier version: {fault}");
+            tracing::warn!(
+                setting = fault.path,
+                "setting of an earlier version: {fault}"
+            );
         }
         for fault in &self.left_out {
-            tracing::warn!(setting = fault.path, "invalid setting left out, its default is in force: {fault}");
+            tracing::warn!(
+                setting = fault.path,
+                "invalid setting left out, its default is in force: {fault}"
+            );
         }
     }
 }
@@ -111,7 +120,10 @@ pub fn load(path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded
                     Err(reason) => reason,
                     Ok(_) => "is empty; write {} for the defaults".to_owned(),
                 };
-                return Err(ConfigFaults { file: Some(path.to_path_buf()), faults: vec![Fault::new("", reason)] });
+                return Err(ConfigFaults {
+                    file: Some(path.to_path_buf()),
+                    faults: vec![Fault::new("", reason)],
+                });
             }
         },
     };
@@ -122,13 +134,31 @@ pub fn load(path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded
 ///
 /// # Errors
 /// Everything that is wrong, at once.
-pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded, ConfigFaults> {
+pub fn load_text(
+    text: &str,
+    path: Option<&Path>,
+    environment: &dyn Environment,
+) -> Result<Loaded, ConfigFaults> {
     let mut left_out: Vec<Fault> = Vec::new();
     let (mut faults, mut is_lenient) = (Vec::new(), false);
-    let mut loaded = load_collecting(text, path, environment, &left_out, &mut is_lenient, &mut faults);
+    let mut loaded = load_collecting(
+        text,
+        path,
+        environment,
+        &left_out,
+        &mut is_lenient,
+        &mut faults,
+    );
     while is_lenient && lenient::can_leave_out(&faults, &left_out) {
         left_out.append(&mut faults);
-        loaded = load_collecting(text, path, environment, &left_out, &mut is_lenient, &mut faults);
+        loaded = load_collecting(
+            text,
+            path,
+            environment,
+            &left_out,
+            &mut is_lenient,
+            &mut faults,
+        );
     }
     ConfigFaults::result(path, faults, loaded).map(|loaded| Loaded { left_out, ..loaded })
 }
@@ -139,7 +169,8 @@ pub fn load_text(text: &str, path: Option<&Path>, environment: &dyn Environment)
 /// Everything that is wrong, at once.
 pub fn read_text<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, ConfigFaults> {
     let mut faults = Vec::new();
-    let read = tree::parse(text, &mut faults).and_then(|mut tree| decode::decode(&mut tree, &mut faults));
+    let read =
+        tree::parse(text, &mut faults).and_then(|mut tree| decode::decode(&mut tree, &mut faults));
     ConfigFaults::result(Some(path), faults, read)
 }
 
@@ -165,18 +196,30 @@ fn load_collecting(
     let mut fingerprint = Sha256::new();
     fingerprint.update(format!("{tree:?}"));
     // What failed to resolve counts as written, so that it is not reported as missing.
-    let written = Node { value: merge_missing(tree.value.clone(), unresolved.value), ..tree.clone() };
+    let written = Node {
+        value: merge_missing(tree.value.clone(), unresolved.value),
+        ..tree.clone()
+    };
     inherit::lay_over_preset(&mut tree);
     *is_lenient = lenient::is_wanted(&tree);
     inherit::lay_over(&mut tree);
     let mut config: Config = decode::decode(&mut tree, faults)?;
 
-    let order: Vec<String> =
-        written.get("targets").map_or(&[][..], Node::members).iter().map(|(name, _)| name.clone()).collect();
+    let order: Vec<String> = written
+        .get("targets")
+        .map_or(&[][..], Node::members)
+        .iter()
+        .map(|(name, _)| name.clone())
+        .collect();
     let found = discover::complete(&mut config, environment, &order);
     let base = path.and_then(Path::parent).unwrap_or(Path::new(""));
     config.tools.inherit(environment);
-    let mut named = NamedFiles { base, contents: &mut fingerprint, files: Vec::new(), faults: Vec::new() };
+    let mut named = NamedFiles {
+        base,
+        contents: &mut fingerprint,
+        files: Vec::new(),
+        faults: Vec::new(),
+    };
     named.read_all(&mut config);
     let (named_files, mut more) = (named.files, named.faults);
     more.extend(otlp::complete(&mut config.telemetry, environment));
@@ -184,7 +227,18 @@ fn load_collecting(
     let fingerprint = format!("{:x}", fingerprint.finalize());
     let (file, text) = (path.map(Path::to_path_buf), Secret::new(text));
     let (has_targets, left_out, given) = (!order.is_empty(), Vec::new(), GivenAddresses::default());
-    Some(Loaded { config, file, named_files, found, left_out, retired, fingerprint, has_targets, text, given })
+    Some(Loaded {
+        config,
+        file,
+        named_files,
+        found,
+        left_out,
+        retired,
+        fingerprint,
+        has_targets,
+        text,
+        given,
+    })
 }
 
 /// The resolved value, with what was taken out of it put back unresolved.
@@ -239,8 +293,13 @@ impl NamedFiles<'_> {
     fn read_certificates(&mut self, tls: &mut TlsConfig) {
         let chain = self.probe(certificates::CERT_FILE, &mut tls.cert_file);
         let key = self.probe(certificates::KEY_FILE, &mut tls.key_file);
-        let authorities = tls.client_ca_file.as_mut().map(|file| self.probe(certificates::CLIENT_CA_FILE, file));
-        let (Some(chain), Some(key)) = (chain, key) else { return };
+        let authorities = tls
+            .client_ca_file
+            .as_mut()
+            .map(|file| self.probe(certificates::CLIENT_CA_FILE, file));
+        let (Some(chain), Some(key)) = (chain, key) else {
+            return;
+        };
         if authorities == Some(None) {
             return;
         }
@@ -251,22 +310,41 @@ impl NamedFiles<'_> {
     }
 
     /// The files of a connection to an upstream become what connections are made with.
-    fn read_connection(&mut self, path: &str, proxy: Option<&mut ProxyConfig>, tls: Option<&mut ClientTlsConfig>) {
+    fn read_connection(
+        &mut self,
+        path: &str,
+        proxy: Option<&mut ProxyConfig>,
+        tls: Option<&mut ClientTlsConfig>,
+    ) {
         if let Some(proxy) = proxy {
             let file = proxy.credentials_file.as_mut();
-            self.read_secret(&format!("{path}.proxy"), "credentials", file, &mut proxy.credentials);
+            self.read_secret(
+                &format!("{path}.proxy"),
+                "credentials",
+                file,
+                &mut proxy.credentials,
+            );
         }
         let Some(tls) = tls else { return };
         let mut of = |name: &str, file: &mut Option<PathBuf>| {
-            file.as_mut().map(|file| self.probe(&format!("{path}.tls.{name}"), file))
+            file.as_mut()
+                .map(|file| self.probe(&format!("{path}.tls.{name}"), file))
         };
         let authorities = of("ca_file", &mut tls.ca_file);
-        let (chain, key) = (of("cert_file", &mut tls.cert_file), of("key_file", &mut tls.key_file));
-        if [&authorities, &chain, &key].into_iter().any(|text| *text == Some(None)) {
+        let (chain, key) = (
+            of("cert_file", &mut tls.cert_file),
+            of("key_file", &mut tls.key_file),
+        );
+        if [&authorities, &chain, &key]
+            .into_iter()
+            .any(|text| *text == Some(None))
+        {
             return;
         }
         let identity = chain.flatten().zip(key.flatten());
-        let identity = identity.as_ref().map(|(chain, key)| (chain.as_str(), key.as_str()));
+        let identity = identity
+            .as_ref()
+            .map(|(chain, key)| (chain.as_str(), key.as_str()));
         match certificates::client_tls(authorities.flatten().as_deref(), identity) {
             Ok(loaded) => tls.loaded = Some(loaded),
             Err((setting, reason)) => self.faults.push((format!("{path}.tls.{setting}"), reason)),
@@ -279,11 +357,18 @@ impl NamedFiles<'_> {
     }
 
     /// A secret in the file that the setting `<name>_file` names.
-    fn read_secret(&mut self, path: &str, name: &str, file: Option<&mut PathBuf>, key: &mut Option<Secret>) {
+    fn read_secret(
+        &mut self,
+        path: &str,
+        name: &str,
+        file: Option<&mut PathBuf>,
+        key: &mut Option<Secret>,
+    ) {
         let Some(file) = file else { return };
         let at = format!("{path}.{name}_file");
         if key.is_some() {
-            self.faults.push((at, format!("is given beside {name}; keep one of them")));
+            self.faults
+                .push((at, format!("is given beside {name}; keep one of them")));
         } else if let Some(text) = self.probe(&at, file) {
             if text.trim().is_empty() {
                 self.faults.push((at, "names an empty file".to_owned()));
@@ -297,18 +382,24 @@ impl NamedFiles<'_> {
             return None;
         }
         *file = self.base.join(&*file);
-        let text = read(file).map_err(|reason| self.faults.push((path.to_owned(), reason))).ok();
+        let text = read(file)
+            .map_err(|reason| self.faults.push((path.to_owned(), reason)))
+            .ok();
         if let Some(text) = &text {
             self.contents.update(text);
         }
         let digest = text.as_ref().map(|text| Sha256::digest(text).into());
-        self.files.push(NamedFile { setting: path.to_owned(), file: file.clone(), digest });
+        self.files.push(NamedFile {
+            setting: path.to_owned(),
+            file: file.clone(),
+            digest,
+        });
         text
     }
 }
 
-/// The text of a file; the error continues a sentence that begins with the file's name. Opening a pipe would wait for
-/// its writer.
+/// The text of a file; the error continues a sentence that begins with the file's name. Opening a
+/// pipe would wait for its writer.
 fn read(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     if !std::fs::metadata(path).map_err(cannot)?.is_file() {
@@ -319,7 +410,10 @@ fn read(path: &Path) -> Result<String, String> {
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
         .map_err(cannot)?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("is larger than {}", crate::domain::units::format_bytes(MAX_FILE_BYTES)));
+        return Err(format!(
+            "is larger than {}",
+            crate::domain::units::format_bytes(MAX_FILE_BYTES)
+        ));
     }
     Ok(text)
 }

@@ -14,8 +14,8 @@ use crate::{domain::units, events::DEFAULT_CAPACITY};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsConfig {
-    /// How many events are kept (16 to 16777216); a watcher that falls further behind misses some and is informed of
-    /// it.
+    /// How many events are kept (16 to 16777216); a watcher that falls further behind misses some
+    /// and is informed of it.
     pub capacity: usize,
 }
 
@@ -23,35 +23,40 @@ pub struct EventsConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
-    /// The OTLP collector, such as `http://localhost:4317` by gRPC or `http://localhost:4318` by HTTP, where `/v1/traces` and
-    /// `/v1/metrics` are put behind it; unset: `OTEL_EXPORTER_OTLP_ENDPOINT`, or
-    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`, which are taken as they are; else
-    /// nothing is sent.
+    /// The OTLP collector, such as `http://localhost:4317` by gRPC or `http://localhost:4318` by
+    /// HTTP, where `/v1/traces` and `/v1/metrics` are put behind it; unset:
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`, or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and
+    /// `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`, which are taken as they are; else nothing is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp_endpoint: Option<String>,
-    /// How it is reached; unset: `OTEL_EXPORTER_OTLP_PROTOCOL` (`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`,
-    /// `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL` for one of them), or `grpc`.
+    /// How it is reached; unset: `OTEL_EXPORTER_OTLP_PROTOCOL`
+    /// (`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`, `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL` for one of
+    /// them), or `grpc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otlp_protocol: Option<OtlpProtocol>,
     /// Header fields sent to the collector; `OTEL_EXPORTER_OTLP_HEADERS` adds some.
     pub otlp_headers: BTreeMap<String, Secret>,
-    /// `service.name`; unset: `OTEL_SERVICE_NAME`, or `relight`. `OTEL_RESOURCE_ATTRIBUTES` adds attributes.
+    /// `service.name`; unset: `OTEL_SERVICE_NAME`, or `relight`. `OTEL_RESOURCE_ATTRIBUTES` adds
+    /// attributes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
     /// More resource attributes.
     pub resource: BTreeMap<String, String>,
-    /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on with. Where
-    /// `OTEL_TRACES_SAMPLER` (`always_off`, `traceidratio`, with `OTEL_TRACES_SAMPLER_ARG`) keeps less, that holds.
+    /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on
+    /// with. Where `OTEL_TRACES_SAMPLER` (`always_off`, `traceidratio`, with
+    /// `OTEL_TRACES_SAMPLER_ARG`) keeps less, that holds.
     pub sample_ratio: f64,
-    /// Whether metrics are sent to the OTLP collector, too, every `OTEL_METRIC_EXPORT_INTERVAL` milliseconds (60000
-    /// without that variable). Default false; without a collector it has no effect.
+    /// Whether metrics are sent to the OTLP collector, too, every `OTEL_METRIC_EXPORT_INTERVAL`
+    /// milliseconds (60000 without that variable). Default false; without a collector it has no
+    /// effect.
     pub otlp_metrics: bool,
     /// Whether metrics are served for Prometheus on the admin port, at `/metrics`. Default true.
     pub prometheus: bool,
     /// The log.
     pub log: LogConfig,
     /// Whether prompts and answers are put on the spans of model calls (`gen_ai.input.messages`,
-    /// `gen_ai.output.messages`), up to 64 KiB of text each. They may hold personal data and secrets. Default false.
+    /// `gen_ai.output.messages`), up to 64 KiB of text each. They may hold personal data and
+    /// secrets. Default false.
     pub capture_content: bool,
     /// Where traces and metrics are sent, as follows from the settings and the environment.
     #[serde(skip)]
@@ -128,8 +133,9 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalConfig {
-    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`. Default `embedded`: a
-    /// `SQLite` file of `relight serve` in the user's state directory, one for each port; in memory where there is none.
+    /// Where it is: `memory`, `sqlite:relight.db` or `postgres://user:password@host/database`.
+    /// Default `embedded`: a `SQLite` file of `relight serve` in the user's state directory, one
+    /// for each port; in memory where there is none.
     #[schemars(with = "String")]
     pub store: JournalStore,
     /// Whether an answer waits for its record.
@@ -140,31 +146,34 @@ pub struct JournalConfig {
     pub retention: Duration,
     /// Invocations kept at most, oldest finished first to go (at least 1).
     pub max_invocations: u64,
-    /// Steps of all invocations that may wait to be written at once (at least 1). Beyond it, `strict` waits, and `fast`
-    /// abandons the record of the invocation with the excess step: the invocation continues, is counted, and cannot be
-    /// resumed elsewhere.
+    /// Steps of all invocations that may wait to be written at once (at least 1). Beyond it,
+    /// `strict` waits, and `fast` abandons the record of the invocation with the excess step: the
+    /// invocation continues, is counted, and cannot be resumed elsewhere.
     pub queue: usize,
-    /// Bytes of the newest steps that a running invocation keeps in memory for its readers (4KiB to 64MiB). A reader
-    /// that is further behind reads the journal.
+    /// Bytes of the newest steps that a running invocation keeps in memory for its readers (4KiB to
+    /// 64MiB). A reader that is further behind reads the journal.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub tail_bytes: u64,
-    /// Bytes kept in total (at least 1MiB; default 256MiB), prompts, steps, answers and threads: in memory at any time,
-    /// in a database after each compaction (once a minute). Beyond it the oldest finished invocations are removed
-    /// first: in a database their steps, then their records, then the threads that were unused for longest. In memory,
-    /// calls without thread and request id then run without a record, and others are refused.
+    /// Bytes kept in total (at least 1MiB; default 256MiB), prompts, steps, answers and threads: in
+    /// memory at any time, in a database after each compaction (once a minute). Beyond it the
+    /// oldest finished invocations are removed first: in a database their steps, then their
+    /// records, then the threads that were unused for longest. In memory, calls without thread and
+    /// request id then run without a record, and others are refused.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_bytes: u64,
-    /// How long an unused thread is kept (at least 1m; default 30d). Then it is deleted with its messages.
+    /// How long an unused thread is kept (at least 1m; default 30d). Then it is deleted with its
+    /// messages.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub thread_retention: Duration,
-    /// Invocations that may wait, on one replica, for a thread on which another one runs (0 to 64); 0 refuses them at
-    /// once. They wait in order, until their deadline at most.
+    /// Invocations that may wait, on one replica, for a thread on which another one runs (0 to 64);
+    /// 0 refuses them at once. They wait in order, until their deadline at most.
     pub thread_queue: usize,
-    /// Keys with which inputs and answers are encrypted in a database, each of at least 32 characters: the first one
-    /// encrypts, all of them decrypt. None: nothing is encrypted. What was written before without a key stays readable.
+    /// Keys with which inputs and answers are encrypted in a database, each of at least 32
+    /// characters: the first one encrypts, all of them decrypt. None: nothing is encrypted. What
+    /// was written before without a key stays readable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub encryption_keys: Vec<Secret>,
     /// Whether inputs and answers are kept, which idempotency, resumption and threads need.
@@ -175,7 +184,8 @@ pub struct JournalConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(try_from = "Secret", into = "String")]
 pub enum JournalStore {
-    /// By default, `relight serve` keeps an `SQLite` file of its own where it can, anything else keeps it in memory.
+    /// By default, `relight serve` keeps an `SQLite` file of its own where it can, anything else
+    /// keeps it in memory.
     #[default]
     Embedded,
     /// In memory; gone with the process.
@@ -212,7 +222,9 @@ pub enum Payloads {
 
 impl Default for EventsConfig {
     fn default() -> Self {
-        Self { capacity: DEFAULT_CAPACITY }
+        Self {
+            capacity: DEFAULT_CAPACITY,
+        }
     }
 }
 
@@ -236,7 +248,10 @@ impl Default for TelemetryConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { format: LogFormat::Auto, level: "info".to_owned() }
+        Self {
+            format: LogFormat::Auto,
+            level: "info".to_owned(),
+        }
     }
 }
 
@@ -274,7 +289,10 @@ impl TryFrom<Secret> for JournalStore {
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Ok(Self::Postgres(text))
         } else {
-            Err("is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE".to_owned())
+            Err(
+                "is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE"
+                    .to_owned(),
+            )
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Named policies: how calls are retried and whether the model is informed of a failure, under names that routes refer
-//! to.
+//! Named policies: how calls are retried and whether the model is informed of a failure, under
+//! names that routes refer to.
 //!
-//! Six are built in; a policy of the same name in the file is laid over it, any other over `standard`. The policy in
-//! force for a call is looked up here, from route, operation and caller; nothing else is decided.
+//! Six are built in; a policy of the same name in the file is laid over it, any other over
+//! `standard`. The policy in force for a call is looked up here, from route, operation and caller;
+//! nothing else is decided.
 
 use std::collections::BTreeMap;
 
@@ -44,19 +45,33 @@ impl PolicyConfig {
     /// The policies that are always there: those of `RetryPolicy::PRESETS`.
     #[must_use]
     pub fn built_in() -> BTreeMap<String, Self> {
-        RetryPolicy::PRESETS.iter().map(|name| ((*name).to_owned(), Self::built_in_or_standard(name))).collect()
+        RetryPolicy::PRESETS
+            .iter()
+            .map(|name| ((*name).to_owned(), Self::built_in_or_standard(name)))
+            .collect()
     }
 
     /// What a policy of that name is laid over.
     pub(super) fn built_in_or_standard(name: &str) -> Self {
         let retry = RetryPolicy::preset(name).unwrap_or_default();
         // Without another attempt a note has no reader.
-        let mode = if retry.enabled { InjectionMode::default() } else { InjectionMode::Never };
+        let mode = if retry.enabled {
+            InjectionMode::default()
+        } else {
+            InjectionMode::Never
+        };
         let (mode, error) = match name {
             "literal" => (InjectionMode::Always, ErrorWords::Message),
             _ => (mode, ErrorWords::Phrase),
         };
-        Self { retry, injection: InjectionPolicy { mode, error, ..InjectionPolicy::default() } }
+        Self {
+            retry,
+            injection: InjectionPolicy {
+                mode,
+                error,
+                ..InjectionPolicy::default()
+            },
+        }
     }
 }
 
@@ -65,26 +80,45 @@ impl PolicyConfig {
 impl Config {
     /// The policy in force for an operation on a route; `preset` is the one that the caller names.
     ///
-    /// The caller's preset precedes everything but an operation that is not `enabled`; then come the route's own
-    /// operation, the operation on all routes, the route's policy, and `standard`. A name that does not exist means
-    /// `standard`; `load` lets none through.
+    /// The caller's preset precedes everything but an operation that is not `enabled`; then come
+    /// the route's own operation, the operation on all routes, the route's policy, and `standard`.
+    /// A name that does not exist means `standard`; `load` lets none through.
     #[must_use]
-    pub fn policy_for(&self, route: &RouteConfig, operation: &Operation, preset: Option<&str>) -> PolicyConfig {
-        let configured: Vec<&OperationConfig> =
-            [route.operations.get(operation), self.operations.get(operation)].into_iter().flatten().collect();
+    pub fn policy_for(
+        &self,
+        route: &RouteConfig,
+        operation: &Operation,
+        preset: Option<&str>,
+    ) -> PolicyConfig {
+        let configured: Vec<&OperationConfig> = [
+            route.operations.get(operation),
+            self.operations.get(operation),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         let named = preset
-            .or_else(|| configured.iter().find_map(|configured| configured.policy.as_deref()))
+            .or_else(|| {
+                configured
+                    .iter()
+                    .find_map(|configured| configured.policy.as_deref())
+            })
             .or(route.policy.as_deref())
             .unwrap_or(STANDARD);
         let mut policy = self.policies.get(named).cloned().unwrap_or_default();
         if preset.is_none() {
-            // A policy that is named closer to the call than a number of retries brings its own number.
-            let closest =
-                configured.iter().find(|configured| configured.max_retries.is_some() || configured.policy.is_some());
+            // A policy that is named closer to the call than a number of retries brings its own
+            // number.
+            let closest = configured
+                .iter()
+                .find(|configured| configured.max_retries.is_some() || configured.policy.is_some());
             if let Some(max_retries) = closest.and_then(|configured| configured.max_retries) {
                 policy.retry = policy.retry.with_max_retries(max_retries);
             }
-            if let Some(mode) = configured.iter().find_map(|configured| configured.injection) {
+            if let Some(mode) = configured
+                .iter()
+                .find_map(|configured| configured.injection)
+            {
                 policy.injection.mode = mode;
             }
         }

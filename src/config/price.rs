@@ -9,7 +9,10 @@ use crate::domain::{completion::Usage, ids::TargetId, invocation::Outcome};
 /// The prices of a target's tokens, each for a million of them, in `currency`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_field_names, reason = "each is a price for a million, as its setting says")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "each is a price for a million, as its setting says"
+)]
 pub struct PriceConfig {
     /// Tokens of prompts, beside those that are read from or written to a cache.
     pub input_per_million: f64,
@@ -28,7 +31,8 @@ pub struct PriceConfig {
 pub struct InvocationCost {
     /// All attempts.
     pub spent_micros: u64,
-    /// The attempt alone whose response was delivered; spent less delivered is the price of recovery.
+    /// The attempt alone whose response was delivered; spent less delivered is the price of
+    /// recovery.
     pub delivered_micros: u64,
 }
 
@@ -44,15 +48,29 @@ impl PriceConfig {
         reason = "prices are not negative, and nobody pays 2^53 millionths"
     )]
     pub fn micros(&self, usage: Usage) -> u64 {
-        let fresh = usage.input_tokens.saturating_sub(usage.cached_input_tokens + usage.cache_write_tokens);
+        let fresh = usage
+            .input_tokens
+            .saturating_sub(usage.cached_input_tokens + usage.cache_write_tokens);
         let priced = [
             (fresh, self.input_per_million),
             (usage.output_tokens, self.output_per_million),
-            (usage.cached_input_tokens, self.cached_input_per_million.unwrap_or(self.input_per_million)),
-            (usage.cache_write_tokens, self.cache_write_per_million.unwrap_or(self.input_per_million)),
+            (
+                usage.cached_input_tokens,
+                self.cached_input_per_million
+                    .unwrap_or(self.input_per_million),
+            ),
+            (
+                usage.cache_write_tokens,
+                self.cache_write_per_million
+                    .unwrap_or(self.input_per_million),
+            ),
         ];
         // A price for a million tokens is the price of one token in millionths.
-        priced.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>().round() as u64
+        priced
+            .iter()
+            .map(|(tokens, price)| *tokens as f64 * price)
+            .sum::<f64>()
+            .round() as u64
     }
 
     /// Each price by its name.
@@ -69,21 +87,32 @@ impl PriceConfig {
 // === impl Config ===
 
 impl Config {
-    /// What an invocation cost by these prices; `None` where an attempt that took tokens went to a target without prices,
-    /// or none took any.
+    /// What an invocation cost by these prices; `None` where an attempt that took tokens went to a
+    /// target without prices, or none took any.
     #[must_use]
     pub fn cost_of(&self, outcome: &Outcome) -> Option<InvocationCost> {
         let price = |target: Option<&TargetId>| self.targets.get(target?)?.price;
         let has_tokens = |usage: Usage| usage.input_tokens + usage.output_tokens > 0;
-        let mut charged = outcome.attempts.iter().filter(|attempt| has_tokens(attempt.usage)).peekable();
+        let mut charged = outcome
+            .attempts
+            .iter()
+            .filter(|attempt| has_tokens(attempt.usage))
+            .peekable();
         charged.peek()?;
-        let spent: Option<u64> =
-            charged.map(|attempt| Some(price(attempt.target.as_ref())?.micros(attempt.usage))).sum();
+        let spent: Option<u64> = charged
+            .map(|attempt| Some(price(attempt.target.as_ref())?.micros(attempt.usage)))
+            .sum();
         let delivered = outcome.result.as_ref().ok().and_then(|completion| {
-            let answered = outcome.attempts.iter().rfind(|attempt| attempt.failure.is_none())?;
+            let answered = outcome
+                .attempts
+                .iter()
+                .rfind(|attempt| attempt.failure.is_none())?;
             Some(price(answered.target.as_ref())?.micros(completion.usage))
         });
-        Some(InvocationCost { spent_micros: spent?, delivered_micros: delivered.unwrap_or(0) })
+        Some(InvocationCost {
+            spent_micros: spent?,
+            delivered_micros: delivered.unwrap_or(0),
+        })
     }
 }
 
@@ -100,9 +129,17 @@ mod tests {
             output_tokens: 10_000,
             ..Usage::default()
         };
-        let plain = PriceConfig { input_per_million: 3.0, output_per_million: 15.0, ..PriceConfig::default() };
+        let plain = PriceConfig {
+            input_per_million: 3.0,
+            output_per_million: 15.0,
+            ..PriceConfig::default()
+        };
         assert_eq!(plain.micros(usage), 3_150_000);
-        let cached = PriceConfig { cached_input_per_million: Some(0.3), cache_write_per_million: Some(3.75), ..plain };
+        let cached = PriceConfig {
+            cached_input_per_million: Some(0.3),
+            cache_write_per_million: Some(3.75),
+            ..plain
+        };
         assert_eq!(cached.micros(usage), 900_000 + 180_000 + 375_000 + 150_000);
         assert_eq!(plain.micros(Usage::default()), 0);
     }

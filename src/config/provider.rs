@@ -1,7 +1,7 @@
 //! Providers with their credentials and transport, and the targets that are their models.
 //!
-//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key` either way, so that no
-//! other module reads a file for it.
+//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key`
+//! either way, so that no other module reads a file for it.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
@@ -33,7 +33,10 @@ pub struct ProviderConfig {
     #[schemars(with = "DialectName")]
     pub dialect: Dialect,
     /// Where its API begins, such as `https://api.openai.com/v1`; unset: the dialect's own place.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_secrets")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "without_secrets"
+    )]
     pub base_url: Option<String>,
     /// The key of the credential `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,36 +44,42 @@ pub struct ProviderConfig {
     /// A file that holds that key, as Kubernetes mounts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
-    /// The family for the classifier and for telemetry (`openai`, `anthropic`, …); unset: the provider's name here.
+    /// The family for the classifier and for telemetry (`openai`, `anthropic`, …); unset: the
+    /// provider's name here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
     /// Header fields sent with each request; their values are treated as secrets.
     pub headers: BTreeMap<String, Secret>,
     /// More credentials, by name.
     pub credentials: BTreeMap<String, CredentialConfig>,
-    /// How keys are sent; unset: as is known of the provider (`api-key` for Azure), else as a bearer token.
+    /// How keys are sent; unset: as is known of the provider (`api-key` for Azure), else as a
+    /// bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_header: Option<KeyHeader>,
     /// What servers of the chat completions dialect differ in.
     pub chat: ChatConfig,
     /// The HTTP client.
     pub http: HttpConfig,
-    /// The egress proxy through which it is reached; unset: it is connected to directly. Variables such as `HTTPS_PROXY` are
-    /// not read.
+    /// The egress proxy through which it is reached; unset: it is connected to directly. Variables
+    /// such as `HTTPS_PROXY` are not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyConfig>,
-    /// The certificates of connections to it; unset: the well-known authorities are trusted, and no certificate is shown.
+    /// The certificates of connections to it; unset: the well-known authorities are trusted, and no
+    /// certificate is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTlsConfig>,
-    /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the way.
+    /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the
+    /// way.
     pub allow_plaintext: bool,
-    /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may. Of a name it is judged
-    /// at each connection, by the addresses that the name has then; with `proxy` it is the proxy's name that is judged.
+    /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
+    /// Of a name it is judged at each connection, by the addresses that the name has then; with
+    /// `proxy` it is the proxy's name that is judged.
     pub allow_private_addresses: bool,
-    /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default false: the provider
-    /// receives no trace ids.
+    /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default
+    /// false: the provider receives no trace ids.
     pub propagate_trace: bool,
-    /// The region, where the dialect's own place depends on one (`bedrock`), such as `eu-central-1`.
+    /// The region, where the dialect's own place depends on one (`bedrock`), such as
+    /// `eu-central-1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// What the scripted provider plays; only for the dialect `scripted`.
@@ -107,19 +116,20 @@ pub enum KeyHeader {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatConfig {
-    /// Whether responses are requested as a stream, in every dialect; without it a response comes complete, as a stream
-    /// of one.
+    /// Whether responses are requested as a stream, in every dialect; without it a response comes
+    /// complete, as a stream of one.
     pub stream: bool,
     /// Whether a stream is requested to end with its usage; some old servers reject the option.
     pub include_usage: bool,
     /// The field of the output limit, for all targets; unset: as is known of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens_field: Option<OutputLimitField>,
-    /// The field in which reasoning is sent back; unset: as is known of the provider (`reasoning_content` for
-    /// `DeepSeek`), else none is.
+    /// The field in which reasoning is sent back; unset: as is known of the provider
+    /// (`reasoning_content` for `DeepSeek`), else none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_field: Option<String>,
-    /// Whether developer messages are sent as such, else as system messages, for all targets; unset: as is known of each.
+    /// Whether developer messages are sent as such, else as system messages, for all targets;
+    /// unset: as is known of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub developer_role: Option<bool>,
     /// The path behind `base_url`.
@@ -130,11 +140,13 @@ pub struct ChatConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
-    /// Time for name, connection and TLS together (100ms to 60s); too short makes far providers unreachable.
+    /// Time for name, connection and TLS together (100ms to 60s); too short makes far providers
+    /// unreachable.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub connect_timeout: Duration,
-    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to closed connections.
+    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to
+    /// closed connections.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub pool_idle_timeout: Duration,
@@ -148,7 +160,8 @@ pub struct HttpConfig {
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_line_bytes: u64,
-    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only servers then fail.
+    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only
+    /// servers then fail.
     pub http2_prior_knowledge: bool,
 }
 
@@ -163,8 +176,8 @@ pub struct TargetConfig {
     /// The credential, by its name at the provider; unset: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// A system message that is put before each conversation it gets, of at most 64 KiB; unset: none. Callers do not see it, and
-    /// another text is another release.
+    /// A system message that is put before each conversation it gets, of at most 64 KiB; unset:
+    /// none. Callers do not see it, and another text is another release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
     /// What its tokens cost; unset: what calls of it cost is not shown as money.
@@ -196,7 +209,8 @@ pub struct CapabilityOverrides {
     /// How a request marks that assistant message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill_mark: Option<PrefillMark>,
-    /// Supports developer messages; other targets get the operator's instructions as system messages.
+    /// Supports developer messages; other targets get the operator's instructions as system
+    /// messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub developer_role: Option<bool>,
     /// What it calls the output limit, in the dialect `openai_chat`.
@@ -214,12 +228,13 @@ pub struct CapabilityOverrides {
     /// Refuses tool calls of the current turn without the signatures that it gave them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_calls: Option<bool>,
-    /// Whether responses are generated in the background, in streams of the dialect `openai_responses` alone (default:
-    /// no). One that is cut off or falls silent is then resumed from where it was, instead of requested and paid for
-    /// again; so is, once and from its beginning, one whose replica died or was stopped, where the journal is a file or
-    /// a database that keeps payloads. One without a reader is cancelled, once its id came. The provider keeps such
-    /// responses (`store`), which contracts without data retention forbid, and takes longer to begin them; the rest of
-    /// one that was cut off may come without encrypted reasoning.
+    /// Whether responses are generated in the background, in streams of the dialect
+    /// `openai_responses` alone (default: no). One that is cut off or falls silent is then resumed
+    /// from where it was, instead of requested and paid for again; so is, once and from its
+    /// beginning, one whose replica died or was stopped, where the journal is a file or a database
+    /// that keeps payloads. One without a reader is cancelled, once its id came. The provider keeps
+    /// such responses (`store`), which contracts without data retention forbid, and takes longer to
+    /// begin them; the rest of one that was cut off may come without encrypted reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<bool>,
     /// Largest prompt plus answer, in tokens.
@@ -230,7 +245,10 @@ pub struct CapabilityOverrides {
 /// The dialects by name, for the schema.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case", inline)]
-#[expect(dead_code, reason = "only its schema is used; a test keeps it equal to Dialect")]
+#[expect(
+    dead_code,
+    reason = "only its schema is used; a test keeps it equal to Dialect"
+)]
 enum DialectName {
     /// Chat completions as `OpenAI` defined them.
     OpenaiChat,
@@ -248,7 +266,10 @@ enum DialectName {
 
 /// A URL without its user, password and query.
 #[expect(clippy::ref_option, reason = "serde passes fields by reference")]
-fn without_secrets<S: serde::Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+fn without_secrets<S: serde::Serializer>(
+    url: &Option<String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     url.as_deref().map(super::shown_url).serialize(serializer)
 }
 
@@ -290,10 +311,14 @@ impl ProviderConfig {
             Dialect::Bedrock | Dialect::Tool => "",
             Dialect::Scripted => "script:",
         };
-        self.base_url.as_deref().unwrap_or(own).trim_end_matches('/')
+        self.base_url
+            .as_deref()
+            .unwrap_or(own)
+            .trim_end_matches('/')
     }
 
-    /// The family for the classifier and for telemetry; `name` is the provider's name in the configuration.
+    /// The family for the classifier and for telemetry; `name` is the provider's name in the
+    /// configuration.
     #[must_use]
     pub fn family<'a>(&'a self, name: &'a str) -> &'a str {
         self.family.as_deref().unwrap_or(name)

@@ -1,4 +1,5 @@
-//! Writes the reference of the configuration, as Markdown, from the schema that also decodes the file.
+//! Writes the reference of the configuration, as Markdown, from the schema that also decodes the
+//! file.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -21,7 +22,11 @@ struct Section<'a> {
 /// The reference of everything that `schema` describes.
 #[must_use]
 pub fn reference(schema: &Value) -> String {
-    let mut sections = Sections { types: schema.get("$defs"), order: Vec::new(), by_type: BTreeMap::new() };
+    let mut sections = Sections {
+        types: schema.get("$defs"),
+        order: Vec::new(),
+        by_type: BTreeMap::new(),
+    };
     if let Some(root) = schema.as_object() {
         sections.add("", String::new(), root);
     }
@@ -52,9 +57,19 @@ impl<'a> Sections<'a> {
             return;
         }
         self.order.push(name.to_owned());
-        self.by_type.insert(name.to_owned(), Section { paths: vec![path.clone()], node });
+        self.by_type.insert(
+            name.to_owned(),
+            Section {
+                paths: vec![path.clone()],
+                node,
+            },
+        );
         for (key, value) in properties(node) {
-            let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let at = if path.is_empty() {
+                key.clone()
+            } else {
+                format!("{path}.{key}")
+            };
             self.descend(at, value);
         }
     }
@@ -76,7 +91,10 @@ impl<'a> Sections<'a> {
         if let Some(items) = node.get("items") {
             self.descend(format!("{path}.[]"), items);
         }
-        if let Some(values) = node.get("additionalProperties").filter(|values| values.is_object()) {
+        if let Some(values) = node
+            .get("additionalProperties")
+            .filter(|values| values.is_object())
+        {
             self.descend(format!("{path}.*"), values);
         }
         for choice in choices(node) {
@@ -98,31 +116,48 @@ impl<'a> Sections<'a> {
             }
             return self.kind_of(node);
         }
-        value.as_object().map(|node| self.kind_of(node)).unwrap_or_default()
+        value
+            .as_object()
+            .map(|node| self.kind_of(node))
+            .unwrap_or_default()
     }
 
     fn kind_of(&self, node: &'a Map<String, Value>) -> String {
         let words: Vec<String> = choices(node)
             .filter(|choice| choice.get("type").and_then(Value::as_str) != Some("null"))
-            .map(|choice| choice.get("const").map_or_else(|| self.kind(choice), |word| format!("`{}`", plain(word))))
+            .map(|choice| {
+                choice
+                    .get("const")
+                    .map_or_else(|| self.kind(choice), |word| format!("`{}`", plain(word)))
+            })
             .collect();
         if !words.is_empty() {
             return words.join(" or ");
         }
         if let Some(words) = node.get("enum").and_then(Value::as_array) {
-            let words: Vec<String> =
-                words.iter().filter(|word| !word.is_null()).map(|w| format!("`{}`", plain(w))).collect();
+            let words: Vec<String> = words
+                .iter()
+                .filter(|word| !word.is_null())
+                .map(|w| format!("`{}`", plain(w)))
+                .collect();
             return words.join(" or ");
         }
         if let Some(items) = node.get("items") {
             return format!("list of: {}", self.kind(items));
         }
-        if let Some(values) = node.get("additionalProperties").filter(|values| values.is_object()) {
+        if let Some(values) = node
+            .get("additionalProperties")
+            .filter(|values| values.is_object())
+        {
             return format!("map by name of: {}", self.kind(values));
         }
         match node.get("type") {
             Some(Value::Array(kinds)) => {
-                let kinds: Vec<&str> = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect();
+                let kinds: Vec<&str> = kinds
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .filter(|kind| *kind != "null")
+                    .collect();
                 kinds.join(" or ")
             }
             Some(kind) => plain(kind),
@@ -132,13 +167,23 @@ impl<'a> Sections<'a> {
 
     /// The meanings of the values to choose from, one line for each.
     fn meanings(&self, value: &'a Value) -> Vec<String> {
-        let node = self.referred(value).map(|(_, node)| node).or_else(|| value.as_object());
+        let node = self
+            .referred(value)
+            .map(|(_, node)| node)
+            .or_else(|| value.as_object());
         let Some(node) = node else { return Vec::new() };
         choices(node)
-            .flat_map(|choice| match (choice.get("const"), choice.get("description").and_then(Value::as_str)) {
-                (Some(word), Some(words)) => vec![format!("  - `{}`: {}", plain(word), one_line(words))],
-                _ if choice.get("$ref").is_some() => self.meanings(choice),
-                _ => Vec::new(),
+            .flat_map(|choice| {
+                match (
+                    choice.get("const"),
+                    choice.get("description").and_then(Value::as_str),
+                ) {
+                    (Some(word), Some(words)) => {
+                        vec![format!("  - `{}`: {}", plain(word), one_line(words))]
+                    }
+                    _ if choice.get("$ref").is_some() => self.meanings(choice),
+                    _ => Vec::new(),
+                }
             })
             .collect()
     }
@@ -148,9 +193,17 @@ impl<'a> Sections<'a> {
 
 impl Section<'_> {
     fn write(&self, sections: &Sections<'_>, text: &mut String) {
-        let paths: Vec<String> =
-            self.paths.iter().filter(|path| !path.is_empty()).map(|path| format!("`{path}`")).collect();
-        let heading = if paths.is_empty() { "The file".to_owned() } else { paths.join(", ") };
+        let paths: Vec<String> = self
+            .paths
+            .iter()
+            .filter(|path| !path.is_empty())
+            .map(|path| format!("`{path}`"))
+            .collect();
+        let heading = if paths.is_empty() {
+            "The file".to_owned()
+        } else {
+            paths.join(", ")
+        };
         // Writing to a string cannot fail.
         let _ = write!(text, "\n## {heading}\n\n");
         if let Some(words) = self.node.get("description").and_then(Value::as_str) {
@@ -158,11 +211,17 @@ impl Section<'_> {
         }
         for (key, value) in properties(self.node) {
             let mut facts = vec![sections.kind(value)];
-            let default = value.get("default").filter(|default| !default.is_null() && !is_section(default));
+            let default = value
+                .get("default")
+                .filter(|default| !default.is_null() && !is_section(default));
             facts.extend(default.map(|default| format!("default `{}`", plain(default))));
             let restarts = value.get("x-needs-restart").and_then(Value::as_bool) == Some(true);
             facts.extend(restarts.then(|| "*read at the start*".to_owned()));
-            let words = value.get("description").and_then(Value::as_str).map(one_line).unwrap_or_default();
+            let words = value
+                .get("description")
+                .and_then(Value::as_str)
+                .map(one_line)
+                .unwrap_or_default();
             let _ = writeln!(text, "- **`{key}`** ({}): {words}", facts.join("; "));
             for meaning in sections.meanings(value) {
                 let _ = writeln!(text, "{meaning}");
@@ -172,11 +231,17 @@ impl Section<'_> {
 }
 
 fn properties(node: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    node.get("properties").and_then(Value::as_object).into_iter().flatten()
+    node.get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 fn choices(node: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    ["oneOf", "anyOf"].into_iter().filter_map(|key| node.get(key).and_then(Value::as_array)).flatten()
+    ["oneOf", "anyOf"]
+        .into_iter()
+        .filter_map(|key| node.get(key).and_then(Value::as_array))
+        .flatten()
 }
 
 /// Whether a default is described by the settings below it.
@@ -185,7 +250,9 @@ fn is_section(default: &Value) -> bool {
 }
 
 fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
 fn one_line(words: &str) -> String {

@@ -1,9 +1,11 @@
-//! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or rejected.
+//! Reloads the configuration while calls run: a changed file is loaded, checked, and applied or
+//! rejected.
 //!
-//! Directories are watched rather than files, because editors replace files and Kubernetes swaps a link beside them
-//! (`directories`); every two seconds they are checked to be the same ones. SIGHUP has the same effect where nothing can be
-//! watched, and its result is always logged. A file that is invalid, that would weaken the running server (`weaken`) or that
-//! the server rejects changes nothing and is reported; later ones are compared with what is in force. Reloading neither ends
+//! Directories are watched rather than files, because editors replace files and Kubernetes swaps a
+//! link beside them (`directories`); every two seconds they are checked to be the same ones. SIGHUP
+//! has the same effect where nothing can be watched, and its result is always logged. A file that
+//! is invalid, that would weaken the running server (`weaken`) or that the server rejects changes
+//! nothing and is reported; later ones are compared with what is in force. Reloading neither ends
 //! the process nor affects running calls: they keep the configuration that they began with.
 
 mod directories;
@@ -51,8 +53,8 @@ pub enum Reload {
     Applied {
         /// Settings that are read at the start only and differ from what was in force then.
         needs_restart: Vec<String>,
-        /// The paths of all settings that changed, or whose file did; a secret that was exchanged within the
-        /// configuration's own file is not among them.
+        /// The paths of all settings that changed, or whose file did; a secret that was exchanged
+        /// within the configuration's own file is not among them.
         changed: Vec<String>,
     },
     /// The old configuration stays in force.
@@ -93,9 +95,9 @@ enum ReadBecause {
 // === impl ConfigWatcher ===
 
 impl ConfigWatcher {
-    /// Begins to follow the file of `loaded` and the files that it names, and applies each change to `server`. `bound`
-    /// are the addresses at which callers reach it: what would open one of them is refused. Must be called within a
-    /// tokio runtime.
+    /// Begins to follow the file of `loaded` and the files that it names, and applies each change
+    /// to `server`. `bound` are the addresses at which callers reach it: what would open one of
+    /// them is refused. Must be called within a tokio runtime.
     pub fn start(
         loaded: Loaded,
         bound: Vec<SocketAddr>,
@@ -106,7 +108,15 @@ impl ConfigWatcher {
         let (something_happened, happenings) = mpsc::channel(1);
         let directories = Directories::new(something_happened);
         let at_start = loaded.config.clone();
-        let mut follower = FileFollower { loaded, at_start, bound, rejected: None, environment, server, directories };
+        let mut follower = FileFollower {
+            loaded,
+            at_start,
+            bound,
+            rejected: None,
+            environment,
+            server,
+            directories,
+        };
         follower.watch_directories(None);
         // From here on SIGHUP no longer ends the process.
         let hangup = Hangup::new();
@@ -148,9 +158,13 @@ impl<S: Reloadable> FileFollower<S> {
         });
         let mut refused = None;
         match loading.await {
-            Ok(Ok(next)) if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() => {
+            Ok(Ok(next))
+                if next.fingerprint == self.loaded.fingerprint && self.rejected.is_none() =>
+            {
                 if because == ReadBecause::OfHangup {
-                    tracing::info!("the configuration was read again after SIGHUP: nothing has changed");
+                    tracing::info!(
+                        "the configuration was read again after SIGHUP: nothing has changed"
+                    );
                 }
             }
             Ok(Ok(next)) => match self.apply(&next) {
@@ -171,10 +185,18 @@ impl<S: Reloadable> FileFollower<S> {
     /// Applies it, unless it would weaken the running server or the server rejects it.
     fn apply(&self, next: &Loaded) -> Result<(), ConfigFaults> {
         let file = next.file.as_deref();
-        let weakenings = ConfigFaults::of(file, weaken::weakenings(&self.loaded, &self.bound, next));
+        let weakenings =
+            ConfigFaults::of(file, weaken::weakenings(&self.loaded, &self.bound, next));
         weakenings.map_or(Ok(()), Err)?;
         let refused = self.server.apply(&next.config).err();
-        ConfigFaults::of(file, refused.map(|reason| Fault::new("", reason)).into_iter().collect()).map_or(Ok(()), Err)
+        ConfigFaults::of(
+            file,
+            refused
+                .map(|reason| Fault::new("", reason))
+                .into_iter()
+                .collect(),
+        )
+        .map_or(Ok(()), Err)
     }
 
     /// Judges later changes by this configuration, which is in force now, and reports it.
@@ -187,10 +209,14 @@ impl<S: Reloadable> FileFollower<S> {
         self.loaded = next;
         self.loaded.warn();
         self.rejected = None;
-        self.server.report(Reload::Applied { needs_restart, changed });
+        self.server.report(Reload::Applied {
+            needs_restart,
+            changed,
+        });
     }
 
-    /// Reports these faults, unless they are the ones that were reported last: then they are logged for who wants to know.
+    /// Reports these faults, unless they are the ones that were reported last: then they are logged
+    /// for who wants to know.
     fn reject(&mut self, faults: ConfigFaults, because: ReadBecause) {
         if self.rejected.as_ref() != Some(&faults) {
             self.rejected = Some(faults.clone());
@@ -205,8 +231,16 @@ impl<S: Reloadable> FileFollower<S> {
 
     /// Watches where the files of what is in force are, and those of what was refused.
     fn watch_directories(&mut self, refused: Option<&Loaded>) {
-        let named = [Some(&self.loaded), refused].into_iter().flatten().flat_map(|loaded| &loaded.named_files);
-        self.directories.watch(self.loaded.file.iter().chain(named.map(|named| &named.file)));
+        let named = [Some(&self.loaded), refused]
+            .into_iter()
+            .flatten()
+            .flat_map(|loaded| &loaded.named_files);
+        self.directories.watch(
+            self.loaded
+                .file
+                .iter()
+                .chain(named.map(|named| &named.file)),
+        );
     }
 }
 
@@ -236,10 +270,17 @@ impl Hangup {
 }
 
 /// The settings whose file holds something else than before.
-fn changed_files<'a>(old: &'a [NamedFile], new: &'a [NamedFile]) -> impl Iterator<Item = String> + 'a {
-    let changed =
-        |named: &&NamedFile| old.iter().any(|before| before.setting == named.setting && before.digest != named.digest);
-    new.iter().filter(changed).map(|named| named.setting.clone())
+fn changed_files<'a>(
+    old: &'a [NamedFile],
+    new: &'a [NamedFile],
+) -> impl Iterator<Item = String> + 'a {
+    let changed = |named: &&NamedFile| {
+        old.iter()
+            .any(|before| before.setting == named.setting && before.digest != named.digest)
+    };
+    new.iter()
+        .filter(changed)
+        .map(|named| named.setting.clone())
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{Config, changes::changed_paths, secret::Secret};
 
-/// Settings that are read at the start only, each with everything below it. All others are in force as soon as a changed
-/// file is accepted.
+/// Settings that are read at the start only, each with everything below it. All others are in force
+/// as soon as a changed file is accepted.
 pub const READ_AT_START: &[&str] = &[
     "events.capacity",
     "journal",
@@ -38,22 +38,33 @@ pub const READ_AT_START: &[&str] = &[
 /// Whether there is TLS at all is decided at the start; its files are followed.
 const TLS: &str = "server.tls";
 
-/// The settings that are read at the start only and differ from what was in force then, secrets included: what runs is
-/// that, whatever the files between said.
+/// The settings that are read at the start only and differ from what was in force then, secrets
+/// included: what runs is that, whatever the files between said.
 pub(super) fn needs_restart(at_start: &Config, new: &Config) -> Vec<String> {
     let mut paths = changed_paths(at_start, new);
     paths.retain(|path| is_read_at_start(path));
-    let exchanged = secrets(at_start).into_iter().zip(secrets(new)).filter(|(old, new)| old != new);
+    let exchanged = secrets(at_start)
+        .into_iter()
+        .zip(secrets(new))
+        .filter(|(old, new)| old != new);
     paths.extend(exchanged.map(|((path, _), _)| path.to_owned()));
     paths.sort_unstable();
     paths.dedup();
     paths
 }
 
-/// Whether a setting is read at the start only. A section that came or went counts when something in it does.
+/// Whether a setting is read at the start only. A section that came or went counts when something
+/// in it does.
 fn is_read_at_start(path: &str) -> bool {
-    let below = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'));
-    path == TLS || READ_AT_START.iter().any(|at| path == *at || below(path, at) || below(at, path))
+    let below = |inner: &str, outer: &str| {
+        inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    path == TLS
+        || READ_AT_START
+            .iter()
+            .any(|at| path == *at || below(path, at) || below(at, path))
 }
 
 /// Secrets that are read at the start only: comparing printed settings does not detect them.
@@ -65,8 +76,19 @@ fn secrets(config: &Config) -> [(&'static str, Vec<String>); 3] {
     };
     [
         ("journal.store", store),
-        ("journal.encryption_keys", config.journal.encryption_keys.iter().map(exposed).collect()),
-        ("telemetry.otlp_headers", config.telemetry.otlp_headers.values().map(exposed).collect()),
+        (
+            "journal.encryption_keys",
+            config.journal.encryption_keys.iter().map(exposed).collect(),
+        ),
+        (
+            "telemetry.otlp_headers",
+            config
+                .telemetry
+                .otlp_headers
+                .values()
+                .map(exposed)
+                .collect(),
+        ),
     ]
 }
 
@@ -89,8 +111,17 @@ pub(super) fn mark(schema: &mut Value) {
 /// The definition that a property refers to, also where it may be left out.
 fn reference(property: &Value) -> Option<String> {
     let direct = property.get("$ref").and_then(Value::as_str);
-    let choices = property.get("anyOf").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    direct.or_else(|| choices.iter().find_map(|choice| choice.get("$ref")?.as_str())).map(str::to_owned)
+    let choices = property
+        .get("anyOf")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    direct
+        .or_else(|| {
+            choices
+                .iter()
+                .find_map(|choice| choice.get("$ref")?.as_str())
+        })
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -100,7 +131,10 @@ mod tests {
     #[test]
     fn every_setting_that_is_read_at_the_start_is_marked_in_the_schema_and_no_other() {
         let schema = super::super::schema().to_string();
-        assert_eq!(schema.matches("x-needs-restart").count(), READ_AT_START.len());
+        assert_eq!(
+            schema.matches("x-needs-restart").count(),
+            READ_AT_START.len()
+        );
     }
 
     #[test]

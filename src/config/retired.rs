@@ -1,16 +1,21 @@
-//! Settings of earlier versions: a renamed one is read under its old name, one without effect is ignored, and both
-//! cause a warning. A file that worked keeps working.
+//! Settings of earlier versions: a renamed one is read under its old name, one without effect is
+//! ignored, and both cause a warning. A file that worked keeps working.
 
 use super::{
     fault::Fault,
     tree::{Node, Value, join},
 };
 
-/// The sections of each setting (`*` is any name), its old name, and what it is called now; `None`: it does nothing.
+/// The sections of each setting (`*` is any name), its old name, and what it is called now; `None`:
+/// it does nothing.
 const RETIRED: [(&[&str], &str, Option<&str>); 5] = [
     (&["circuit"], "first_token_timeout", None),
     (&["targets", "*", "circuit"], "first_token_timeout", None),
-    (&["policies", "*", "retry"], "stay", Some("prefer_same_target")),
+    (
+        &["policies", "*", "retry"],
+        "stay",
+        Some("prefer_same_target"),
+    ),
     (&["routes", "*", "select"], "wake_spread", None),
     (&[], "seed", None),
 ];
@@ -32,8 +37,13 @@ fn replace_in(
     faults: &mut Vec<Fault>,
 ) {
     if let Some((section, inner)) = sections.split_first() {
-        let Value::Map(members) = &mut node.value else { return };
-        for (_, member) in members.iter_mut().filter(|(name, _)| *section == "*" || name == section) {
+        let Value::Map(members) = &mut node.value else {
+            return;
+        };
+        for (_, member) in members
+            .iter_mut()
+            .filter(|(name, _)| *section == "*" || name == section)
+        {
             replace_in(member, inner, (old, new), notices, faults);
         }
         return;
@@ -48,7 +58,9 @@ fn replace_in(
         return;
     };
     if node.get(new).is_some() {
-        faults.push(fault(format!("is now called `{new}`, which is written, too; remove one of the two")));
+        faults.push(fault(format!(
+            "is now called `{new}`, which is written, too; remove one of the two"
+        )));
         return;
     }
     notices.push(fault(format!("is now called `{new}`")));

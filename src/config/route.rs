@@ -69,9 +69,13 @@ pub struct OperationConfig {
 /// What callers may change per call; an override that is not allowed is rejected, not ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent permission")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent permission"
+)]
 pub struct AllowedOverrides {
-    /// The most retries that a caller may request (0 to 5); fewer than the policy's are always allowed.
+    /// The most retries that a caller may request (0 to 5); fewer than the policy's are always
+    /// allowed.
     pub max_retries: u32,
     /// Whether a caller may choose when the model is informed of its failure.
     pub injection: bool,

@@ -1,7 +1,8 @@
 //! A value that is used but not shown: keys, tokens, URLs with a password in them.
 //!
-//! Its `Debug` and its `Serialize` print a placeholder, so that a configuration can be shown, logged and compared
-//! safely. The memory is wiped when the last owner drops it. It implements no comparison, hash or display.
+//! Its `Debug` and its `Serialize` print a placeholder, so that a configuration can be shown,
+//! logged and compared safely. The memory is wiped when the last owner drops it. It implements no
+//! comparison, hash or display.
 
 use std::borrow::Cow;
 

@@ -23,11 +23,13 @@ use crate::domain::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address or host name and port of the gRPC API (`127.0.0.1:50051`, `localhost:50051`); port 0 takes a free one.
+    /// Address or host name and port of the gRPC API (`127.0.0.1:50051`, `localhost:50051`); port 0
+    /// takes a free one.
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Address or host name and port of health and metrics, plaintext and always apart from the API.
+    /// Address or host name and port of health and metrics, plaintext and always apart from the
+    /// API.
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub admin_listen: SocketAddr,
@@ -41,7 +43,8 @@ pub struct ServerConfig {
     pub max_header_bytes: u64,
     /// Calls at once on one connection (at least 1); more wait in the client.
     pub max_concurrent_streams: u32,
-    /// Maximum age of a connection, ±10 %, before the client is to reconnect; lets clients rebalance. 0s: no limit.
+    /// Maximum age of a connection, ±10 %, before the client is to reconnect; lets clients
+    /// rebalance. 0s: no limit.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub max_connection_age: Duration,
@@ -49,18 +52,19 @@ pub struct ServerConfig {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub drain_timeout: Duration,
-    /// How callers are authenticated. Unset: according to `keys`, `tls.client_ca_file` and `jwt`; without these callers are
-    /// not authenticated, which is rejected on an address that others can reach unless `none` is written here.
+    /// How callers are authenticated. Unset: according to `keys`, `tls.client_ca_file` and `jwt`;
+    /// without these callers are not authenticated, which is rejected on an address that others can
+    /// reach unless `none` is written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthMode>,
     /// The callers' keys.
     pub keys: Vec<ApiKeyConfig>,
-    /// Signed tokens (JSON Web Tokens) of an identity provider, as `authorization: Bearer`; taken beside keys and client
-    /// certificates. Unset: none are.
+    /// Signed tokens (JSON Web Tokens) of an identity provider, as `authorization: Bearer`; taken
+    /// beside keys and client certificates. Unset: none are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwt: Option<JwtConfig>,
-    /// A listener of its own for the `AdminService`, which is then served nowhere else; unset: it is served with the rest
-    /// of the API, for callers who may administer.
+    /// A listener of its own for the `AdminService`, which is then served nowhere else; unset: it
+    /// is served with the rest of the API, for callers who may administer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_service: Option<AdminServiceConfig>,
     /// TLS of the gRPC API and of the OpenAI-compatible front; unset: plaintext.
@@ -73,11 +77,12 @@ pub struct ServerConfig {
     pub reflection: bool,
     /// Whether browsers may call with gRPC-Web on the same port; `cors` says from which pages.
     pub grpc_web: bool,
-    /// Whether the console is served at `/console/` on the same port: a page that shows recoveries, targets and invocations
-    /// as they are, and steers circuits with an admin key. It uses gRPC-Web.
+    /// Whether the console is served at `/console/` on the same port: a page that shows recoveries,
+    /// targets and invocations as they are, and steers circuits with an admin key. It uses
+    /// gRPC-Web.
     pub console: bool,
-    /// How long one task may occupy a worker thread before `/livez` fails (1s to 1h; 0s: never). The process is then
-    /// frozen or close to it, and is better replaced.
+    /// How long one task may occupy a worker thread before `/livez` fails (1s to 1h; 0s: never).
+    /// The process is then frozen or close to it, and is better replaced.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub watchdog: Duration,
@@ -93,8 +98,9 @@ pub struct ServerConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CorsConfig {
-    /// Their origins (`https://app.example.com`); `*` for all. A request to the front that names another origin is
-    /// refused: browsers name it by themselves, other programs name none. Default: none.
+    /// Their origins (`https://app.example.com`); `*` for all. A request to the front that names
+    /// another origin is refused: browsers name it by themselves, other programs name none.
+    /// Default: none.
     pub allow_origins: Vec<String>,
 }
 
@@ -102,7 +108,9 @@ impl CorsConfig {
     /// Whether pages of this origin may call.
     #[must_use]
     pub fn allows(&self, origin: &[u8]) -> bool {
-        self.allow_origins.iter().any(|allowed| allowed == "*" || allowed.as_bytes().eq_ignore_ascii_case(origin))
+        self.allow_origins
+            .iter()
+            .any(|allowed| allowed == "*" || allowed.as_bytes().eq_ignore_ascii_case(origin))
     }
 }
 
@@ -114,16 +122,30 @@ pub enum AuthMode {
     None,
     /// A key in the `authorization: Bearer` metadata, found by its hash in `keys`.
     ApiKey,
-    /// A client certificate that `tls.client_ca_file` signed. The tenant is the certificate's first URI name, else its
-    /// first DNS name, else its first email address, else its common name; a renewed certificate with the same name is
-    /// the same tenant, and one without any name is refused.
+    /// A client certificate that `tls.client_ca_file` signed. The tenant is the certificate's first
+    /// URI name, else its first DNS name, else its first email address, else its common name; a
+    /// renewed certificate with the same name is the same tenant, and one without any name is
+    /// refused.
     ClientCertificate,
     /// A token that `jwt` accepts, and nothing else.
     Jwt,
 }
 
 /// What a caller may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CallerRole {
     /// See what its tenant does: events, invocations, threads.
@@ -135,8 +157,9 @@ pub enum CallerRole {
     Admin,
 }
 
-/// An identity provider whose signed tokens identify callers. RS256 to RS512, PS256 to PS512, ES256, ES384 and `EdDSA` are
-/// verified; tokens of a shared secret, and unsigned ones, are never taken.
+/// An identity provider whose signed tokens identify callers. RS256 to RS512, PS256 to PS512,
+/// ES256, ES384 and `EdDSA` are verified; tokens of a shared secret, and unsigned ones, are never
+/// taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JwtConfig {
@@ -144,14 +167,15 @@ pub struct JwtConfig {
     pub issuer: String,
     /// What `aud` must be or have.
     pub audience: String,
-    /// Where the provider publishes its keys, a JSON Web Key Set (`https://…`; `http` on this host only).
+    /// Where the provider publishes its keys, a JSON Web Key Set (`https://…`; `http` on this host
+    /// only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,
     /// A file with the set, in place of `jwks_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_file: Option<PathBuf>,
-    /// How often the keys are fetched again (10s to 1d). A token that names an unknown key has them fetched at once, every
-    /// 10 s at most; keys that cannot be fetched stay in force.
+    /// How often the keys are fetched again (10s to 1d). A token that names an unknown key has them
+    /// fetched at once, every 10 s at most; keys that cannot be fetched stay in force.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub refresh: Duration,
@@ -159,10 +183,12 @@ pub struct JwtConfig {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub clock_skew: Duration,
-    /// The claim with the tenant; dots lead into objects (`realm.tenant`). A token without it is refused.
+    /// The claim with the tenant; dots lead into objects (`realm.tenant`). A token without it is
+    /// refused.
     pub tenant_claim: String,
-    /// The claim with the role: `watcher`, `caller`, `admin`, or a list of words of which the strongest of these counts.
-    /// A token without the claim is a caller's; one with none of these words in it is refused.
+    /// The claim with the role: `watcher`, `caller`, `admin`, or a list of words of which the
+    /// strongest of these counts. A token without the claim is a caller's; one with none of these
+    /// words in it is refused.
     pub role_claim: String,
     /// The claim with the routes that may be named, a list; a token without the claim may name all.
     pub routes_claim: String,
@@ -185,12 +211,12 @@ pub struct ApiKeyConfig {
     /// The tenant of its caller.
     #[schemars(with = "String")]
     pub tenant: TenantId,
-    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is not stored. With `auth: client_certificate`, the
-    /// SHA-256 of one certificate (DER).
+    /// The key's SHA-256 as 64 hexadecimal digits; the key itself is not stored. With
+    /// `auth: client_certificate`, the SHA-256 of one certificate (DER).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sha256: String,
-    /// With `auth: client_certificate`, in place of `sha256`: the name that identifies a certificate (see `auth`), which
-    /// stays the same when the certificate is renewed.
+    /// With `auth: client_certificate`, in place of `sha256`: the name that identifies a
+    /// certificate (see `auth`), which stays the same when the certificate is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_name: Option<String>,
     /// Whether it may call the `AdminService`: as `role: admin`.
@@ -206,8 +232,9 @@ pub struct ApiKeyConfig {
     pub expires: Option<Timestamp>,
 }
 
-/// Certificates of the gRPC API and of the OpenAI-compatible front. When one of the files changes, new connections are
-/// served with the new contents and open ones are kept; files that do not fit together leave the earlier ones in force.
+/// Certificates of the gRPC API and of the OpenAI-compatible front. When one of the files changes,
+/// new connections are served with the new contents and open ones are kept; files that do not fit
+/// together leave the earlier ones in force.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
@@ -215,7 +242,8 @@ pub struct TlsConfig {
     pub cert_file: PathBuf,
     /// The private key, PEM.
     pub key_file: PathBuf,
-    /// The authorities whose client certificates are accepted, PEM; unset: client certificates are not requested.
+    /// The authorities whose client certificates are accepted, PEM; unset: client certificates are
+    /// not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca_file: Option<PathBuf>,
     /// What the files held when the configuration was loaded, ready to serve connections.
@@ -231,16 +259,17 @@ pub struct OpenaiFrontConfig {
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// How much of a streamed answer is kept back, because this stream cannot revoke what it sent: `off` sends
-    /// everything at once; a size such as `256B` stays that many bytes behind the model, so that an answer which breaks
-    /// within them can be begun anew with other text; `whole` sends nothing before the answer is complete.
+    /// How much of a streamed answer is kept back, because this stream cannot revoke what it sent:
+    /// `off` sends everything at once; a size such as `256B` stays that many bytes behind the
+    /// model, so that an answer which breaks within them can be begun anew with other text; `whole`
+    /// sends nothing before the answer is complete.
     #[schemars(with = "String")]
     pub hold_back: HoldBack,
     /// What happens when a partly sent answer broke, and its new text differs.
     pub on_divergence: OnDivergence,
-    /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms to 5m). A stream begins
-    /// with one where its first content takes longer: what fails before is a status, what fails after it the protocol's
-    /// own error event.
+    /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms
+    /// to 5m). A stream begins with one where its first content takes longer: what fails before is
+    /// a status, what fails after it the protocol's own error event.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub keepalive: Duration,
@@ -262,9 +291,9 @@ pub enum HoldBack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDivergence {
-    /// A target of the route that supports prefill (`assistant_prefill`) is called to continue the answer, where only
-    /// text was sent and no tools were offered; else, and where that target begins anew, an error event ends the
-    /// stream.
+    /// A target of the route that supports prefill (`assistant_prefill`) is called to continue the
+    /// answer, where only text was sent and no tools were offered; else, and where that target
+    /// begins anew, an error event ends the stream.
     #[default]
     Continue,
     /// An error event ends the stream.
@@ -301,13 +330,18 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// How callers are authenticated, with what follows from keys and certificates where nothing is written.
+    /// How callers are authenticated, with what follows from keys and certificates where nothing is
+    /// written.
     #[must_use]
     pub fn auth_mode(&self) -> AuthMode {
         self.auth.unwrap_or_else(|| {
             if !self.keys.is_empty() {
                 AuthMode::ApiKey
-            } else if self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some()) {
+            } else if self
+                .tls
+                .as_ref()
+                .is_some_and(|tls| tls.client_ca_file.is_some())
+            {
                 AuthMode::ClientCertificate
             } else if self.jwt.is_some() {
                 AuthMode::Jwt
@@ -356,7 +390,9 @@ impl Default for JwtConfig {
 
 impl Default for AdminServiceConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 50052)) }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 50052)),
+        }
     }
 }
 
@@ -390,9 +426,9 @@ impl<'de> Deserialize<'de> for HoldBack {
         match String::deserialize(deserializer)?.as_str() {
             "off" => Ok(Self::Off),
             "whole" => Ok(Self::Whole),
-            size => units::parse_bytes(size)
-                .map(Self::Bytes)
-                .map_err(|_| D::Error::custom("is neither `off` nor `whole` nor a size such as 256B")),
+            size => units::parse_bytes(size).map(Self::Bytes).map_err(|_| {
+                D::Error::custom("is neither `off` nor `whole` nor a size such as 256B")
+            }),
         }
     }
 }
@@ -401,15 +437,19 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sock
     listen_address(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// The address to listen at: an IP address or the name of one, with a port. Of a name with several addresses it is the
-/// first of IPv4, else the first.
+/// The address to listen at: an IP address or the name of one, with a port. Of a name with several
+/// addresses it is the first of IPv4, else the first.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let named = || -> Option<SocketAddr> {
         let found: Vec<SocketAddr> = text.to_socket_addrs().ok()?.collect();
-        found.iter().find(|address| address.is_ipv4()).or(found.first()).copied()
+        found
+            .iter()
+            .find(|address| address.is_ipv4())
+            .or(found.first())
+            .copied()
     };
     text.parse().ok().or_else(named).ok_or_else(|| {
         "is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051".to_owned()

@@ -1,4 +1,5 @@
-//! Tools: the servers that have them, what is known of each, which may stand in for which, and the bounds.
+//! Tools: the servers that have them, what is known of each, which may stand in for which, and the
+//! bounds.
 //!
 //! Plain data. A server is one of three kinds, by which of `url`, `command` and `http` it has.
 
@@ -24,32 +25,38 @@ use crate::{
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolsConfig {
-    /// The servers, by name. A caller names a tool alone, or as `server/tool` where several servers have one of its name.
+    /// The servers, by name. A caller names a tool alone, or as `server/tool` where several servers
+    /// have one of its name.
     pub servers: BTreeMap<String, ToolServerConfig>,
-    /// What is known of single tools, by `server/tool`, or by the tool's name for every server that has one.
+    /// What is known of single tools, by `server/tool`, or by the tool's name for every server that
+    /// has one.
     pub tools: BTreeMap<String, ToolPolicyConfig>,
-    /// Tools (`server/tool`) that do the same, by a name of the operator's, in the order of preference. Only the tools of
-    /// a group replace each other without a request for it; all others are offered in the explanation of a failure.
+    /// Tools (`server/tool`) that do the same, by a name of the operator's, in the order of
+    /// preference. Only the tools of a group replace each other without a request for it; all
+    /// others are offered in the explanation of a failure.
     pub groups: BTreeMap<String, Vec<String>>,
     /// How far recovery goes after a tool failed.
     pub recovery: ToolRecoveryPolicy,
-    /// The longest time for one execution of a tool (100ms to 1h; default 1m). One that takes longer is cancelled, and may
-    /// have taken effect.
+    /// The longest time for one execution of a tool (100ms to 1h; default 1m). One that takes
+    /// longer is cancelled, and may have taken effect.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// Whether callers may state that a tool is safer than is known here. Default false: they may only add caution.
+    /// Whether callers may state that a tool is safer than is known here. Default false: they may
+    /// only add caution.
     pub trust_callers: bool,
     /// What is learnt from the outcomes of calls.
     pub learning: ToolLearningConfig,
     /// The bounds of what is exchanged with a server.
     pub limits: ToolLimitsConfig,
-    /// Where MCP clients reach Relight as their one MCP server, which has the tools of all servers; unset: nowhere.
+    /// Where MCP clients reach Relight as their one MCP server, which has the tools of all servers;
+    /// unset: nowhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_front: Option<McpFrontConfig>,
 }
 
-/// What is learnt from the outcomes of tool calls: which tool was right in place of which, and how often each succeeds.
+/// What is learnt from the outcomes of tool calls: which tool was right in place of which, and how
+/// often each succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLearningConfig {
@@ -66,20 +73,25 @@ pub struct ToolLearningConfig {
 /// The bounds of what is exchanged with a tool server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_field_names, reason = "each is a maximum, as its name in the file says")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "each is a maximum, as its name in the file says"
+)]
 pub struct ToolLimitsConfig {
     /// Longest arguments of a call (1KiB to 64MiB; default 4MiB); longer ones are not sent.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_arguments_bytes: u64,
-    /// Longest reply, and longest message of a server (4KiB to 1GiB; default 8MiB); a longer one fails the call, and ends
-    /// a child.
+    /// Longest reply, and longest message of a server (4KiB to 1GiB; default 8MiB); a longer one
+    /// fails the call, and ends a child.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_reply_bytes: u64,
-    /// Most tools of one server (1 to 100000; default 2000); a server that lists more cannot be used.
+    /// Most tools of one server (1 to 100000; default 2000); a server that lists more cannot be
+    /// used.
     pub max_tools: usize,
-    /// Deepest nesting of a tool's schemas (4 to 100; default 32); a tool with a deeper one is left out of the list.
+    /// Deepest nesting of a tool's schemas (4 to 100; default 32); a tool with a deeper one is left
+    /// out of the list.
     pub max_schema_depth: usize,
 }
 
@@ -117,7 +129,9 @@ impl ToolsConfig {
     /// What is known of a tool: under `server/tool`, else under its name alone.
     #[must_use]
     pub fn tool(&self, server: &str, tool: &str) -> Option<&ToolPolicyConfig> {
-        self.tools.get(&format!("{server}/{tool}")).or_else(|| self.tools.get(tool))
+        self.tools
+            .get(&format!("{server}/{tool}"))
+            .or_else(|| self.tools.get(tool))
     }
 
     /// What is stated about the side effects of a tool.
@@ -130,7 +144,10 @@ impl ToolsConfig {
             destructive: known.and_then(|known| known.destructive),
             open_world: known.and_then(|known| known.open_world),
             idempotency_key: known.and_then(|known| known.idempotency_key.clone()),
-            trust_annotations: self.servers.get(server).is_some_and(|server| server.trust_annotations),
+            trust_annotations: self
+                .servers
+                .get(server)
+                .is_some_and(|server| server.trust_annotations),
             trust_callers: self.trust_callers,
         }
     }
@@ -138,20 +155,32 @@ impl ToolsConfig {
     /// How far the recovery of a tool goes.
     #[must_use]
     pub fn recovery(&self, server: &str, tool: &str) -> &ToolRecoveryPolicy {
-        self.tool(server, tool).and_then(|known| known.recovery.as_ref()).unwrap_or(&self.recovery)
+        self.tool(server, tool)
+            .and_then(|known| known.recovery.as_ref())
+            .unwrap_or(&self.recovery)
     }
 
     /// The longest time for one execution of a tool.
     #[must_use]
     pub fn timeout(&self, server: &str, tool: &str) -> Duration {
-        self.tool(server, tool).and_then(|known| known.timeout).unwrap_or(self.timeout)
+        self.tool(server, tool)
+            .and_then(|known| known.timeout)
+            .unwrap_or(self.timeout)
     }
 
     /// How the calls of a tool may be split; the first rule that fits the arguments counts.
     #[must_use]
     pub fn chunk_rules(&self, server: &str, tool: &str) -> Vec<ChunkRule> {
         let known = self.tool(server, tool);
-        known.map(|known| known.chunk.iter().filter_map(ChunkRuleConfig::rule).collect()).unwrap_or_default()
+        known
+            .map(|known| {
+                known
+                    .chunk
+                    .iter()
+                    .filter_map(ChunkRuleConfig::rule)
+                    .collect()
+            })
+            .unwrap_or_default()
     }
 
     /// The arguments of a tool that are not kept, as JSON pointers.
@@ -166,7 +195,11 @@ impl ToolsConfig {
         let own = format!("{server}/{tool}");
         let groups = self.groups.values().filter(|group| group.contains(&own));
         let mut others: Vec<(&str, &str)> = Vec::new();
-        for other in groups.flatten().filter(|other| **other != own).filter_map(|other| other.split_once('/')) {
+        for other in groups
+            .flatten()
+            .filter(|other| **other != own)
+            .filter_map(|other| other.split_once('/'))
+        {
             if !others.contains(&other) {
                 others.push(other);
             }
@@ -176,7 +209,11 @@ impl ToolsConfig {
 
     /// Takes what children inherit from the environment of this process.
     pub(super) fn inherit(&mut self, environment: &dyn Environment) {
-        for server in self.servers.values_mut().filter(|server| server.command.is_some()) {
+        for server in self
+            .servers
+            .values_mut()
+            .filter(|server| server.command.is_some())
+        {
             server.inherited = server::INHERITED
                 .iter()
                 .filter_map(|name| Some(((*name).to_owned(), environment.var(name)?)))
@@ -189,7 +226,11 @@ impl ToolsConfig {
 
 impl Default for ToolLearningConfig {
     fn default() -> Self {
-        Self { enabled: true, half_life: Duration::from_hours(24 * 14), max_entries: 500 }
+        Self {
+            enabled: true,
+            half_life: Duration::from_hours(24 * 14),
+            max_entries: 500,
+        }
     }
 }
 
@@ -197,7 +238,12 @@ impl Default for ToolLearningConfig {
 
 impl Default for ToolLimitsConfig {
     fn default() -> Self {
-        Self { max_arguments_bytes: 4 << 20, max_reply_bytes: 8 << 20, max_tools: 2000, max_schema_depth: 32 }
+        Self {
+            max_arguments_bytes: 4 << 20,
+            max_reply_bytes: 8 << 20,
+            max_tools: 2000,
+            max_schema_depth: 32,
+        }
     }
 }
 
@@ -205,7 +251,10 @@ impl Default for ToolLimitsConfig {
 
 impl Default for McpFrontConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8092)), path: "/mcp".to_owned() }
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8092)),
+            path: "/mcp".to_owned(),
+        }
     }
 }
 

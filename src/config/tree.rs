@@ -1,7 +1,8 @@
-//! The file as a tree in which every value knows its path and its position, so that a fault can point at it.
+//! The file as a tree in which every value knows its path and its position, so that a fault can
+//! point at it.
 //!
-//! A library parses the YAML; this only keeps the positions. References to the environment are resolved here, and
-//! values from there are marked, so that no message repeats them.
+//! A library parses the YAML; this only keeps the positions. References to the environment are
+//! resolved here, and values from there are marked, so that no message repeats them.
 
 use std::fmt;
 
@@ -55,11 +56,20 @@ pub(super) fn parse(text: &str, faults: &mut Vec<Fault>) -> Option<Node> {
     };
     match serde_saphyr::from_str_with_options::<Option<Spanned<Raw>>>(text, options) {
         Ok(raw) => {
-            let raw = raw.map_or(RawAt { at: None, raw: Raw::Null }, RawAt::from);
+            let raw = raw.map_or(
+                RawAt {
+                    at: None,
+                    raw: Raw::Null,
+                },
+                RawAt::from,
+            );
             Some(locate(String::new(), None, raw, faults))
         }
         Err(error) => {
-            let at = error.location().map(|location| Position { line: location.line(), column: location.column() });
+            let at = error.location().map(|location| Position {
+                line: location.line(),
+                column: location.column(),
+            });
             let mut reason = format!("is no YAML: {}", error.without_snippet());
             if let Some(place) = reason.rfind(" at line ") {
                 reason.truncate(place);
@@ -88,7 +98,10 @@ impl Node {
             },
             serde_json::Value::String(text) => Value::Text(text),
             serde_json::Value::Array(items) => Value::List(
-                (0..).zip(items).map(|(index, item)| Self::unwritten(&format!("{path}[{index}]"), item)).collect(),
+                (0..)
+                    .zip(items)
+                    .map(|(index, item)| Self::unwritten(&format!("{path}[{index}]"), item))
+                    .collect(),
             ),
             serde_json::Value::Object(members) => Value::Map(
                 members
@@ -97,13 +110,22 @@ impl Node {
                     .collect(),
             ),
         };
-        Self { path: path.to_owned(), at: None, key_at: None, value, reference: None }
+        Self {
+            path: path.to_owned(),
+            at: None,
+            key_at: None,
+            value,
+            reference: None,
+        }
     }
 
     /// The member of that name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         match &self.value {
-            Value::Map(members) => members.iter().find(|(key, _)| key == name).map(|(_, node)| node),
+            Value::Map(members) => members
+                .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, node)| node),
             _ => None,
         }
     }
@@ -111,7 +133,10 @@ impl Node {
     /// The member of that name, to change it.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Self> {
         match &mut self.value {
-            Value::Map(members) => members.iter_mut().find(|(key, _)| key == name).map(|(_, node)| node),
+            Value::Map(members) => members
+                .iter_mut()
+                .find(|(key, _)| key == name)
+                .map(|(_, node)| node),
             _ => None,
         }
     }
@@ -143,15 +168,24 @@ impl Node {
                 let before = items.len();
                 items.retain(|item| item.path != path);
                 let removed = items.len() < before;
-                items.iter_mut().fold(removed, |removed, item| item.remove(path) || removed)
+                items
+                    .iter_mut()
+                    .fold(removed, |removed, item| item.remove(path) || removed)
             }
             Value::Map(members) => {
                 let before = members.len();
                 members.retain(|(_, member)| member.path != path);
                 let removed = members.len() < before;
-                members.iter_mut().fold(removed, |removed, (_, member)| member.remove(path) || removed)
+                members.iter_mut().fold(removed, |removed, (_, member)| {
+                    member.remove(path) || removed
+                })
             }
-            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Text(_) => false,
+            Value::Null
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::Float(_)
+            | Value::Text(_) => false,
         }
     }
 
@@ -172,7 +206,12 @@ impl Node {
             Value::Text(text) => {
                 let line = text.trim_end().lines().next().unwrap_or_default();
                 let cut = line.chars().count() > MAX_SHOWN || line.len() < text.trim_end().len();
-                Some(line.chars().take(MAX_SHOWN).chain(cut.then_some('…')).collect())
+                Some(
+                    line.chars()
+                        .take(MAX_SHOWN)
+                        .chain(cut.then_some('…'))
+                        .collect(),
+                )
             }
             Value::List(_) | Value::Map(_) => None,
         }
@@ -181,14 +220,20 @@ impl Node {
     /// A message without any secret of this value or of those within.
     pub(super) fn without_secrets(&self, mut message: String) -> String {
         self.each(&mut |node| {
-            let hidden = node.reference.as_deref().or_else(|| node.is_sensitive().then_some(super::secret::REDACTED));
+            let hidden = node
+                .reference
+                .as_deref()
+                .or_else(|| node.is_sensitive().then_some(super::secret::REDACTED));
             let secret = match &node.value {
                 Value::Text(text) => text.clone(),
                 Value::Int(int) => int.to_string(),
                 Value::Uint(uint) => uint.to_string(),
-                Value::Null | Value::Bool(_) | Value::Float(_) | Value::List(_) | Value::Map(_) => return,
+                Value::Null | Value::Bool(_) | Value::Float(_) | Value::List(_) | Value::Map(_) => {
+                    return;
+                }
             };
-            if let Some(hidden) = hidden.filter(|_| !secret.is_empty() && message.contains(&secret)) {
+            if let Some(hidden) = hidden.filter(|_| !secret.is_empty() && message.contains(&secret))
+            {
                 message = message.replace(&secret, hidden);
             }
         });
@@ -218,7 +263,13 @@ impl Node {
             Value::Float(float) => Value::Float(*float),
             Value::Text(text) => Value::Text(text.clone()),
         };
-        Self { path: self.path.clone(), at: self.at, key_at: self.key_at, value, reference: self.reference.clone() }
+        Self {
+            path: self.path.clone(),
+            at: self.at,
+            key_at: self.key_at,
+            value,
+            reference: self.reference.clone(),
+        }
     }
 
     /// Visits this and everything within.
@@ -227,14 +278,23 @@ impl Node {
         match &self.value {
             Value::List(items) => items.iter().for_each(|item| item.each(visit)),
             Value::Map(members) => members.iter().for_each(|(_, member)| member.each(visit)),
-            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Text(_) => {}
+            Value::Null
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::Float(_)
+            | Value::Text(_) => {}
         }
     }
 }
 
 /// The path of a member.
 pub(super) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 // === what the library reads into ===
@@ -257,7 +317,10 @@ struct RawAt {
 
 impl From<Spanned<Raw>> for RawAt {
     fn from(spanned: Spanned<Raw>) -> Self {
-        Self { at: position(&spanned), raw: spanned.value }
+        Self {
+            at: position(&spanned),
+            raw: spanned.value,
+        }
     }
 }
 
@@ -340,8 +403,17 @@ fn position<T>(spanned: &Spanned<T>) -> Option<Position> {
 }
 
 /// Sets the path of every value and reports keys that are written twice.
-fn locate(path: String, key_at: Option<Position>, RawAt { at, raw }: RawAt, faults: &mut Vec<Fault>) -> Node {
-    let at = if matches!(raw, Raw::Null | Raw::List(_) | Raw::Map(_)) { key_at.or(at) } else { at };
+fn locate(
+    path: String,
+    key_at: Option<Position>,
+    RawAt { at, raw }: RawAt,
+    faults: &mut Vec<Fault>,
+) -> Node {
+    let at = if matches!(raw, Raw::Null | Raw::List(_) | Raw::Map(_)) {
+        key_at.or(at)
+    } else {
+        at
+    };
     let value = match raw {
         Raw::Null => Value::Null,
         Raw::Bool(bool) => Value::Bool(bool),
@@ -370,5 +442,11 @@ fn locate(path: String, key_at: Option<Position>, RawAt { at, raw }: RawAt, faul
             Value::Map(members)
         }
     };
-    Node { path, at, key_at, value, reference: None }
+    Node {
+        path,
+        at,
+        key_at,
+        value,
+        reference: None,
+    }
 }

@@ -1,7 +1,9 @@
-//! Changes to a request that a target rejected, so that the target accepts it: one small, named change at a time.
+//! Changes to a request that a target rejected, so that the target accepts it: one small, named
+//! change at a time.
 //!
-//! A rejection that names the unsupported field is worth one more attempt without it. What shapes the answer (tools,
-//! the response format, stop sequences) is never changed: the caller would get something other than requested.
+//! A rejection that names the unsupported field is worth one more attempt without it. What shapes
+//! the answer (tools, the response format, stop sequences) is never changed: the caller would get
+//! something other than requested.
 
 use std::fmt;
 
@@ -78,7 +80,8 @@ pub enum OutputLimitField {
     MaxTokens,
 }
 
-/// Where one target was found to deviate from its dialect; changes beyond these are made to the call itself.
+/// Where one target was found to deviate from its dialect; changes beyond these are made to the
+/// call itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DialectOverrides {
     /// The field name of the output limit, where it is not the usual one.
@@ -119,9 +122,14 @@ impl Adaptation {
     pub fn apply(&self, wording: &mut DialectOverrides) {
         match self {
             Self::OutputLimitField { field } => wording.output_limit_field = Some(*field),
-            Self::DropParameter { parameter: Parameter::StreamUsage } => wording.without_stream_usage = true,
+            Self::DropParameter {
+                parameter: Parameter::StreamUsage,
+            } => wording.without_stream_usage = true,
             Self::DeveloperAsSystem => wording.developer_as_system = true,
-            Self::DropParameter { .. } | Self::DropExtra { .. } | Self::OutputLimit { .. } | Self::DropReasoning => {}
+            Self::DropParameter { .. }
+            | Self::DropExtra { .. }
+            | Self::OutputLimit { .. }
+            | Self::DropReasoning => {}
         }
     }
 }
@@ -132,14 +140,25 @@ impl fmt::Display for Adaptation {
         match self {
             Self::DropParameter { parameter } => write!(f, "{} was left out", parameter.as_str()),
             Self::DropExtra { field } => write!(f, "{field} was left out"),
-            Self::OutputLimitField { field } => write!(f, "the output limit was sent as {}", field.as_str()),
-            Self::OutputLimit { from: Some(from), to } => {
+            Self::OutputLimitField { field } => {
+                write!(f, "the output limit was sent as {}", field.as_str())
+            }
+            Self::OutputLimit {
+                from: Some(from),
+                to,
+            } => {
                 let how = if to < from { "lowered" } else { "raised" };
                 write!(f, "the output limit was {how} from {from} to {to} tokens")
             }
-            Self::OutputLimit { from: None, to } => write!(f, "the output limit was set to {to} tokens"),
-            Self::DropReasoning => f.write_str("the signed reasoning of earlier turns was left out"),
-            Self::DeveloperAsSystem => f.write_str("developer messages were sent as system messages"),
+            Self::OutputLimit { from: None, to } => {
+                write!(f, "the output limit was set to {to} tokens")
+            }
+            Self::DropReasoning => {
+                f.write_str("the signed reasoning of earlier turns was left out")
+            }
+            Self::DeveloperAsSystem => {
+                f.write_str("developer messages were sent as system messages")
+            }
         }
     }
 }
@@ -229,7 +248,9 @@ fn strip_signed_reasoning(message: &mut Message) -> bool {
         return true;
     }
     let had_parts = !message.parts.is_empty();
-    drop(message.take_parts(|part| matches!(part, Part::Reasoning(reasoning) if reasoning.opaque.is_some())));
+    drop(message.take_parts(
+        |part| matches!(part, Part::Reasoning(reasoning) if reasoning.opaque.is_some()),
+    ));
     for part in &mut message.parts {
         if let Part::ToolCall(call) = part {
             call.opaque = None;
@@ -262,7 +283,11 @@ mod tests {
             let change = Adaptation::DropParameter { parameter };
             change.change(&mut call);
             change.apply(&mut wording);
-            assert_eq!(parameter.is_in(&call), parameter == Parameter::StreamUsage, "{parameter:?}");
+            assert_eq!(
+                parameter.is_in(&call),
+                parameter == Parameter::StreamUsage,
+                "{parameter:?}"
+            );
         }
         assert_eq!(call, ModelCall::default());
         assert!(wording.without_stream_usage);
@@ -270,14 +295,29 @@ mod tests {
 
     #[test]
     fn removing_signed_reasoning_keeps_the_rest_of_the_turn() {
-        let opaque = Some(Opaque { kind: "x".to_owned(), bytes: vec![1] });
-        let signed = Part::Reasoning(Reasoning { text: "hm".to_owned(), opaque: opaque.clone() });
-        let call = |opaque| ToolCall { id: "a".into(), name: "f".into(), arguments: "{}".into(), opaque };
+        let opaque = Some(Opaque {
+            kind: "x".to_owned(),
+            bytes: vec![1],
+        });
+        let signed = Part::Reasoning(Reasoning {
+            text: "hm".to_owned(),
+            opaque: opaque.clone(),
+        });
+        let call = |opaque| ToolCall {
+            id: "a".into(),
+            name: "f".into(),
+            arguments: "{}".into(),
+            opaque,
+        };
         let turn = |parts| Message::new(Role::Assistant, parts);
         let mut request = ModelCall {
             messages: vec![
                 Message::text(Role::User, "Hi"),
-                turn(vec![signed.clone(), Part::Text("So.".into()), Part::ToolCall(call(opaque))]),
+                turn(vec![
+                    signed.clone(),
+                    Part::Text("So.".into()),
+                    Part::ToolCall(call(opaque)),
+                ]),
                 turn(vec![signed]),
             ],
             ..ModelCall::default()
@@ -289,13 +329,28 @@ mod tests {
 
     #[test]
     fn a_change_is_described_and_is_not_made_twice() {
-        let lower = Adaptation::OutputLimit { from: Some(100_000), to: 8192 };
-        let higher = Adaptation::OutputLimit { from: Some(1), to: 16 };
-        assert_eq!(lower.to_string(), "the output limit was lowered from 100000 to 8192 tokens");
-        assert_eq!(higher.to_string(), "the output limit was raised from 1 to 16 tokens");
+        let lower = Adaptation::OutputLimit {
+            from: Some(100_000),
+            to: 8192,
+        };
+        let higher = Adaptation::OutputLimit {
+            from: Some(1),
+            to: 16,
+        };
+        assert_eq!(
+            lower.to_string(),
+            "the output limit was lowered from 100000 to 8192 tokens"
+        );
+        assert_eq!(
+            higher.to_string(),
+            "the output limit was raised from 1 to 16 tokens"
+        );
         assert!(lower.same_kind(&higher));
         let without = |parameter| Adaptation::DropParameter { parameter };
         assert!(!without(Parameter::TopP).same_kind(&without(Parameter::Temperature)));
-        assert_eq!(without(Parameter::Temperature).to_string(), "temperature was left out");
+        assert_eq!(
+            without(Parameter::Temperature).to_string(),
+            "temperature was left out"
+        );
     }
 }

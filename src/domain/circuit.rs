@@ -1,11 +1,15 @@
-//! The states of a circuit and the kinds of gates, under the names that events, operators and metrics share.
+//! The states of a circuit and the kinds of gates, under the names that events, operators and
+//! metrics share.
 //!
-//! The breaker itself is in `policy`; its states are plain data, so that an event can hold the state before and after.
+//! The breaker itself is in `policy`; its states are plain data, so that an event can hold the
+//! state before and after.
 
 use serde::{Deserialize, Serialize};
 
 /// A circuit's state as people and metrics see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CircuitState {
     /// Everything is admitted.
@@ -27,8 +31,14 @@ pub enum CircuitState {
 
 impl CircuitState {
     /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Closed, Self::Open, Self::HalfOpen, Self::Recovering, Self::ForcedOpen, Self::ForcedClosed];
+    pub const ALL: [Self; 6] = [
+        Self::Closed,
+        Self::Open,
+        Self::HalfOpen,
+        Self::Recovering,
+        Self::ForcedOpen,
+        Self::ForcedClosed,
+    ];
 
     /// The state's name in snake case.
     #[must_use]

@@ -1,6 +1,8 @@
-//! The one place that reads the wall clock; everything else uses `tokio::time::Instant`, which tests can pause.
+//! The one place that reads the wall clock; everything else uses `tokio::time::Instant`, which
+//! tests can pause.
 //!
-//! Wall time is for people (event times, HTTP dates); no decision about waiting depends on it alone.
+//! Wall time is for people (event times, HTTP dates); no decision about waiting depends on it
+//! alone.
 
 use jiff::Timestamp;
 

@@ -1,6 +1,7 @@
 //! Pieces of a model's answer, the complete answer, and its usage.
 //!
-//! A provider's response is a sequence of `Delta`s; it is complete only after a `Finish`, however the connection ended.
+//! A provider's response is a sequence of `Delta`s; it is complete only after a `Finish`, however
+//! the connection ended.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ pub enum Delta {
         model: Option<String>,
         /// The provider's id of the response.
         response_id: Option<String>,
-        /// Kept headers, lower-case names: rate limits and request ids; empty where the provider sends none.
+        /// Kept headers, lower-case names: rate limits and request ids; empty where the provider
+        /// sends none.
         headers: Vec<(String, String)>,
     },
     /// A block begins. Blocks are numbered from 0 within an attempt and may interleave.
@@ -48,7 +50,8 @@ pub enum Delta {
     },
     /// Usage of the attempt so far; the last one counts.
     Usage(Usage),
-    /// The connection broke and the same response is resumed: the next delta continues it without loss or repetition.
+    /// The connection broke and the same response is resumed: the next delta continues it without
+    /// loss or repetition.
     ReadOn(Break),
     /// What a tool returned, whole; of a tool call alone.
     ToolReply(Arc<ToolReply>),
@@ -86,7 +89,13 @@ impl Delta {
     /// Whether this is output for a reader; metadata is not.
     #[must_use]
     pub const fn is_content(&self) -> bool {
-        matches!(self, Self::BlockStart { .. } | Self::BlockDelta { .. } | Self::ToolReply(_) | Self::Finish { .. })
+        matches!(
+            self,
+            Self::BlockStart { .. }
+                | Self::BlockDelta { .. }
+                | Self::ToolReply(_)
+                | Self::Finish { .. }
+        )
     }
 }
 
@@ -184,7 +193,9 @@ pub struct Usage {
 }
 
 /// How reliable a token count is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Exactness {
     /// Nothing is known.
@@ -203,13 +214,22 @@ pub const fn estimated_tokens(bytes: usize) -> u64 {
 }
 
 impl Usage {
-    /// The larger of this usage and an estimate (four bytes a token) for the prompt and `answered_bytes` of a cut
-    /// answer.
+    /// The larger of this usage and an estimate (four bytes a token) for the prompt and
+    /// `answered_bytes` of a cut answer.
     #[must_use]
     pub fn at_least(self, call: &ModelCall, answered_bytes: usize) -> Self {
-        let input = if self.input_tokens == 0 { estimated_tokens(call.text_bytes()) } else { self.input_tokens };
+        let input = if self.input_tokens == 0 {
+            estimated_tokens(call.text_bytes())
+        } else {
+            self.input_tokens
+        };
         let output = self.output_tokens.max(estimated_tokens(answered_bytes));
-        Self { input_tokens: input, output_tokens: output, exactness: Exactness::Estimated, ..self }
+        Self {
+            input_tokens: input,
+            output_tokens: output,
+            exactness: Exactness::Estimated,
+            ..self
+        }
     }
 
     /// The sum of both; only as exact as the less exact of the two.
@@ -224,8 +244,12 @@ impl Usage {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
-            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            cached_input_tokens: self
+                .cached_input_tokens
+                .saturating_add(other.cached_input_tokens),
+            cache_write_tokens: self
+                .cache_write_tokens
+                .saturating_add(other.cache_write_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
             exactness: self.exactness.min(other.exactness),
         }

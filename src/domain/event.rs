@@ -1,6 +1,7 @@
 //! What happened, in the past tense: to an invocation, a target, or Relight itself.
 //!
-//! Telemetry, `WatchRecovery`, the journal and the logs read these. No event holds a prompt, an answer or a key.
+//! Telemetry, `WatchRecovery`, the journal and the logs read these. No event holds a prompt, an
+//! answer or a key.
 
 mod body;
 mod display;
@@ -112,11 +113,18 @@ pub fn millis(duration: Duration) -> u64 {
 }
 
 impl EventBody {
-    /// Whether this ends an invocation that was shed before its first attempt; logs summarise these as one
-    /// `CallsRefused` a second.
+    /// Whether this ends an invocation that was shed before its first attempt; logs summarise these
+    /// as one `CallsRefused` a second.
     #[must_use]
     pub fn is_refused_call(&self) -> bool {
-        matches!(self, Self::InvocationFailed { class: FailureClass::Shed, attempts: 0, .. })
+        matches!(
+            self,
+            Self::InvocationFailed {
+                class: FailureClass::Shed,
+                attempts: 0,
+                ..
+            }
+        )
     }
 
     /// The event's name in snake case, as in filters.
@@ -148,7 +156,9 @@ impl EventBody {
             Self::BudgetExhausted { .. } => "budget_exhausted",
             Self::ReleaseDecided { decision, .. } => match decision.action {
                 ReleaseAction::RolledBack => "release_rolled_back",
-                ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => "release_decided",
+                ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => {
+                    "release_decided"
+                }
             },
             Self::ConfigurationReloaded { .. } => "configuration_reloaded",
             Self::ConfigurationRejected { .. } => "configuration_rejected",
@@ -189,7 +199,9 @@ impl EventBody {
                 ReleaseAction::Held => Severity::Warning,
                 ReleaseAction::Promoted | ReleaseAction::Reinstated => Severity::Info,
             },
-            Self::InvocationFailed { class, .. } if *class == FailureClass::Cancelled => Severity::Info,
+            Self::InvocationFailed { class, .. } if *class == FailureClass::Cancelled => {
+                Severity::Info
+            }
             Self::InvocationFailed { .. }
             | Self::CircuitOpened { .. }
             | Self::BudgetExhausted { .. }

@@ -120,7 +120,10 @@ impl Failure {
         Self {
             class,
             detail: None,
-            retryable: matches!(class, FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty),
+            retryable: matches!(
+                class,
+                FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty
+            ),
             fallback_helps: false,
             retry_after: None,
             message: message.into(),
@@ -139,8 +142,9 @@ impl Failure {
         }
     }
 
-    /// A description of the failure without upstream text, for logs, events and spans. Upstream text may quote a
-    /// prompt: only `message` holds it, and only the caller of the failed invocation receives that.
+    /// A description of the failure without upstream text, for logs, events and spans. Upstream
+    /// text may quote a prompt: only `message` holds it, and only the caller of the failed
+    /// invocation receives that.
     #[must_use]
     pub fn own_words(&self) -> Cow<'_, str> {
         let is_own = self.rule == "local" || self.rule.starts_with("finding:");
@@ -152,11 +156,14 @@ impl Failure {
         }
     }
 
-    /// The code that callers switch on: of a tool, what would be an error of a model is one of the tool.
+    /// The code that callers switch on: of a tool, what would be an error of a model is one of the
+    /// tool.
     #[must_use]
     pub fn code(&self) -> FailureCode {
         match self.class.code() {
-            FailureCode::LlmError | FailureCode::StreamingError if self.tool.is_some() => FailureCode::ToolError,
+            FailureCode::LlmError | FailureCode::StreamingError if self.tool.is_some() => {
+                FailureCode::ToolError
+            }
             code => code,
         }
     }
@@ -174,8 +181,8 @@ impl Failure {
         self
     }
 
-    /// A cancellation that a provider reports (such as a status 499 of a proxy), while the caller cancelled nothing, as
-    /// the connection that was lost on the way; any other failure as it is.
+    /// A cancellation that a provider reports (such as a status 499 of a proxy), while the caller
+    /// cancelled nothing, as the connection that was lost on the way; any other failure as it is.
     #[must_use]
     pub fn reported_cancellation_as_network(self) -> Self {
         if self.class != FailureClass::Cancelled || self.fault == Some(TransportFault::Cancelled) {
@@ -186,7 +193,8 @@ impl Failure {
             retryable: true,
             fallback_helps: true,
             user_message: words::for_user(FailureClass::Network, None).into_owned(),
-            recovery_hint: words::for_operator(FailureClass::Network, None, None, false).into_owned(),
+            recovery_hint: words::for_operator(FailureClass::Network, None, None, false)
+                .into_owned(),
             ..self
         }
     }

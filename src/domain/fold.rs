@@ -1,7 +1,9 @@
-//! The steps of an invocation as readers receive them, and the reference way to fold them into an answer.
+//! The steps of an invocation as readers receive them, and the reference way to fold them into an
+//! answer.
 //!
-//! A reader that applies every step in order, and discards what each rewind names, holds exactly the answer. Offsets
-//! and hashes are checked, so that a lost or repeated step is an error instead of a silently wrong text.
+//! A reader that applies every step in order, and discards what each rewind names, holds exactly
+//! the answer. Offsets and hashes are checked, so that a lost or repeated step is an error instead
+//! of a silently wrong text.
 
 use std::sync::Arc;
 
@@ -31,7 +33,8 @@ pub enum StreamStep {
         /// The target's model.
         #[serde(default)]
         model: String,
-        /// What of the caller's request was repaired or left out for it, in words, unless an earlier attempt reported it.
+        /// What of the caller's request was repaired or left out for it, in words, unless an
+        /// earlier attempt reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         repaired: Option<String>,
     },
@@ -102,7 +105,8 @@ pub enum StreamStep {
         /// What is left of the failed target's retry budget, as a share of its capacity, 0 to 1.
         #[serde(default)]
         budget_left: f64,
-        /// What was changed in the request so that the target accepts it, in words; `None` where nothing was.
+        /// What was changed in the request so that the target accepts it, in words; `None` where
+        /// nothing was.
         #[serde(default)]
         adaptation: Option<String>,
     },
@@ -240,15 +244,29 @@ impl AnswerState {
                     committed: false,
                 });
             }
-            StreamStep::BlockDelta { block, offset, text } => {
+            StreamStep::BlockDelta {
+                block,
+                offset,
+                text,
+            } => {
                 let known = self.open_block(*block)?;
                 let held = known.text.len() as u64;
                 if held != *offset {
-                    return Err(FoldError::Offset { block: *block, got: *offset, held });
+                    return Err(FoldError::Offset {
+                        block: *block,
+                        got: *offset,
+                        held,
+                    });
                 }
                 known.text.push_str(text);
             }
-            StreamStep::BlockStop { block, bytes, hash, opaque, committed } => {
+            StreamStep::BlockStop {
+                block,
+                bytes,
+                hash,
+                opaque,
+                committed,
+            } => {
                 let known = self.open_block(*block)?;
                 if known.text.len() as u64 != *bytes || hash_text(&known.text) != *hash {
                     return Err(FoldError::Hash(format!("block {block}")));
@@ -271,19 +289,32 @@ impl AnswerState {
     /// The assistant's turn that the blocks make, without tool calls that are not whole.
     #[must_use]
     pub fn message(&self) -> Message {
-        let is_cut_call = |block: &Block| !block.stopped && matches!(block.kind, BlockKind::ToolCall { .. });
-        let parts = self.blocks.iter().filter(|block| !is_cut_call(block)).map(Block::part).collect();
+        let is_cut_call =
+            |block: &Block| !block.stopped && matches!(block.kind, BlockKind::ToolCall { .. });
+        let parts = self
+            .blocks
+            .iter()
+            .filter(|block| !is_cut_call(block))
+            .map(Block::part)
+            .collect();
         Message::new(Role::Assistant, parts)
     }
 
     fn open_block(&mut self, block: u32) -> Result<&mut Block, FoldError> {
-        self.blocks.iter_mut().find(|known| known.id == block && !known.stopped).ok_or(FoldError::State(block))
+        self.blocks
+            .iter_mut()
+            .find(|known| known.id == block && !known.stopped)
+            .ok_or(FoldError::State(block))
     }
 
     fn rewind(&mut self, keep: &[(u32, u64)], hash: &str) -> Result<(), FoldError> {
         let mut kept = Vec::with_capacity(keep.len());
         for (block, bytes) in keep {
-            let known = self.blocks.iter().find(|known| known.id == *block).ok_or(FoldError::State(*block))?;
+            let known = self
+                .blocks
+                .iter()
+                .find(|known| known.id == *block)
+                .ok_or(FoldError::State(*block))?;
             let mut known = known.clone();
             let end = usize::try_from(*bytes).map_err(|_| FoldError::State(*block))?;
             if end > known.text.len() || !known.text.is_char_boundary(end) {
@@ -343,7 +374,10 @@ impl Block {
         match &self.kind {
             BlockKind::Text => Part::Text(self.text.clone()),
             BlockKind::Refusal => Part::Refusal(self.text.clone()),
-            BlockKind::Reasoning => Part::Reasoning(Reasoning { text: self.text.clone(), opaque: self.opaque.clone() }),
+            BlockKind::Reasoning => Part::Reasoning(Reasoning {
+                text: self.text.clone(),
+                opaque: self.opaque.clone(),
+            }),
             BlockKind::ToolCall { id, name } => Part::ToolCall(ToolCall {
                 id: id.clone(),
                 name: name.clone(),
@@ -360,8 +394,8 @@ pub fn hash_text(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// SHA-256 over blocks as the contract has it (`proto/relight/v1/stream.proto`): in ascending id, each block's id,
-/// kind number, length and the hash of its text.
+/// SHA-256 over blocks as the contract has it (`proto/relight/v1/stream.proto`): in ascending id,
+/// each block's id, kind number, length and the hash of its text.
 pub fn hash_blocks<'a>(blocks: impl Iterator<Item = &'a Block>) -> String {
     let mut blocks: Vec<&Block> = blocks.collect();
     blocks.sort_by_key(|block| block.id);

@@ -1,6 +1,8 @@
-//! Names and numbers that identify things, as types of their own so that a route is never passed for a target.
+//! Names and numbers that identify things, as types of their own so that a route is never passed
+//! for a target.
 //!
-//! Every identifier is parsed once, at the edge; inside the process it is a cheap reference-counted string.
+//! Every identifier is parsed once, at the edge; inside the process it is a cheap reference-counted
+//! string.
 
 use std::{fmt, sync::Arc};
 
@@ -107,7 +109,9 @@ impl InvocationId {
 }
 
 /// A position in the event journal; grows by one with each event of this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Cursor(pub u64);
 

@@ -135,7 +135,9 @@ pub struct Overrides {
 }
 
 /// When a note about a failure is added for the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum InjectionMode {
     /// Where it can do something about it.
@@ -160,8 +162,8 @@ pub enum RewindMode {
     },
     /// It sends only what is final.
     Atomic,
-    /// What was sent only grows, for clients that cannot discard; a new attempt is delivered where it repeats the sent
-    /// text.
+    /// What was sent only grows, for clients that cannot discard; a new attempt is delivered where
+    /// it repeats the sent text.
     AppendOnly,
 }
 
@@ -264,7 +266,10 @@ impl RecoveryStrategy {
 
 /// One attempt, as reported to callers, in spans and in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the attempt")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact about the attempt"
+)]
 pub struct AttemptRecord {
     /// 1 for the first.
     pub number: u32,
@@ -292,14 +297,16 @@ pub struct AttemptRecord {
     pub injection_skipped: Option<String>,
     /// Whether the target refused the request because of its note.
     pub note_refused: bool,
-    /// Whether it ended with the replica that made it: then it counts neither against the caller's attempts nor against
-    /// its target.
+    /// Whether it ended with the replica that made it: then it counts neither against the caller's
+    /// attempts nor against its target.
     #[serde(default)]
     pub lost_with_replica: bool,
-    /// What is changed in the request when the same target is called again because of this failure, in words.
+    /// What is changed in the request when the same target is called again because of this failure,
+    /// in words.
     #[serde(default)]
     pub adaptation: Option<String>,
-    /// What of the caller's request was repaired or left out for it, in words, unless an earlier attempt reported it.
+    /// What of the caller's request was repaired or left out for it, in words, unless an earlier
+    /// attempt reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repaired: Option<String>,
     /// Why the shape of its response was not checked, where it should have been.
@@ -323,9 +330,16 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
-    /// An attempt at this target's model that begins at this time: nothing was sent, and its end is not known.
+    /// An attempt at this target's model that begins at this time: nothing was sent, and its end is
+    /// not known.
     #[must_use]
-    pub fn begun(number: u32, cause: AttemptCause, target: TargetId, model: String, started_at: Timestamp) -> Self {
+    pub fn begun(
+        number: u32,
+        cause: AttemptCause,
+        target: TargetId,
+        model: String,
+        started_at: Timestamp,
+    ) -> Self {
         Self {
             number,
             cause,
@@ -361,7 +375,11 @@ impl AttemptRecord {
     /// Whether Relight itself refused it: such an attempt costs nothing and is not counted.
     #[must_use]
     pub fn refused_locally(&self) -> bool {
-        !self.sent && self.failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal())
+        !self.sent
+            && self
+                .failure
+                .as_ref()
+                .is_some_and(|failure| failure.class.is_local_refusal())
     }
 
     /// Whether no end of it is known: it neither failed nor is its answer the one that was kept.
@@ -404,30 +422,43 @@ impl Outcome {
     /// Attempts after the first.
     #[must_use]
     pub fn retries(&self) -> u32 {
-        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).saturating_sub(1)
+        u32::try_from(self.attempts.len())
+            .unwrap_or(u32::MAX)
+            .saturating_sub(1)
     }
 
-    /// The local refusal that ended recovery after a real failure; `None` where none did, or the refusal is the failure.
+    /// The local refusal that ended recovery after a real failure; `None` where none did, or the
+    /// refusal is the failure.
     #[must_use]
     pub fn stopped_by(&self) -> Option<FailureClass> {
         let decisive = self.result.as_ref().err()?.class;
         let last = || Some(self.attempts.last()?.failure.as_ref()?.class);
-        let refused = self.stopped_by.or_else(|| last().filter(|class| class.is_local_refusal()));
+        let refused = self
+            .stopped_by
+            .or_else(|| last().filter(|class| class.is_local_refusal()));
         refused.filter(|_| !decisive.is_local_refusal())
     }
 
-    /// The class of its first failure: a cancelled attempt does not count, a local refusal only where nothing else failed.
+    /// The class of its first failure: a cancelled attempt does not count, a local refusal only
+    /// where nothing else failed.
     #[must_use]
     pub fn first_failure(&self) -> Option<FailureClass> {
-        let classes = || self.attempts.iter().filter_map(|record| record.failure.as_ref()).map(|failure| failure.class);
-        let real = classes().find(|class| !class.is_local_refusal() && *class != FailureClass::Cancelled);
+        let classes = || {
+            self.attempts
+                .iter()
+                .filter_map(|record| record.failure.as_ref())
+                .map(|failure| failure.class)
+        };
+        let real =
+            classes().find(|class| !class.is_local_refusal() && *class != FailureClass::Cancelled);
         real.or_else(|| classes().find(|class| class.is_local_refusal()))
     }
 
     /// Whether it was shed before its first attempt, as in `EventBody::is_refused_call`.
     #[must_use]
     pub fn is_refused_call(&self) -> bool {
-        self.attempts.is_empty() && matches!(&self.result, Err(failure) if failure.class == FailureClass::Shed)
+        self.attempts.is_empty()
+            && matches!(&self.result, Err(failure) if failure.class == FailureClass::Shed)
     }
 
     /// `succeeded`, `recovered`, `cancelled` or `failed`.

@@ -1,7 +1,7 @@
 //! A request to a model: the provider-neutral conversation, tools and parameters.
 //!
-//! Opaque fields (reasoning signatures and the like) are carried verbatim, in place, neither merged nor re-encoded;
-//! tool arguments stay the raw JSON text that the model wrote.
+//! Opaque fields (reasoning signatures and the like) are carried verbatim, in place, neither merged
+//! nor re-encoded; tool arguments stay the raw JSON text that the model wrote.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,8 @@ const JSON_NAMES_BYTES: usize = 64;
 pub struct ModelCall {
     /// The conversation, oldest first.
     pub messages: Vec<Message>,
-    /// Whether the first message holds for this call alone: it precedes a kept conversation, and is not kept with it.
+    /// Whether the first message holds for this call alone: it precedes a kept conversation, and is
+    /// not kept with it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_instructions: bool,
     /// Tools that the model may call.
@@ -38,10 +39,11 @@ pub struct ModelCall {
     pub stop: Vec<String>,
     /// Merged into the provider's request as is.
     pub extra: Map<String, Value>,
-    /// The dialect of `extra`, by its name: it is sent to targets of that dialect alone. Unset: to all.
+    /// The dialect of `extra`, by its name: it is sent to targets of that dialect alone. Unset: to
+    /// all.
     pub extra_of: Option<String>,
-    /// Betas of the provider's API that the call uses, by their names; sent as its header `anthropic-beta`, to targets of that
-    /// dialect alone.
+    /// Betas of the provider's API that the call uses, by their names; sent as its header
+    /// `anthropic-beta`, to targets of that dialect alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub betas: Vec<String>,
     /// What is requested of the target.
@@ -55,9 +57,11 @@ pub enum Endpoint {
     /// The model's answer to the conversation.
     #[default]
     Answer,
-    /// Embeddings of the texts in `extra`; the provider's document is passed on as the text of the answer.
+    /// Embeddings of the texts in `extra`; the provider's document is passed on as the text of the
+    /// answer.
     Embeddings,
-    /// The tokens of the conversation, as the provider counts them; its document is passed on as the text of the answer.
+    /// The tokens of the conversation, as the provider counts them; its document is passed on as
+    /// the text of the answer.
     CountTokens,
 }
 
@@ -65,44 +69,73 @@ impl ModelCall {
     /// What goes into a request of this dialect as it is.
     #[must_use]
     pub fn extra_for(&self, dialect: &str) -> Option<&Map<String, Value>> {
-        self.extra_of.as_deref().is_none_or(|own| own == dialect).then_some(&self.extra)
+        self.extra_of
+            .as_deref()
+            .is_none_or(|own| own == dialect)
+            .then_some(&self.extra)
     }
 
     /// The tools in `extra`, in the words of one dialect, which are offered to its targets alone.
     #[must_use]
     pub fn own_tools(&self) -> &[Value] {
-        self.extra.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+        self.extra
+            .get("tools")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
-    /// Which of these tools a target of this dialect is not offered, in words; `None` where it gets them all.
+    /// Which of these tools a target of this dialect is not offered, in words; `None` where it gets
+    /// them all.
     #[must_use]
     pub fn tools_left_out(&self, dialect: &str) -> Option<String> {
         let own = self.extra_of.as_deref().filter(|own| *own != dialect)?;
-        let text = |tool: &Value, field: &str| tool.get(field).and_then(Value::as_str).map(str::to_owned);
-        let names = self.own_tools().iter().filter_map(|tool| text(tool, "name").or_else(|| text(tool, "type")));
-        let names: Vec<String> = names.filter(|name| self.tools.iter().all(|tool| tool.name != *name)).collect();
-        let words = if names.len() == 1 { "the tool" } else { "the tools" };
+        let text =
+            |tool: &Value, field: &str| tool.get(field).and_then(Value::as_str).map(str::to_owned);
+        let names = self
+            .own_tools()
+            .iter()
+            .filter_map(|tool| text(tool, "name").or_else(|| text(tool, "type")));
+        let names: Vec<String> = names
+            .filter(|name| self.tools.iter().all(|tool| tool.name != *name))
+            .collect();
+        let words = if names.len() == 1 {
+            "the tool"
+        } else {
+            "the tools"
+        };
         (!names.is_empty()).then(|| format!("{words} {} of {own} left out", names.join(", ")))
     }
 
     /// Bytes of the conversation's text.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
-        self.messages.iter().flat_map(|message| &message.parts).filter_map(Part::as_text).map(str::len).sum()
+        self.messages
+            .iter()
+            .flat_map(|message| &message.parts)
+            .filter_map(Part::as_text)
+            .map(str::len)
+            .sum()
     }
 
     /// About how long this is as JSON, in bytes, without `extra`.
     #[must_use]
     pub fn approximate_bytes(&self) -> usize {
         let messages = self.messages.iter().map(Message::approximate_bytes);
-        let tool = |tool: &ToolDefinition| tool.name.len() + tool.description.len() + tool.parameters.len();
+        let tool = |tool: &ToolDefinition| {
+            tool.name.len() + tool.description.len() + tool.parameters.len()
+        };
         let extra = self.tools.iter().flat_map(|tool| tool.extra.values());
-        let extra = extra.map(|value| JSON_NAMES_BYTES + value.to_string().len()).sum::<usize>();
+        let extra = extra
+            .map(|value| JSON_NAMES_BYTES + value.to_string().len())
+            .sum::<usize>();
         let tools = self.tools.iter().map(|one| JSON_NAMES_BYTES + tool(one));
         let format = match &self.response_format {
-            ResponseFormat::JsonSchema { schema, description, .. } => {
-                schema.len() + description.as_ref().map_or(0, String::len)
-            }
+            ResponseFormat::JsonSchema {
+                schema,
+                description,
+                ..
+            } => schema.len() + description.as_ref().map_or(0, String::len),
             ResponseFormat::Text | ResponseFormat::JsonObject => 0,
         };
         JSON_NAMES_BYTES + messages.sum::<usize>() + tools.sum::<usize>() + extra + format
@@ -135,7 +168,8 @@ pub struct Message {
     /// The author's name among several of that role; sent to providers that have a place for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Marks for caching, in the order of their parts; sent to providers that have a place for them.
+    /// Marks for caching, in the order of their parts; sent to providers that have a place for
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cache_marks: Vec<CacheMark>,
 }
@@ -153,7 +187,12 @@ impl Message {
     /// A message of these parts.
     #[must_use]
     pub const fn new(role: Role, parts: Vec<Part>) -> Self {
-        Self { role, parts, name: None, cache_marks: Vec::new() }
+        Self {
+            role,
+            parts,
+            name: None,
+            cache_marks: Vec::new(),
+        }
     }
 
     /// A message of one text part.
@@ -161,16 +200,29 @@ impl Message {
         Self::new(role, vec![Part::Text(text.into())])
     }
 
-    /// Takes out the parts that `is_taken` is true for, with their marks, as a message of their own.
+    /// Takes out the parts that `is_taken` is true for, with their marks, as a message of their
+    /// own.
     #[must_use]
     pub fn take_parts(&mut self, mut is_taken: impl FnMut(&Part) -> bool) -> Self {
-        let mut taken = Self { name: self.name.clone(), ..Self::new(self.role, Vec::new()) };
+        let mut taken = Self {
+            name: self.name.clone(),
+            ..Self::new(self.role, Vec::new())
+        };
         let last = self.parts.len().saturating_sub(1);
         let mut marks = std::mem::take(&mut self.cache_marks).into_iter().peekable();
         for (place, part) in std::mem::take(&mut self.parts).into_iter().enumerate() {
-            let into = if is_taken(&part) { &mut taken } else { &mut *self };
-            while let Some(CacheMark { mark, .. }) = marks.next_if(|mark| mark.part.min(last) <= place) {
-                into.cache_marks.push(CacheMark { part: into.parts.len(), mark });
+            let into = if is_taken(&part) {
+                &mut taken
+            } else {
+                &mut *self
+            };
+            while let Some(CacheMark { mark, .. }) =
+                marks.next_if(|mark| mark.part.min(last) <= place)
+            {
+                into.cache_marks.push(CacheMark {
+                    part: into.parts.len(),
+                    mark,
+                });
             }
             into.parts.push(part);
         }
@@ -180,8 +232,14 @@ impl Message {
     /// About how long this is as JSON, in bytes.
     #[must_use]
     pub fn approximate_bytes(&self) -> usize {
-        let parts = self.parts.iter().map(|part| JSON_NAMES_BYTES + part.content_bytes());
-        let marks = self.cache_marks.iter().map(|mark| JSON_NAMES_BYTES + mark.mark.to_string().len());
+        let parts = self
+            .parts
+            .iter()
+            .map(|part| JSON_NAMES_BYTES + part.content_bytes());
+        let marks = self
+            .cache_marks
+            .iter()
+            .map(|mark| JSON_NAMES_BYTES + mark.mark.to_string().len());
         JSON_NAMES_BYTES + parts.sum::<usize>() + marks.sum::<usize>()
     }
 
@@ -223,7 +281,8 @@ pub enum Part {
 impl Part {
     /// Bytes of what it holds.
     fn content_bytes(&self) -> usize {
-        let opaque = |opaque: &Option<Opaque>| opaque.as_ref().map_or(0, |opaque| opaque.bytes.len());
+        let opaque =
+            |opaque: &Option<Opaque>| opaque.as_ref().map_or(0, |opaque| opaque.bytes.len());
         match self {
             Self::Text(text) | Self::Refusal(text) => text.len(),
             Self::Image(media) | Self::File(media) => match &media.source {
@@ -231,8 +290,12 @@ impl Part {
                 MediaSource::Url(url) => url.len(),
             },
             Self::Reasoning(reasoning) => reasoning.text.len() + opaque(&reasoning.opaque),
-            Self::ToolCall(call) => call.id.len() + call.name.len() + call.arguments.len() + opaque(&call.opaque),
-            Self::ToolResult(result) => result.call_id.len() + result.name.len() + result.content.len(),
+            Self::ToolCall(call) => {
+                call.id.len() + call.name.len() + call.arguments.len() + opaque(&call.opaque)
+            }
+            Self::ToolResult(result) => {
+                result.call_id.len() + result.name.len() + result.content.len()
+            }
         }
     }
 
@@ -255,7 +318,8 @@ pub struct Media {
     pub source: MediaSource,
     /// File name, where one is known.
     pub name: Option<String>,
-    /// How closely the model looks at an image, in the provider's words; sent to providers that have a place for it.
+    /// How closely the model looks at an image, in the provider's words; sent to providers that
+    /// have a place for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -323,11 +387,12 @@ pub struct ToolDefinition {
     pub description: String,
     /// JSON Schema of its arguments, as raw JSON text.
     pub parameters: String,
-    /// Whether the provider must hold the model to the schema; sent to providers that have a place for it. Unset leaves the
-    /// provider's default.
+    /// Whether the provider must hold the model to the schema; sent to providers that have a place
+    /// for it. Unset leaves the provider's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
-    /// What else the caller wrote of it, such as a mark for caching; sent as it is wherever the call's own `extra` is.
+    /// What else the caller wrote of it, such as a mark for caching; sent as it is wherever the
+    /// call's own `extra` is.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }

@@ -1,8 +1,9 @@
 //! The names of span attributes, metrics and log fields, in one place.
 //!
-//! Both the layers that open spans and the telemetry that counts need them, and neither imports the other, so they are
-//! in the domain. The `gen_ai.*` names still change upstream: a rename is a change to this file alone. `relight.*`
-//! names are Relight's own and stable. Content (prompts, answers) has a name only where it may be captured.
+//! Both the layers that open spans and the telemetry that counts need them, and neither imports the
+//! other, so they are in the domain. The `gen_ai.*` names still change upstream: a rename is a
+//! change to this file alone. `relight.*` names are Relight's own and stable. Content (prompts,
+//! answers) has a name only where it may be captured.
 
 /// The schema that the names follow.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";

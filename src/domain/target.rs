@@ -50,7 +50,10 @@ impl Dialect {
 /// What a model over a transport supports; data that the configuration may override.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent capability of the model")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent capability of the model"
+)]
 pub struct Capabilities {
     /// Accepts a system or developer message at the tail of the history.
     pub tail_system_message: bool,
@@ -60,7 +63,8 @@ pub struct Capabilities {
     pub assistant_prefill: bool,
     /// How a request marks that assistant message.
     pub prefill_mark: PrefillMark,
-    /// Supports developer messages; other targets get the operator's instructions as system messages.
+    /// Supports developer messages; other targets get the operator's instructions as system
+    /// messages.
     pub developer_role: bool,
     /// What it calls the output limit, where the dialect has several names for it.
     pub output_limit_field: OutputLimitField,
@@ -72,14 +76,17 @@ pub struct Capabilities {
     pub images: bool,
     /// Refuses tool calls of the current turn without the signatures that it gave them.
     pub signed_calls: bool,
-    /// Generates responses in the background, so that they can be resumed when their reader is cut off.
+    /// Generates responses in the background, so that they can be resumed when their reader is cut
+    /// off.
     pub background: bool,
     /// Largest prompt plus answer, in tokens; unset where unknown.
     pub context_window_tokens: Option<u64>,
 }
 
 /// How a request makes the model continue an assistant message instead of beginning a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefillMark {
     /// By the message alone.
@@ -95,8 +102,12 @@ impl Capabilities {
     /// Whether it takes what a call holds.
     #[must_use]
     pub fn take(&self, call: &ModelCall) -> bool {
-        let shows =
-            || call.messages.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::Image(_)));
+        let shows = || {
+            call.messages
+                .iter()
+                .flat_map(|message| &message.parts)
+                .any(|part| matches!(part, Part::Image(_)))
+        };
         (self.tools || call.tools.is_empty()) && (self.images || !shows())
     }
 }
@@ -127,7 +138,8 @@ pub struct Target {
     pub id: TargetId,
     /// The provider's or tool server's name in the configuration.
     pub provider: Arc<str>,
-    /// The provider's family for the classifier and for `gen_ai.provider.name` (`openai`, `anthropic`, …).
+    /// The provider's family for the classifier and for `gen_ai.provider.name` (`openai`,
+    /// `anthropic`, …).
     pub family: Arc<str>,
     /// Its wire protocol.
     pub dialect: Dialect,
@@ -171,7 +183,11 @@ impl Target {
     /// The tool that it is, by its name at its server; `None` for a model.
     #[must_use]
     pub fn tool(&self) -> Option<&str> {
-        let name = self.id.as_str().strip_prefix(&*self.provider)?.strip_prefix('/')?;
+        let name = self
+            .id
+            .as_str()
+            .strip_prefix(&*self.provider)?
+            .strip_prefix('/')?;
         (self.dialect == Dialect::Tool).then_some(name)
     }
 }

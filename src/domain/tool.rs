@@ -32,7 +32,8 @@ pub struct ToolSpec {
     pub input_schema: Arc<Value>,
     /// JSON Schema of its structured result, where it declares one.
     pub output_schema: Option<Arc<Value>>,
-    /// What its server states about its side effects: a hint, which counts only where the operator trusts the server.
+    /// What its server states about its side effects: a hint, which counts only where the operator
+    /// trusts the server.
     pub annotations: SideEffects,
 }
 
@@ -62,7 +63,8 @@ pub struct ToolRequest {
     pub arguments: String,
 }
 
-/// What one execution of a tool returned; a result that the tool itself marked as an error is a `ProviderError` instead.
+/// What one execution of a tool returned; a result that the tool itself marked as an error is a
+/// `ProviderError` instead.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ToolReply {
     /// What it returned, in order.
@@ -82,7 +84,11 @@ impl ToolReply {
             ToolContent::Image(_) | ToolContent::File(_) => None,
         });
         let texts: Vec<&str> = texts.collect();
-        if texts.is_empty() { self.structured.clone().unwrap_or_default() } else { texts.join("\n") }
+        if texts.is_empty() {
+            self.structured.clone().unwrap_or_default()
+        } else {
+            texts.join("\n")
+        }
     }
 }
 
@@ -116,12 +122,13 @@ pub struct ToolOutput {
     pub tool: String,
     /// What it returned.
     pub reply: ToolReply,
-    /// The arguments that were sent, raw JSON text; `None` where they are those of the call. After chunking, an array
-    /// with one element for each chunk.
+    /// The arguments that were sent, raw JSON text; `None` where they are those of the call. After
+    /// chunking, an array with one element for each chunk.
     pub arguments: Option<String>,
     /// How much of a chunked call was done; `None` where it was not chunked.
     pub coverage: Option<Coverage>,
-    /// Why the call was adapted, chunked or given to another tool, in plain words; empty where it was not.
+    /// Why the call was adapted, chunked or given to another tool, in plain words; empty where it
+    /// was not.
     pub reasoning: String,
 }
 

@@ -1,4 +1,5 @@
-//! Values with their units in them, as people write them in configuration: `250ms`, `1s`, `5m`, `8MiB`.
+//! Values with their units in them, as people write them in configuration: `250ms`, `1s`, `5m`,
+//! `8MiB`.
 //!
 //! A number without a unit is rejected, because its unit would be a guess.
 
@@ -22,8 +23,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             "m" | "min" => 60.0,
             "h" => 3600.0,
             "d" => 86_400.0,
-            "" => return Err(format!("`{text}` has no unit; write ms, s, m, h or d after the number")),
-            other => return Err(format!("`{other}` is no unit of time; use ms, s, m, h or d")),
+            "" => {
+                return Err(format!(
+                    "`{text}` has no unit; write ms, s, m, h or d after the number"
+                ));
+            }
+            other => {
+                return Err(format!(
+                    "`{other}` is no unit of time; use ms, s, m, h or d"
+                ));
+            }
         };
         total += number * seconds;
         rest = tail.trim_start();
@@ -80,8 +89,16 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "KB" => 1000,
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
-        "" => return Err(format!("`{text}` has no unit; write B, KiB, MiB or GiB after the number")),
-        other => return Err(format!("`{other}` is no unit of size; use B, KiB, MiB or GiB")),
+        "" => {
+            return Err(format!(
+                "`{text}` has no unit; write B, KiB, MiB or GiB after the number"
+            ));
+        }
+        other => {
+            return Err(format!(
+                "`{other}` is no unit of size; use B, KiB, MiB or GiB"
+            ));
+        }
     };
     // A size beyond 2^53 bytes is refused, so the float is exact.
     #[expect(clippy::cast_precision_loss, reason = "factors are small powers")]
@@ -89,7 +106,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if !(0.0..9.0e15).contains(&bytes) {
         return Err(format!("`{text}` is out of range"));
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked above"
+    )]
     Ok(bytes as u64)
 }
 
@@ -105,14 +126,21 @@ pub fn format_bytes(bytes: u64) -> String {
 }
 
 fn split_number(text: &str) -> Result<(f64, &str, &str), String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let number: f64 = text[..end]
+        .parse()
+        .map_err(|_| format!("`{text}` does not begin with a number"))?;
     let rest = &text[end..];
-    let unit_end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let unit_end = rest
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(rest.len());
     Ok((number, &rest[..unit_end], &rest[unit_end..]))
 }
 
-/// For `#[serde(with = "units::duration")]`: a duration with its unit. Give schemars `with = "String"`.
+/// For `#[serde(with = "units::duration")]`: a duration with its unit. Give schemars
+/// `with = "String"`.
 pub mod duration {
     use std::time::Duration;
 
@@ -150,7 +178,10 @@ pub mod optional_duration {
     /// # Errors
     /// What the serializer reports.
     #[expect(clippy::ref_option, reason = "serde calls it so")]
-    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match duration {
             Some(duration) => super::duration::serialize(duration, serializer),
             None => serializer.serialize_none(),
@@ -161,7 +192,9 @@ pub mod optional_duration {
     ///
     /// # Errors
     /// A text that is no duration.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<WithUnit>::deserialize(deserializer)?.map(|with_unit| with_unit.0))
     }
 }
@@ -195,10 +228,20 @@ mod tests {
 
     #[test]
     fn durations_carry_their_unit_and_survive_being_written() {
-        for (text, millis) in [("250ms", 250), ("1s", 1000), ("1.5s", 1500), ("5m", 300_000), ("1m30s", 90_000)] {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("1s", 1000),
+            ("1.5s", 1500),
+            ("5m", 300_000),
+            ("1m30s", 90_000),
+        ] {
             let duration = parse_duration(text).unwrap();
             assert_eq!(duration.as_millis(), millis, "{text}");
-            assert_eq!(parse_duration(&format_duration(duration)).unwrap(), duration, "{text}");
+            assert_eq!(
+                parse_duration(&format_duration(duration)).unwrap(),
+                duration,
+                "{text}"
+            );
         }
     }
 
@@ -214,7 +257,12 @@ mod tests {
 
     #[test]
     fn sizes_carry_their_unit_and_survive_being_written() {
-        for (text, bytes) in [("512B", 512), ("64KiB", 65_536), ("8MiB", 8 << 20), ("1MB", 1_000_000)] {
+        for (text, bytes) in [
+            ("512B", 512),
+            ("64KiB", 65_536),
+            ("8MiB", 8 << 20),
+            ("1MB", 1_000_000),
+        ] {
             assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
             assert_eq!(parse_bytes(&format_bytes(bytes)).unwrap(), bytes, "{text}");
         }

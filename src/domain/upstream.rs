@@ -1,8 +1,10 @@
-//! Background responses: responses that a provider generates and keeps, and their registration with an invocation.
+//! Background responses: responses that a provider generates and keeps, and their registration with
+//! an invocation.
 //!
-//! Such a response continues without its reader, so three parties share its handle: the provider's client, which
-//! cancels it when it has no reader; the owner of the invocation, which records the handle; and the next owner, which
-//! reads the response. `BackgroundResponses` is what they share; it makes no requests.
+//! Such a response continues without its reader, so three parties share its handle: the provider's
+//! client, which cancels it when it has no reader; the owner of the invocation, which records the
+//! handle; and the next owner, which reads the response. `BackgroundResponses` is what they share;
+//! it makes no requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -57,7 +59,8 @@ impl UpstreamHandle {
 // === impl BackgroundResponses ===
 
 impl BackgroundResponses {
-    /// The responses of an invocation that this replica owns until then, and that another replica may own afterwards.
+    /// The responses of an invocation that this replica owns until then, and that another replica
+    /// may own afterwards.
     #[must_use]
     pub fn leased(until: watch::Receiver<Instant>) -> Self {
         Self::new(Some(until))
@@ -65,12 +68,20 @@ impl BackgroundResponses {
 
     fn new(leased_until: Option<watch::Receiver<Instant>>) -> Self {
         let (running, knowledge) = (watch::channel(Vec::new()).0, Mutex::default());
-        Self { shared: Arc::new(BackgroundState { leased_until, running, knowledge }) }
+        Self {
+            shared: Arc::new(BackgroundState {
+                leased_until,
+                running,
+                knowledge,
+            }),
+        }
     }
 
     /// Registers a response that is being generated.
     pub fn register(&self, handle: UpstreamHandle) {
-        self.shared.running.send_modify(|running| running.push(handle));
+        self.shared
+            .running
+            .send_modify(|running| running.push(handle));
     }
 
     /// Removes a response that is complete or has no reader here any more.
@@ -88,7 +99,8 @@ impl BackgroundResponses {
         self.shared.running.subscribe()
     }
 
-    /// Notes that the next owner may find this response: set before it is recorded, and reset where recording failed.
+    /// Notes that the next owner may find this response: set before it is recorded, and reset where
+    /// recording failed.
     pub fn set_findable(&self, handle: Option<UpstreamHandle>) {
         self.knowledge().findable = handle;
     }
@@ -98,18 +110,29 @@ impl BackgroundResponses {
         self.knowledge().handed_over = true;
     }
 
-    /// Whether a response is to continue without its reader here because another owner may be reading it. In doubt it
-    /// is: paying for an unread response is better than cancelling one that is being read.
+    /// Whether a response is to continue without its reader here because another owner may be
+    /// reading it. In doubt it is: paying for an unread response is better than cancelling one that
+    /// is being read.
     #[must_use]
     pub fn must_continue(&self, handle: &UpstreamHandle) -> bool {
         let knowledge = self.knowledge();
-        let findable = knowledge.findable.as_ref().is_some_and(|found| found.is_same_response(handle));
-        let leased = self.shared.leased_until.as_ref().is_none_or(|until| Instant::now() < *until.borrow());
+        let findable = knowledge
+            .findable
+            .as_ref()
+            .is_some_and(|found| found.is_same_response(handle));
+        let leased = self
+            .shared
+            .leased_until
+            .as_ref()
+            .is_none_or(|until| Instant::now() < *until.borrow());
         findable && (knowledge.handed_over || !leased)
     }
 
     fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
-        self.shared.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .knowledge
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,7 +149,11 @@ mod tests {
     use super::*;
 
     fn handle(attempt: u32, id: &str) -> UpstreamHandle {
-        UpstreamHandle { attempt, target: TargetId::from("main"), id: id.to_owned() }
+        UpstreamHandle {
+            attempt,
+            target: TargetId::from("main"),
+            id: id.to_owned(),
+        }
     }
 
     fn leased(left: Duration) -> (watch::Sender<Instant>, BackgroundResponses) {
@@ -138,12 +165,21 @@ mod tests {
     async fn a_response_continues_only_where_another_owner_may_find_it() {
         let (_lease, background) = leased(Duration::from_secs(10));
         background.hand_over();
-        assert!(!background.must_continue(&handle(1, "a")), "no other owner knows it");
+        assert!(
+            !background.must_continue(&handle(1, "a")),
+            "no other owner knows it"
+        );
         background.set_findable(Some(handle(1, "a")));
-        assert!(background.must_continue(&handle(2, "a")), "whichever attempt reads it");
+        assert!(
+            background.must_continue(&handle(2, "a")),
+            "whichever attempt reads it"
+        );
         assert!(!background.must_continue(&handle(1, "b")), "another one");
         background.set_findable(None);
-        assert!(!background.must_continue(&handle(1, "a")), "it was not recorded after all");
+        assert!(
+            !background.must_continue(&handle(1, "a")),
+            "it was not recorded after all"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -152,9 +188,15 @@ mod tests {
         background.set_findable(Some(handle(1, "a")));
         assert!(!background.must_continue(&handle(1, "a")), "it is its own");
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(background.must_continue(&handle(1, "a")), "it slept too long to know");
+        assert!(
+            background.must_continue(&handle(1, "a")),
+            "it slept too long to know"
+        );
         lease.send_replace(Instant::now() + Duration::from_secs(10));
-        assert!(!background.must_continue(&handle(1, "a")), "no other owner took it");
+        assert!(
+            !background.must_continue(&handle(1, "a")),
+            "no other owner took it"
+        );
     }
 
     #[test]

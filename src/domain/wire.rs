@@ -48,8 +48,8 @@ pub struct ProviderRequest {
     pub sent_to: SentTo,
     /// The background responses of its invocation.
     pub background: BackgroundResponses,
-    /// The response to read from its beginning instead of requesting one: an earlier owner of the invocation requested
-    /// it from this target. Nothing new is generated or paid for.
+    /// The response to read from its beginning instead of requesting one: an earlier owner of the
+    /// invocation requested it from this target. Nothing new is generated or paid for.
     pub attach: Option<UpstreamHandle>,
 }
 
@@ -70,8 +70,8 @@ impl SentTo {
     }
 }
 
-/// The deltas of a response. It is complete only after a `Delta::Finish`; an end without one is a cut. Dropping it
-/// cancels the request upstream.
+/// The deltas of a response. It is complete only after a `Delta::Finish`; an end without one is a
+/// cut. Dropping it cancels the request upstream.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
 
 /// Headers in which providers and gateways return their id of a request, the nearest one first.
@@ -87,12 +87,20 @@ pub const REQUEST_IDS: [&str; 6] = [
 /// Longest request id that is reported, in bytes.
 const MAX_REQUEST_ID_BYTES: usize = 128;
 
-/// The responder's id of the request, to quote to its support; `None` where it sent none or an invalid one.
+/// The responder's id of the request, to quote to its support; `None` where it sent none or an
+/// invalid one.
 #[must_use]
 pub fn request_id(headers: &[(String, String)]) -> Option<&str> {
-    let value = |wanted: &&str| headers.iter().find(|(name, _)| name == *wanted).map(|(_, value)| value.as_str());
+    let value = |wanted: &&str| {
+        headers
+            .iter()
+            .find(|(name, _)| name == *wanted)
+            .map(|(_, value)| value.as_str())
+    };
     let id = REQUEST_IDS.iter().find_map(value)?;
-    let sound = !id.is_empty() && id.len() <= MAX_REQUEST_ID_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let sound = !id.is_empty()
+        && id.len() <= MAX_REQUEST_ID_BYTES
+        && id.bytes().all(|byte| byte.is_ascii_graphic());
     sound.then_some(id)
 }
 
@@ -103,11 +111,21 @@ mod tests {
     #[test]
     fn the_nearest_request_id_is_reported_and_an_invalid_one_is_not() {
         let headers = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
         };
-        let both = headers(&[("llm_provider-x-request-id", "far"), ("x-request-id", "req-1"), ("date", "today")]);
+        let both = headers(&[
+            ("llm_provider-x-request-id", "far"),
+            ("x-request-id", "req-1"),
+            ("date", "today"),
+        ]);
         assert_eq!(request_id(&both), Some("req-1"));
-        assert_eq!(request_id(&headers(&[("request-id", "req_011")])), Some("req_011"));
+        assert_eq!(
+            request_id(&headers(&[("request-id", "req_011")])),
+            Some("req_011")
+        );
         for nonsense in ["", "two words", "\u{1b}[2J", &"x".repeat(129)] {
             assert_eq!(request_id(&headers(&[("x-request-id", nonsense)])), None);
         }

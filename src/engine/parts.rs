@@ -62,14 +62,21 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
 
 /// What all targets share.
 pub(super) fn shared(config: &Config) -> SharedPolicies {
-    SharedPolicies { budget: config.budget.clone(), gates: Arc::new(config.gates.clone()) }
+    SharedPolicies {
+        budget: config.budget.clone(),
+        gates: Arc::new(config.gates.clone()),
+    }
 }
 
-/// Builds everything anew but the tool servers whose settings stay: their connections and children are kept.
+/// Builds everything anew but the tool servers whose settings stay: their connections and children
+/// are kept.
 pub(super) fn rebuild(config: &Config, running: &ToolServers) -> Result<Parts, PartsError> {
     let settings = ToolSettings::new(config);
-    let specs: Vec<ProviderSpec> =
-        config.providers.iter().map(|(name, provider)| provider_spec(name, provider)).collect::<Result<_, _>>()?;
+    let specs: Vec<ProviderSpec> = config
+        .providers
+        .iter()
+        .map(|(name, provider)| provider_spec(name, provider))
+        .collect::<Result<_, _>>()?;
     let targets = config.targets.iter().filter_map(|(id, target)| {
         let provider = config.providers.get(&target.provider)?;
         Some(TargetSpec {
@@ -83,19 +90,29 @@ pub(super) fn rebuild(config: &Config, running: &ToolServers) -> Result<Parts, P
         providers: Providers::build(&specs)?,
         targets: targets.collect(),
         shared: shared(config),
-        tools: ToolsInForce { servers: running.rebuild(&tool::configured(&config.tools))?, settings },
+        tools: ToolsInForce {
+            servers: running.rebuild(&tool::configured(&config.tools))?,
+            settings,
+        },
         classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
 }
 
-/// The circuit policy of a target. A response that the timers still allow is not overdue, so the circuit waits as long
-/// as they do.
+/// The circuit policy of a target. A response that the timers still allow is not overdue, so the
+/// circuit waits as long as they do.
 fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPolicy {
     let mut policy = config.circuit_for(target).clone();
-    let routes = config.routes.values().filter(|route| route.targets.contains(id));
+    let routes = config
+        .routes
+        .values()
+        .filter(|route| route.targets.contains(id));
     let longest = routes.map(|route| {
         let timers = config.timers_for(route);
-        if route.targets.len() > 1 { timers.first_token } else { timers.first_token_alone }
+        if route.targets.len() > 1 {
+            timers.first_token
+        } else {
+            timers.first_token_alone
+        }
     });
     if let Some(longest) = longest.max() {
         policy.first_token_timeout = longest;
@@ -113,7 +130,11 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
         model: target.model.as_str().into(),
         credential: target.credential().into(),
         endpoint: provider.endpoint().into(),
-        capabilities: target.capabilities.apply(known::capabilities(&place(&target.provider, provider, &target.model))),
+        capabilities: target.capabilities.apply(known::capabilities(&place(
+            &target.provider,
+            provider,
+            &target.model,
+        ))),
         system_prompt: target.system_prompt.as_deref().map(Into::into),
     }
 }
@@ -121,9 +142,22 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
 /// A fingerprint of what decides whether a provider takes the credential.
 fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
     let mut hasher = DefaultHasher::new();
-    provider.key(target.credential()).map(|key| key.expose().to_owned()).hash(&mut hasher);
-    (provider.endpoint(), &provider.region, provider.api_key_header).hash(&mut hasher);
-    provider.tls.as_ref().and_then(|tls| tls.loaded.as_ref()).map(|tls| tls.fingerprint).hash(&mut hasher);
+    provider
+        .key(target.credential())
+        .map(|key| key.expose().to_owned())
+        .hash(&mut hasher);
+    (
+        provider.endpoint(),
+        &provider.region,
+        provider.api_key_header,
+    )
+        .hash(&mut hasher);
+    provider
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.loaded.as_ref())
+        .map(|tls| tls.fingerprint)
+        .hash(&mut hasher);
     for (name, value) in &provider.headers {
         (name, value.expose()).hash(&mut hasher);
     }
@@ -131,16 +165,36 @@ fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
 }
 
 fn place<'a>(name: &'a str, provider: &'a ProviderConfig, model: &'a str) -> ModelRef<'a> {
-    ModelRef { dialect: provider.dialect, family: provider.family(name), endpoint: provider.endpoint(), model }
+    ModelRef {
+        dialect: provider.dialect,
+        family: provider.family(name),
+        endpoint: provider.endpoint(),
+        model,
+    }
 }
 
 fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, PartsError> {
-    let script = provider.script.clone().map(serde_json::from_value).transpose();
-    let scripted =
-        script.map_err(|error| PartsError::Script { provider: name.to_owned(), reason: error.to_string() })?;
-    let names = provider.credentials.keys().map(String::as_str).chain([settings::DEFAULT_CREDENTIAL]);
+    let script = provider
+        .script
+        .clone()
+        .map(serde_json::from_value)
+        .transpose();
+    let scripted = script.map_err(|error| PartsError::Script {
+        provider: name.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let names = provider
+        .credentials
+        .keys()
+        .map(String::as_str)
+        .chain([settings::DEFAULT_CREDENTIAL]);
     let credentials: BTreeMap<String, SecretString> = names
-        .filter_map(|name| Some((name.to_owned(), SecretString::from(provider.key(name)?.expose().to_owned()))))
+        .filter_map(|name| {
+            Some((
+                name.to_owned(),
+                SecretString::from(provider.key(name)?.expose().to_owned()),
+            ))
+        })
         .collect();
     let http = &provider.http;
     let chat = &provider.chat;
@@ -148,8 +202,15 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
     Ok(ProviderSpec {
         family: provider.family(name).into(),
         credentials,
-        api_key_header: provider.api_key_header.or(manners.api_key_header).unwrap_or_default(),
-        extra_headers: provider.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
+        api_key_header: provider
+            .api_key_header
+            .or(manners.api_key_header)
+            .unwrap_or_default(),
+        extra_headers: provider
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+            .collect(),
         http: HttpSettings {
             connect_timeout: http.connect_timeout,
             pool_idle_timeout: http.pool_idle_timeout,
@@ -167,7 +228,10 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             stream: chat.stream,
             include_usage: chat.include_usage,
             max_tokens_field: chat.max_tokens_field,
-            reasoning_field: chat.reasoning_field.clone().or_else(|| manners.reasoning_field.clone()),
+            reasoning_field: chat
+                .reasoning_field
+                .clone()
+                .or_else(|| manners.reasoning_field.clone()),
             developer_role: chat.developer_role,
             path: chat.path.clone(),
         },

@@ -1,4 +1,5 @@
-//! A request for an invocation, as any interface makes it, and why one is rejected before any attempt.
+//! A request for an invocation, as any interface makes it, and why one is rejected before any
+//! attempt.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -47,8 +48,8 @@ pub struct InvocationRequest {
     pub overrides: Overrides,
     /// The caller's deadline for the whole invocation.
     pub deadline: Option<Duration>,
-    /// Whether the invocation continues when its client is gone; without a grace period, for as long as the route
-    /// allows.
+    /// Whether the invocation continues when its client is gone; without a grace period, for as
+    /// long as the route allows.
     pub resumable: bool,
 }
 
@@ -62,7 +63,8 @@ pub enum Refusal {
         /// The nearest name that exists.
         nearest: Option<RouteName>,
     },
-    /// Overrides that are not allowed or not possible, or a call beyond its limits: each field and why.
+    /// Overrides that are not allowed or not possible, or a call beyond its limits: each field and
+    /// why.
     Overrides(Vec<(String, String)>),
     /// No tool server lists such a tool.
     ToolNotFound {
@@ -93,7 +95,13 @@ impl Arrival {
     /// A request of this tenant that states nothing else.
     #[must_use]
     pub fn new(tenant: TenantId, entry: EntryPoint) -> Self {
-        Self { tenant, routes: Vec::new(), timeout: None, trace: TraceContext::default(), entry }
+        Self {
+            tenant,
+            routes: Vec::new(),
+            timeout: None,
+            trace: TraceContext::default(),
+            entry,
+        }
     }
 }
 
@@ -117,9 +125,9 @@ impl InvocationRequest {
         }
     }
 
-    /// The time that the caller allows: the shorter of its override and its client's timeout, but the override alone
-    /// when the invocation may outlive the connection. `None`: it leaves the time to the route, whose cap holds in any
-    /// case.
+    /// The time that the caller allows: the shorter of its override and its client's timeout, but
+    /// the override alone when the invocation may outlive the connection. `None`: it leaves the
+    /// time to the route, whose cap holds in any case.
     #[must_use]
     pub fn time_allowed(&self) -> Option<Duration> {
         match (self.deadline, self.arrival.timeout) {
@@ -148,10 +156,21 @@ mod tests {
             (Some(long), Some(short), true, Some(long)),
             (None, Some(short), true, Some(short)),
         ] {
-            let arrival = Arrival { timeout, ..Arrival::new("acme".into(), EntryPoint::Grpc("test")) };
+            let arrival = Arrival {
+                timeout,
+                ..Arrival::new("acme".into(), EntryPoint::Grpc("test"))
+            };
             let call = Call::Model(Arc::default());
-            let request = InvocationRequest { deadline, resumable, ..InvocationRequest::new(arrival, call) };
-            assert_eq!(request.time_allowed(), allowed, "{deadline:?} {timeout:?} {resumable}");
+            let request = InvocationRequest {
+                deadline,
+                resumable,
+                ..InvocationRequest::new(arrival, call)
+            };
+            assert_eq!(
+                request.time_allowed(),
+                allowed,
+                "{deadline:?} {timeout:?} {resumable}"
+            );
         }
     }
 }

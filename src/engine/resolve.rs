@@ -1,4 +1,5 @@
-//! Resolves a request into a plan: the route, its targets and policies, and the caller's overrides where allowed.
+//! Resolves a request into a plan: the route, its targets and policies, and the caller's overrides
+//! where allowed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,8 +25,8 @@ use crate::{
 /// Time that the report of a failure may take to reach its caller.
 const REPORT_MARGIN: Duration = Duration::from_millis(50);
 
-/// The share of a stated timeout that may not be there: the gRPC core of Python, C++, Ruby and PHP states three digits at
-/// most and rounds up, so that 10.001 s are stated as 10.1 s.
+/// The share of a stated timeout that may not be there: the gRPC core of Python, C++, Ruby and PHP
+/// states three digits at most and rounds up, so that 10.001 s are stated as 10.1 s.
 const STATED_TOO_LONG: u32 = 100;
 
 /// The route of tool calls where none is named and there is no default route: nothing but a name.
@@ -45,8 +46,15 @@ pub(super) struct Resolver {
 
 impl Resolver {
     pub(super) fn new(config: &Config, targets: &[TargetSpec]) -> Self {
-        let targets = targets.iter().map(|spec| (spec.target.id.clone(), Arc::clone(&spec.target))).collect();
-        Self { config: config.clone(), targets, texts: Arc::new(config.texts.clone()) }
+        let targets = targets
+            .iter()
+            .map(|spec| (spec.target.id.clone(), Arc::clone(&spec.target)))
+            .collect();
+        Self {
+            config: config.clone(),
+            targets,
+            texts: Arc::new(config.texts.clone()),
+        }
     }
 
     pub(super) fn resolve(
@@ -65,7 +73,10 @@ impl Resolver {
         }
         let mut plan = self.plan(name, route, &request.operation, &request.overrides);
         let id = InvocationId::mint();
-        let key = request.thread.as_ref().map_or(id.as_str(), ThreadId::as_str);
+        let key = request
+            .thread
+            .as_ref()
+            .map_or(id.as_str(), ThreadId::as_str);
         plan.targets = self.released(plan.targets, releases, key);
         if let Call::Model(call) = &request.call {
             prefer_able(&mut plan.targets, call);
@@ -80,8 +91,9 @@ impl Resolver {
         Ok(context(request, route, plan, id))
     }
 
-    /// Resolves a tool call. Its targets are those of `tool`; the policy, deadline and permissions are those of the route
-    /// that is named, else of the default route, and else those that a route has by itself.
+    /// Resolves a tool call. Its targets are those of `tool`; the policy, deadline and permissions
+    /// are those of the route that is named, else of the default route, and else those that a route
+    /// has by itself.
     pub(super) fn resolve_tool(
         &self,
         request: InvocationRequest,
@@ -89,7 +101,10 @@ impl Resolver {
         id: InvocationId,
     ) -> Result<InvocationContext, Refusal> {
         let own = (RouteName::from(TOOLS_ROUTE), RouteConfig::default());
-        let unnamed = request.route.as_ref().is_none_or(|name| name.as_str() == TOOLS_ROUTE);
+        let unnamed = request
+            .route
+            .as_ref()
+            .is_none_or(|name| name.as_str() == TOOLS_ROUTE);
         let (name, route) = match self.route(request.route.as_ref()) {
             Ok(found) => found,
             Err(_) if unnamed => (&own.0, &own.1),
@@ -109,18 +124,32 @@ impl Resolver {
                 offers.push(offer);
             }
         }
-        plan.targets = offers.iter().map(|offer| Arc::clone(&offer.target)).collect();
+        plan.targets = offers
+            .iter()
+            .map(|offer| Arc::clone(&offer.target))
+            .collect();
         plan.hedge = HedgePolicy::default();
-        plan.tool = Some(Arc::new(ToolPlan { offers, declared, ..tool }));
+        plan.tool = Some(Arc::new(ToolPlan {
+            offers,
+            declared,
+            ..tool
+        }));
         Ok(context(request, route, plan, id))
     }
 
     /// Puts the releases that serve `key` in the place of the targets that the route names.
-    fn released(&self, named: Vec<Arc<Target>>, releases: &ReleaseRouting, key: &str) -> Vec<Arc<Target>> {
+    fn released(
+        &self,
+        named: Vec<Arc<Target>>,
+        releases: &ReleaseRouting,
+        key: &str,
+    ) -> Vec<Arc<Target>> {
         let mut targets: Vec<Arc<Target>> = Vec::with_capacity(named.len());
         for target in named {
             let serving = releases.serving(target.id.as_str(), key);
-            let serving = serving.into_iter().filter_map(|id| self.targets.get(&TargetId::from(id)).map(Arc::clone));
+            let serving = serving
+                .into_iter()
+                .filter_map(|id| self.targets.get(&TargetId::from(id)).map(Arc::clone));
             for serving in serving.chain([Arc::clone(&target)]) {
                 if !targets.iter().any(|known| known.id == serving.id) {
                     targets.push(serving);
@@ -130,7 +159,11 @@ impl Resolver {
         targets
     }
 
-    pub(super) fn bare_plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {
+    pub(super) fn bare_plan(
+        &self,
+        route: Option<&RouteName>,
+        operation: &Operation,
+    ) -> Result<Plan, Refusal> {
         let (name, route) = self.route(route)?;
         Ok(self.plan(name, route, operation, &Overrides::default()))
     }
@@ -138,68 +171,141 @@ impl Resolver {
     fn route(&self, requested: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
         // No route has an empty name; the error then says that a route must be named.
         let unnamed = RouteName::from("");
-        let only = self.config.routes.keys().next().filter(|_| self.config.routes.len() == 1);
-        let name = requested.or(self.config.default_route.as_ref()).unwrap_or(match only {
-            Some(only) => only,
-            None => &unnamed,
-        });
+        let only = self
+            .config
+            .routes
+            .keys()
+            .next()
+            .filter(|_| self.config.routes.len() == 1);
+        let name = requested
+            .or(self.config.default_route.as_ref())
+            .unwrap_or(match only {
+                Some(only) => only,
+                None => &unnamed,
+            });
         let names: Vec<&str> = self.config.routes.keys().map(RouteName::as_str).collect();
-        self.config.routes.get_key_value(name).ok_or_else(|| Refusal::RouteNotFound {
-            route: name.clone(),
-            nearest: nearest(name.as_str(), &names).map(RouteName::from),
-        })
+        self.config
+            .routes
+            .get_key_value(name)
+            .ok_or_else(|| Refusal::RouteNotFound {
+                route: name.clone(),
+                nearest: nearest(name.as_str(), &names).map(RouteName::from),
+            })
     }
 
     /// What is wrong with a caller's overrides: everything at once.
-    fn faults(&self, route: &RouteConfig, targets: &[&TargetId], overrides: &Overrides) -> Vec<(String, String)> {
+    fn faults(
+        &self,
+        route: &RouteConfig,
+        targets: &[&TargetId],
+        overrides: &Overrides,
+    ) -> Vec<(String, String)> {
         let allowed = &route.allow_overrides;
         let mut faults = Vec::new();
-        let mut fault = |field: &str, reason: String| faults.push((format!("invocation.overrides.{field}"), reason));
-        if let Some(retries) = overrides.max_retries.filter(|retries| *retries > allowed.max_retries) {
-            fault("max_retries", format!("{retries} is more than the {} that this route allows", allowed.max_retries));
+        let mut fault = |field: &str, reason: String| {
+            faults.push((format!("invocation.overrides.{field}"), reason));
+        };
+        if let Some(retries) = overrides
+            .max_retries
+            .filter(|retries| *retries > allowed.max_retries)
+        {
+            fault(
+                "max_retries",
+                format!(
+                    "{retries} is more than the {} that this route allows",
+                    allowed.max_retries
+                ),
+            );
         }
         if overrides.injection.is_some() && !allowed.injection {
-            fault("injection_mode", "this route does not let callers choose it".to_owned());
+            fault(
+                "injection_mode",
+                "this route does not let callers choose it".to_owned(),
+            );
         }
         if !overrides.allowed_targets.is_empty() && !allowed.targets {
-            fault("allowed_targets", "this route does not let callers choose its targets".to_owned());
+            fault(
+                "allowed_targets",
+                "this route does not let callers choose its targets".to_owned(),
+            );
         }
         let names: Vec<&str> = targets.iter().map(|target| target.as_str()).collect();
         for (index, target) in overrides.allowed_targets.iter().enumerate() {
             if !targets.contains(&target) {
                 let near = nearest(target.as_str(), &names);
-                let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                fault(&format!("allowed_targets[{index}]"), format!("`{target}` is no target of this route{hint}"));
+                let hint = near
+                    .map(|near| format!("; did you mean `{near}`?"))
+                    .unwrap_or_default();
+                fault(
+                    &format!("allowed_targets[{index}]"),
+                    format!("`{target}` is no target of this route{hint}"),
+                );
             }
         }
         if let Some(preset) = &overrides.preset {
             if !allowed.policy {
-                fault("preset", "this route does not let callers choose a policy".to_owned());
+                fault(
+                    "preset",
+                    "this route does not let callers choose a policy".to_owned(),
+                );
             } else if !self.config.policies.contains_key(preset) {
                 let known: Vec<&str> = self.config.policies.keys().map(String::as_str).collect();
-                fault("preset", format!("`{preset}` does not exist; there are: {}", known.join(", ")));
+                fault(
+                    "preset",
+                    format!("`{preset}` does not exist; there are: {}", known.join(", ")),
+                );
             }
         }
         // How a front delivers is not its caller's choice.
-        let chosen = overrides.rewind_mode.filter(|mode| *mode != RewindMode::AppendOnly);
+        let chosen = overrides
+            .rewind_mode
+            .filter(|mode| *mode != RewindMode::AppendOnly);
         if chosen.is_some() && !allowed.rewind_mode {
-            fault("rewind_mode", "this route does not let callers choose it".to_owned());
+            fault(
+                "rewind_mode",
+                "this route does not let callers choose it".to_owned(),
+            );
         }
         if overrides.allow_continuation_prompt && !allowed.continuation_prompt {
-            fault("allow_continuation_prompt", "this route does not allow it".to_owned());
+            fault(
+                "allow_continuation_prompt",
+                "this route does not allow it".to_owned(),
+            );
         }
-        if let Some(grace) = overrides.resumable_grace.filter(|grace| *grace > allowed.max_resumable_grace) {
+        if let Some(grace) = overrides
+            .resumable_grace
+            .filter(|grace| *grace > allowed.max_resumable_grace)
+        {
             let max = allowed.max_resumable_grace.as_millis();
-            fault("resumable", format!("{} ms is more than the {max} ms that are allowed", grace.as_millis()));
+            fault(
+                "resumable",
+                format!(
+                    "{} ms is more than the {max} ms that are allowed",
+                    grace.as_millis()
+                ),
+            );
         }
         faults
     }
 
-    fn plan(&self, name: &RouteName, route: &RouteConfig, operation: &Operation, overrides: &Overrides) -> Plan {
-        let policy = self.config.policy_for(route, operation, overrides.preset.as_deref());
-        let wanted =
-            |target: &&TargetId| overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target);
-        let targets = route.targets.iter().filter(wanted).filter_map(|id| self.targets.get(id).map(Arc::clone));
+    fn plan(
+        &self,
+        name: &RouteName,
+        route: &RouteConfig,
+        operation: &Operation,
+        overrides: &Overrides,
+    ) -> Plan {
+        let policy = self
+            .config
+            .policy_for(route, operation, overrides.preset.as_deref());
+        let wanted = |target: &&TargetId| {
+            overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target)
+        };
+        let targets = route
+            .targets
+            .iter()
+            .filter(wanted)
+            .filter_map(|id| self.targets.get(id).map(Arc::clone));
         let retry = match overrides.max_retries {
             Some(max_retries) => policy.retry.with_max_retries(max_retries),
             None => policy.retry,
@@ -222,8 +328,16 @@ impl Resolver {
 }
 
 /// The invocation that a request makes, under a plan on a route.
-fn context(request: InvocationRequest, route: &RouteConfig, plan: Plan, id: InvocationId) -> InvocationContext {
-    let allowed = request.time_allowed().map_or(route.deadline, reportable).min(route.max_deadline);
+fn context(
+    request: InvocationRequest,
+    route: &RouteConfig,
+    plan: Plan,
+    id: InvocationId,
+) -> InvocationContext {
+    let allowed = request
+        .time_allowed()
+        .map_or(route.deadline, reportable)
+        .min(route.max_deadline);
     let mut overrides = request.overrides;
     if request.resumable && overrides.resumable_grace.is_none() {
         overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
@@ -252,12 +366,16 @@ fn reportable(timeout: Duration) -> Duration {
     timeout - margin.min(timeout / MAX_MARGIN_SHARE)
 }
 
-/// Keeps the targets whose dialect has this endpoint. No model reads what is requested of it, so none gets a note.
+/// Keeps the targets whose dialect has this endpoint. No model reads what is requested of it, so
+/// none gets a note.
 fn keep_servers_of(endpoint: Endpoint, plan: &mut Plan) {
     plan.injection_mode = InjectionMode::Never;
     plan.targets.retain(|target| match endpoint {
         Endpoint::Answer => true,
-        Endpoint::Embeddings => matches!(target.dialect, Dialect::OpenaiChat | Dialect::OpenaiResponses),
+        Endpoint::Embeddings => matches!(
+            target.dialect,
+            Dialect::OpenaiChat | Dialect::OpenaiResponses
+        ),
         Endpoint::CountTokens => target.dialect == Dialect::Anthropic,
     });
 }
@@ -275,7 +393,8 @@ mod tests {
 
     use super::*;
 
-    /// A timeout as the gRPC core states it: three significant digits, the last rounded up, and whole minutes at most.
+    /// A timeout as the gRPC core states it: three significant digits, the last rounded up, and
+    /// whole minutes at most.
     fn as_stated(timeout: Duration) -> Duration {
         let millis = u64::try_from(timeout.as_millis()).unwrap();
         let unit = match millis {

@@ -1,6 +1,8 @@
-//! From the tool that a call names to the plan of its targets: the tool, then those that its operator declares as good.
+//! From the tool that a call names to the plan of its targets: the tool, then those that its
+//! operator declares as good.
 //!
-//! Names are looked up in the lists of all tool servers, or at one server where the call names it (`server/tool`).
+//! Names are looked up in the lists of all tool servers, or at one server where the call names it
+//! (`server/tool`).
 
 use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 
@@ -37,7 +39,8 @@ use crate::{
 /// How long the list of a server is waited for when a call names a tool.
 const LIST_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a call waits for the list of a server, which has its release; the list is still fetched after that.
+/// How long a call waits for the list of a server, which has its release; the list is still fetched
+/// after that.
 const RELEASE_LIST_WITHIN: Duration = Duration::from_millis(500);
 
 /// Names that are proposed where one is unknown.
@@ -71,10 +74,15 @@ struct FoundTool {
 impl Tools {
     pub(super) fn new(in_force: ToolsInForce, secrets: Arc<ArcSwap<Secrets>>) -> Self {
         let knowledge = in_force.settings.fresh_knowledge();
-        Self { shared: Arc::new(ArcSwap::from_pointee(in_force)), secrets, knowledge }
+        Self {
+            shared: Arc::new(ArcSwap::from_pointee(in_force)),
+            secrets,
+            knowledge,
+        }
     }
 
-    /// Puts other servers and settings in force; returns what was in force before, which ends with the calls on it.
+    /// Puts other servers and settings in force; returns what was in force before, which ends with
+    /// the calls on it.
     pub(super) fn replace(&self, in_force: ToolsInForce) -> Arc<ToolsInForce> {
         in_force.settings.bound(&self.knowledge);
         self.shared.swap(Arc::new(in_force))
@@ -88,8 +96,8 @@ impl Tools {
         &self.knowledge
     }
 
-    /// The plan of a call, with the targets that it may use. The releases of its server serve it as the routing says for
-    /// `key`.
+    /// The plan of a call, with the targets that it may use. The releases of its server serve it as
+    /// the routing says for `key`.
     ///
     /// # Errors
     /// When no server lists such a tool, or several do.
@@ -101,13 +109,20 @@ impl Tools {
     ) -> Result<ToolPlan, Refusal> {
         let in_force = self.in_force();
         let found = in_force.find(&call.name).await?;
-        let catalogue = Catalogue { in_force: Arc::clone(&in_force), secrets: Arc::clone(&self.secrets) };
+        let catalogue = Catalogue {
+            in_force: Arc::clone(&in_force),
+            secrets: Arc::clone(&self.secrets),
+        };
         let stated = call.side_effects;
         let named = in_force.offer(&found.server, Arc::new(found.spec), stated);
         let (spec, named_target) = (Arc::clone(&named.spec), named.target.id.clone());
         let name = &spec.name;
         let mut offers = Vec::new();
-        for server in releases.serving(&found.server, key).into_iter().filter(|server| **server != *found.server) {
+        for server in releases
+            .serving(&found.server, key)
+            .into_iter()
+            .filter(|server| **server != *found.server)
+        {
             in_force.list_known(server).await;
             offers.extend(catalogue.offer(server, name, stated));
         }
@@ -119,21 +134,47 @@ impl Tools {
         }
         let declared = offers.len();
         let now = crate::domain::clock::wall_now();
-        let preferred = self.knowledge.learnt().tools.prefer(operation, named_target.as_str(), now);
-        if let Some((server, tool)) = preferred.as_ref().and_then(|preferred| preferred.tool.split_once('/')) {
-            let is_known = |meant: &ToolOffer| offers.iter().any(|known| known.target.id == meant.target.id);
-            if let Some(meant) = catalogue.offer(server, tool, None).filter(|meant| !is_known(meant)) {
+        let preferred = self
+            .knowledge
+            .learnt()
+            .tools
+            .prefer(operation, named_target.as_str(), now);
+        if let Some((server, tool)) = preferred
+            .as_ref()
+            .and_then(|preferred| preferred.tool.split_once('/'))
+        {
+            let is_known = |meant: &ToolOffer| {
+                offers
+                    .iter()
+                    .any(|known| known.target.id == meant.target.id)
+            };
+            if let Some(meant) = catalogue
+                .offer(server, tool, None)
+                .filter(|meant| !is_known(meant))
+            {
                 offers.push(meant);
             }
         }
-        let (catalogue, knowledge) = (Arc::new(catalogue) as Arc<dyn ToolCatalogue>, self.knowledge.clone());
-        Ok(ToolPlan { offers, declared, named: superseded, catalogue, knowledge, past: Vec::new() })
+        let (catalogue, knowledge) = (
+            Arc::new(catalogue) as Arc<dyn ToolCatalogue>,
+            self.knowledge.clone(),
+        );
+        Ok(ToolPlan {
+            offers,
+            declared,
+            named: superseded,
+            catalogue,
+            knowledge,
+            past: Vec::new(),
+        })
     }
 }
 
 impl fmt::Debug for Tools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tools").field(&self.in_force().servers).finish()
+        f.debug_tuple("Tools")
+            .field(&self.in_force().servers)
+            .finish()
     }
 }
 
@@ -142,19 +183,30 @@ impl fmt::Debug for Tools {
 impl ToolsInForce {
     /// What the targets of these offers are created with.
     pub(super) fn specs(&self, offers: &[ToolOffer]) -> Vec<TargetSpec> {
-        offers.iter().map(|offer| self.settings.target_spec(&offer.target)).collect()
+        offers
+            .iter()
+            .map(|offer| self.settings.target_spec(&offer.target))
+            .collect()
     }
 
     /// What a known target of a tool is kept with; `None` where its server is no longer there.
     pub(super) fn kept(&self, target: &Target) -> Option<TargetSpec> {
         let tool = target.tool()?;
         let is_there = self.servers.names().any(|name| name == &*target.provider);
-        is_there.then(|| self.settings.target_spec(&Arc::new(self.settings.target(&target.provider, tool))))
+        is_there.then(|| {
+            self.settings
+                .target_spec(&Arc::new(self.settings.target(&target.provider, tool)))
+        })
     }
 
-    /// The tools of all servers but those on trial, as they are listed within a bound of time, and the servers that did not
-    /// list theirs.
-    pub(super) async fn list_all(&self) -> (Vec<(Arc<str>, Arc<ToolList>)>, Vec<(Arc<str>, ProviderError)>) {
+    /// The tools of all servers but those on trial, as they are listed within a bound of time, and
+    /// the servers that did not list theirs.
+    pub(super) async fn list_all(
+        &self,
+    ) -> (
+        Vec<(Arc<str>, Arc<ToolList>)>,
+        Vec<(Arc<str>, ProviderError)>,
+    ) {
         let names: Vec<Arc<str>> = self.names().map(Arc::from).collect();
         let listing = names.into_iter().map(|name| async move {
             let list = self.list_within(&name, ListFreshness::Cached).await;
@@ -170,13 +222,19 @@ impl ToolsInForce {
         (listed, unlisted)
     }
 
-    async fn list_within(&self, server: &str, freshness: ListFreshness) -> Result<Arc<ToolList>, ProviderError> {
-        timeout(LIST_WITHIN, self.servers.list(server, freshness)).await.unwrap_or_else(|_| {
-            let words = "the list of tools did not come in time";
-            self.servers
-                .known(server)
-                .ok_or_else(|| ProviderError::transport("mcp", TransportFault::FirstTokenTimeout, words))
-        })
+    async fn list_within(
+        &self,
+        server: &str,
+        freshness: ListFreshness,
+    ) -> Result<Arc<ToolList>, ProviderError> {
+        timeout(LIST_WITHIN, self.servers.list(server, freshness))
+            .await
+            .unwrap_or_else(|_| {
+                let words = "the list of tools did not come in time";
+                self.servers.known(server).ok_or_else(|| {
+                    ProviderError::transport("mcp", TransportFault::FirstTokenTimeout, words)
+                })
+            })
     }
 
     /// Has the list of a server, where it can be had.
@@ -185,13 +243,16 @@ impl ToolsInForce {
         let _ = self.list_within(server, ListFreshness::Cached).await;
     }
 
-    /// The names of all servers but those on trial, whose tools are called by the name of the server that they replace.
+    /// The names of all servers but those on trial, whose tools are called by the name of the
+    /// server that they replace.
     fn names(&self) -> impl Iterator<Item = &str> {
-        self.servers.names().filter(|server| !self.settings.is_on_trial(server))
+        self.servers
+            .names()
+            .filter(|server| !self.settings.is_on_trial(server))
     }
 
-    /// The version of a server and what it lists, fetched where that is wanted or not known; `None` where there is no such
-    /// server, or its list is not known yet.
+    /// The version of a server and what it lists, fetched where that is wanted or not known; `None`
+    /// where there is no such server, or its list is not known yet.
     pub(super) async fn release(
         &self,
         server: &str,
@@ -199,7 +260,10 @@ impl ToolsInForce {
     ) -> Option<(ReleaseVersion, Arc<ToolList>)> {
         let endpoint = self.settings.endpoint(server)?;
         let listing = timeout(RELEASE_LIST_WITHIN, self.servers.list(server, freshness)).await;
-        let list = listing.ok().and_then(Result::ok).or_else(|| self.servers.known(server))?;
+        let list = listing
+            .ok()
+            .and_then(Result::ok)
+            .or_else(|| self.servers.known(server))?;
         let version = ReleaseVersion {
             target: server.to_owned(),
             endpoint,
@@ -217,20 +281,32 @@ impl ToolsInForce {
             let list = self.list_within(server, ListFreshness::Cached).await;
             let list = list.map_err(|error| unlisted(name, vec![(Arc::from(server), error)]))?;
             if let Some(spec) = list.find(tool) {
-                return Ok(FoundTool { server: Arc::from(server), spec: spec.clone() });
+                return Ok(FoundTool {
+                    server: Arc::from(server),
+                    spec: spec.clone(),
+                });
             }
             // It may have come since the list was fetched.
-            let fresh = self.list_within(server, ListFreshness::Fresh).await.unwrap_or(list);
+            let fresh = self
+                .list_within(server, ListFreshness::Fresh)
+                .await
+                .unwrap_or(list);
             let spec = fresh.find(tool).cloned();
             let listed = [(Arc::from(server), fresh)];
             return spec
-                .map(|spec| FoundTool { server: Arc::clone(&listed[0].0), spec })
+                .map(|spec| FoundTool {
+                    server: Arc::clone(&listed[0].0),
+                    spec,
+                })
                 .ok_or_else(|| not_found(name, &listed));
         }
         let (listed, failed) = self.list_all().await;
         let mut found: Vec<FoundTool> = Vec::new();
         for (server, list) in &listed {
-            found.extend(list.find(name).map(|spec| FoundTool { server: Arc::clone(server), spec: spec.clone() }));
+            found.extend(list.find(name).map(|spec| FoundTool {
+                server: Arc::clone(server),
+                spec: spec.clone(),
+            }));
         }
         match found.len() {
             1 => Ok(found.swap_remove(0)),
@@ -238,7 +314,10 @@ impl ToolsInForce {
             0 => Err(unlisted(name, failed)),
             _ => Err(Refusal::ToolAmbiguous {
                 tool: name.to_owned(),
-                candidates: found.iter().map(|one| format!("{}/{name}", one.server)).collect(),
+                candidates: found
+                    .iter()
+                    .map(|one| format!("{}/{name}", one.server))
+                    .collect(),
             }),
         }
     }
@@ -268,32 +347,52 @@ struct Catalogue {
 
 impl fmt::Debug for Catalogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Catalogue").field(&self.in_force.servers).finish()
+        f.debug_tuple("Catalogue")
+            .field(&self.in_force.servers)
+            .finish()
     }
 }
 
 impl ToolCatalogue for Catalogue {
     fn refetch(&self, server: &str) -> BoxFuture<Result<(), ProviderError>> {
         let (in_force, server) = (Arc::clone(&self.in_force), server.to_owned());
-        Box::pin(async move { in_force.servers.list(&server, ListFreshness::Fresh).await.map(|_| ()) })
+        Box::pin(async move {
+            in_force
+                .servers
+                .list(&server, ListFreshness::Fresh)
+                .await
+                .map(|_| ())
+        })
     }
 
     fn offer(&self, server: &str, tool: &str, stated: Option<SideEffects>) -> Option<ToolOffer> {
         let list = self.in_force.servers.known(server)?;
-        Some(self.in_force.offer(server, Arc::new(list.find(tool)?.clone()), stated))
+        Some(
+            self.in_force
+                .offer(server, Arc::new(list.find(tool)?.clone()), stated),
+        )
     }
 
     fn all(&self) -> Vec<ToolOffer> {
         let mut offers = Vec::new();
         for server in self.in_force.names() {
-            let Some(list) = self.in_force.servers.known(server) else { continue };
-            offers.extend(list.tools.iter().map(|spec| self.in_force.offer(server, Arc::new(spec.clone()), None)));
+            let Some(list) = self.in_force.servers.known(server) else {
+                continue;
+            };
+            offers.extend(
+                list.tools
+                    .iter()
+                    .map(|spec| self.in_force.offer(server, Arc::new(spec.clone()), None)),
+            );
         }
         offers
     }
 
     fn redacted(&self, offer: &ToolOffer, arguments: &str) -> String {
-        let hidden = self.in_force.settings.hidden(&offer.target.provider, &offer.spec.name);
+        let hidden = self
+            .in_force
+            .settings
+            .hidden(&offer.target.provider, &offer.spec.name);
         history::redact_parameters(arguments, &hidden, &self.secrets.load())
     }
 }
@@ -306,16 +405,32 @@ fn not_found(name: &str, listed: &[(Arc<str>, Arc<ToolList>)]) -> Refusal {
             let likeness = similarity::of_names(asked, &spec.name);
             if likeness >= MIN_LIKENESS {
                 #[expect(clippy::cast_possible_truncation, reason = "from 0 to 1,000")]
-                near.push(((likeness * 1_000.0) as i64, format!("{server}/{}", spec.name)));
+                near.push((
+                    (likeness * 1_000.0) as i64,
+                    format!("{server}/{}", spec.name),
+                ));
             }
         }
     }
     near.sort_by_key(|(likeness, _)| Reverse(*likeness));
-    let nearest = near.into_iter().take(MAX_PROPOSED).map(|(_, name)| name).collect();
-    Refusal::ToolNotFound { tool: name.to_owned(), nearest }
+    let nearest = near
+        .into_iter()
+        .take(MAX_PROPOSED)
+        .map(|(_, name)| name)
+        .collect();
+    Refusal::ToolNotFound {
+        tool: name.to_owned(),
+        nearest,
+    }
 }
 
 fn unlisted(name: &str, failed: Vec<(Arc<str>, ProviderError)>) -> Refusal {
-    let servers = failed.into_iter().map(|(server, error)| (TargetId::from(&*server), error)).collect();
-    Refusal::ToolsUnlisted { tool: name.to_owned(), servers }
+    let servers = failed
+        .into_iter()
+        .map(|(server, error)| (TargetId::from(&*server), error))
+        .collect();
+    Refusal::ToolsUnlisted {
+        tool: name.to_owned(),
+        servers,
+    }
 }

@@ -1,6 +1,7 @@
 //! The smallest layer: the shape of every real one. `docs/add-a-layer.md` walks through it.
 //!
-//! It counts how invocations end: with an outcome, refused by a layer below, or dropped by the caller.
+//! It counts how invocations end: with an outcome, refused by a layer below, or dropped by the
+//! caller.
 
 use std::{
     sync::{
@@ -40,7 +41,8 @@ struct Toy<S> {
     ends: Arc<Ends>,
 }
 
-/// A guard for an invocation that has not ended; dropping it counts the invocation as dropped by its caller.
+/// A guard for an invocation that has not ended; dropping it counts the invocation as dropped by
+/// its caller.
 struct Open(Option<Arc<Ends>>);
 
 // === impl ToyLayer ===
@@ -49,7 +51,10 @@ impl<S> Layer<S> for ToyLayer {
     type Service = Toy<S>;
 
     fn layer(&self, inner: S) -> Toy<S> {
-        Toy { inner, ends: Arc::clone(&self.ends) }
+        Toy {
+            inner,
+            ends: Arc::clone(&self.ends),
+        }
     }
 }
 
@@ -120,7 +125,8 @@ mod tests {
         layers::spans::{EntryPoint, Spans},
     };
 
-    /// An engine whose model plays this script and that sheds calls beyond this many, and a call for it.
+    /// An engine whose model plays this script and that sheds calls beyond this many, and a call
+    /// for it.
     fn engine(script: &str, max_in_flight: u32) -> (Engine, InvocationContext) {
         let yaml = format!(
             "providers: {{ p: {{ dialect: scripted, script: {script} }} }}\n\
@@ -129,23 +135,42 @@ mod tests {
         );
         let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap();
         let engine = Engine::new(loaded.config, Spans::disabled(), EventBus::new(16)).unwrap();
-        let call = ModelCall { messages: vec![Message::text(Role::User, "Hello")], ..ModelCall::default() };
+        let call = ModelCall {
+            messages: vec![Message::text(Role::User, "Hello")],
+            ..ModelCall::default()
+        };
         let arrival = Arrival::new("acme".into(), EntryPoint::Grpc("test"));
-        let context = engine.resolve(InvocationRequest::new(arrival, Call::Model(Arc::new(call)))).unwrap();
+        let context = engine
+            .resolve(InvocationRequest::new(arrival, Call::Model(Arc::new(call))))
+            .unwrap();
         (engine, context)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_layer_sees_an_invocation_end_whichever_way_it_does() {
-        let layer = ToyLayer { ends: Arc::default() };
+        let layer = ToyLayer {
+            ends: Arc::default(),
+        };
         let (engine, context) = engine("{ otherwise: { answer: { text: Well. } } }", 1);
         let layered = || layer.layer(engine.stack.clone());
         let counts = || {
-            let Ends { outcomes, refused, dropped } = &*layer.ends;
+            let Ends {
+                outcomes,
+                refused,
+                dropped,
+            } = &*layer.ends;
             [outcomes, refused, dropped].map(|count| count.load(Ordering::Relaxed))
         };
-        let steps: Vec<StreamStep> = layered().oneshot(context.clone()).await.unwrap().collect().await;
-        assert!(matches!(steps.last(), Some(StreamStep::Terminal(_))), "{steps:?}");
+        let steps: Vec<StreamStep> = layered()
+            .oneshot(context.clone())
+            .await
+            .unwrap()
+            .collect()
+            .await;
+        assert!(
+            matches!(steps.last(), Some(StreamStep::Terminal(_))),
+            "{steps:?}"
+        );
         assert_eq!(counts(), [1, 0, 0]);
         let open = layered().oneshot(context.clone()).await.unwrap();
         assert!(layered().oneshot(context).await.is_err(), "one at a time");

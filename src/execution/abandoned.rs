@@ -1,6 +1,7 @@
 //! Invocations whose clients were lost: a lost connection is no outcome.
 //!
-//! The same request id and body run again after a client that was gone, as if the id had never been used.
+//! The same request id and body run again after a client that was gone, as if the id had never been
+//! used.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,8 +34,8 @@ impl Executions {
 }
 
 impl ExecutionShared {
-    /// The invocation that a request id names. One that ended because its clients were gone is none: its request id
-    /// is free again for the same request.
+    /// The invocation that a request id names. One that ended because its clients were gone is
+    /// none: its request id is free again for the same request.
     pub(super) async fn earlier(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -42,7 +43,9 @@ impl ExecutionShared {
         fingerprint: &Fingerprint,
     ) -> Result<Option<Record>, JournalError> {
         for _ in 0..ROUNDS {
-            let Some(record) = self.journal.get_by_request(tenant, request).await? else { return Ok(None) };
+            let Some(record) = self.journal.get_by_request(tenant, request).await? else {
+                return Ok(None);
+            };
             if record.fingerprint != *fingerprint {
                 return Ok(Some(record));
             }
@@ -50,8 +53,12 @@ impl ExecutionShared {
                 self.journal.free_request(&record.id).await?;
                 return Ok(None);
             }
-            let ending = self.execution(&record.id).filter(|running| running.cancel.reason() == Some(CLIENT_GONE));
-            let Some(ending) = ending.filter(|_| !record.is_finished()) else { return Ok(Some(record)) };
+            let ending = self
+                .execution(&record.id)
+                .filter(|running| running.cancel.reason() == Some(CLIENT_GONE));
+            let Some(ending) = ending.filter(|_| !record.is_finished()) else {
+                return Ok(Some(record));
+            };
             let mut follower = Follower::of(Arc::clone(self), &ending);
             // A time-out is a reason to look again, too.
             let _ = timeout(ENDS_WITHIN, follower.outcome()).await;
@@ -62,6 +69,8 @@ impl ExecutionShared {
 
 /// Whether an invocation ended only because its clients were gone.
 pub(super) fn is_abandoned(outcome: &Outcome) -> bool {
-    let cancelled = |failure: &Failure| failure.class == FailureClass::Cancelled && failure.message == CLIENT_GONE;
+    let cancelled = |failure: &Failure| {
+        failure.class == FailureClass::Cancelled && failure.message == CLIENT_GONE
+    };
     outcome.result.as_ref().is_err_and(cancelled)
 }

@@ -1,9 +1,11 @@
-//! Delivery to clients that cannot take back: what was sent only ever grows, whatever restarts below.
+//! Delivery to clients that cannot take back: what was sent only ever grows, whatever restarts
+//! below.
 //!
-//! Steps of the engine come in, and steps without a rewind are emitted. A restarted attempt is compared with what was
-//! sent: nothing is emitted while it only repeats that, and the rest is emitted once it has. Where every attempt has
-//! another text, the text that was sent is continued by a target that can, and the invocation fails where none can. It
-//! pulls the engine's steps one by one, and what it emits is what the journal records and every follower sees.
+//! Steps of the engine come in, and steps without a rewind are emitted. A restarted attempt is
+//! compared with what was sent: nothing is emitted while it only repeats that, and the rest is
+//! emitted once it has. Where every attempt has another text, the text that was sent is continued
+//! by a target that can, and the invocation fails where none can. It pulls the engine's steps one
+//! by one, and what it emits is what the journal records and every follower sees.
 
 mod rest;
 mod seam;
@@ -28,12 +30,22 @@ use crate::{
     policy::continuation::{ContinuationStitcher, Stitched, Way},
 };
 
-/// Runs an invocation of which `sent` was sent before, and emits its steps without ever taking anything back.
+/// Runs an invocation of which `sent` was sent before, and emits its steps without ever taking
+/// anything back.
 ///
 /// # Errors
 /// When it is refused before any attempt: too much work.
-pub(super) async fn run(engine: &Engine, incoming: InvocationContext, sent: &[Block]) -> Result<StepStream, Failure> {
-    let settings = engine.config().server.openai_front.clone().unwrap_or_default();
+pub(super) async fn run(
+    engine: &Engine,
+    incoming: InvocationContext,
+    sent: &[Block],
+) -> Result<StepStream, Failure> {
+    let settings = engine
+        .config()
+        .server
+        .openai_front
+        .clone()
+        .unwrap_or_default();
     let mut seam = AppendOnlyAnswer::new(settings.hold_back);
     seam.restore(sent);
     if !sent.is_empty() {
@@ -141,7 +153,10 @@ impl AppendOnlyFilter {
             | StreamStep::Recovery { .. }
             | StreamStep::Parked { .. }
             | StreamStep::Usage { .. } => {
-                let earlier = self.begun.as_ref().map_or(0, |begun| rest::last_attempt(&begun.outcome));
+                let earlier = self
+                    .begun
+                    .as_ref()
+                    .map_or(0, |begun| rest::last_attempt(&begun.outcome));
                 self.ready.push_back(rest::renumbered(step, earlier));
             }
         }
@@ -158,21 +173,26 @@ impl AppendOnlyFilter {
                 (piece, _) => piece,
             };
             // Reasoning is never compared: it binds no attempt.
-            if !matches!(piece, AnswerPiece::Reasoning(_) | AnswerPiece::Signed(_) | AnswerPiece::SignedAnew(..)) {
+            if !matches!(
+                piece,
+                AnswerPiece::Reasoning(_) | AnswerPiece::Signed(_) | AnswerPiece::SignedAnew(..)
+            ) {
                 self.incoming.append_only.sent();
             }
             self.ready.extend(self.writer.write(piece));
         }
     }
 
-    /// Sends what of a continuation is new. A text that begins anew is never glued to what was sent.
+    /// Sends what of a continuation is new. A text that begins anew is never glued to what was
+    /// sent.
     fn send_stitched(&mut self, stitched: Stitched) {
         match stitched {
             Stitched::New(text) if !text.is_empty() => {
                 if let Some(begun) = &mut self.begun {
                     begun.text.push_str(&text);
                 }
-                self.ready.extend(self.writer.write(AnswerPiece::Text(text)));
+                self.ready
+                    .extend(self.writer.write(AnswerPiece::Text(text)));
             }
             Stitched::New(_) | Stitched::Undecided => {}
             Stitched::Anew(_) => {
@@ -188,7 +208,8 @@ impl AppendOnlyFilter {
             Ok(_) => match self.seam.finish() {
                 Ok(pieces) => {
                     self.send(pieces);
-                    if let Some(stitched) = self.begun.as_mut().map(|begun| begun.stitcher.finish()) {
+                    if let Some(stitched) = self.begun.as_mut().map(|begun| begun.stitcher.finish())
+                    {
                         self.send_stitched(stitched);
                     }
                     self.ready.extend(self.writer.close());
@@ -206,30 +227,51 @@ impl AppendOnlyFilter {
     /// Ends the answer. Of several ends the first one counts, which nothing follows.
     fn end(&mut self, outcome: Arc<Outcome>) {
         let outcome = match self.begun.take() {
-            Some(ContinuedAnswer { outcome: begun, text, .. }) => {
-                Arc::new(rest::joined(Arc::unwrap_or_clone(begun), text, Arc::unwrap_or_clone(outcome)))
-            }
+            Some(ContinuedAnswer {
+                outcome: begun,
+                text,
+                ..
+            }) => Arc::new(rest::joined(
+                Arc::unwrap_or_clone(begun),
+                text,
+                Arc::unwrap_or_clone(outcome),
+            )),
             None => outcome,
         };
         self.ready.push_back(StreamStep::Terminal(outcome));
     }
 
-    /// What was sent is not how any new answer begins: it is continued where a target can, else the invocation fails.
+    /// What was sent is not how any new answer begins: it is continued where a target can, else the
+    /// invocation fails.
     async fn diverged(&mut self, outcome: Arc<Outcome>) {
-        let may_continue =
-            self.on_divergence == OnDivergence::Continue && self.begun.is_none() && self.seam.sent_only_text();
+        let may_continue = self.on_divergence == OnDivergence::Continue
+            && self.begun.is_none()
+            && self.seam.sent_only_text();
         let text = self.seam.sent_text().to_owned();
-        let request = if may_continue { rest::request(&self.incoming, &text) } else { None };
-        let Some(request) = request else { return self.end(broken(outcome)) };
+        let request = if may_continue {
+            rest::request(&self.incoming, &text)
+        } else {
+            None
+        };
+        let Some(request) = request else {
+            return self.end(broken(outcome));
+        };
         match self.engine.run(request).await {
             Ok(steps) => {
                 self.steps = steps;
                 self.seam = AppendOnlyAnswer::new(self.hold_back);
                 (self.has_diverged, self.is_given_up) = (false, false);
                 let stitcher = ContinuationStitcher::new(text.as_str().into(), Way::Prefill);
-                self.begun = Some(ContinuedAnswer { outcome, stitcher, text });
+                self.begun = Some(ContinuedAnswer {
+                    outcome,
+                    stitcher,
+                    text,
+                });
             }
-            Err(refused) => self.end(Arc::new(Outcome { result: Err(refused), ..Arc::unwrap_or_clone(outcome) })),
+            Err(refused) => self.end(Arc::new(Outcome {
+                result: Err(refused),
+                ..Arc::unwrap_or_clone(outcome)
+            })),
         }
     }
 }
@@ -242,7 +284,12 @@ fn broken(outcome: Arc<Outcome>) -> Arc<Outcome> {
     (failure.never_sent, failure.target) = (false, outcome.target.clone());
     let reasoning = "What was sent could not be taken back, and no attempt repeated it.".to_owned();
     let outcome = Arc::unwrap_or_clone(outcome);
-    Arc::new(Outcome { result: Err(failure), reasoning, history_patch: HistoryPatch::default(), ..outcome })
+    Arc::new(Outcome {
+        result: Err(failure),
+        reasoning,
+        history_patch: HistoryPatch::default(),
+        ..outcome
+    })
 }
 
 // === impl BlockWriter ===
@@ -272,7 +319,13 @@ impl BlockWriter {
             }
             AnswerPiece::ToolCall(call) => {
                 let mut steps = self.close();
-                steps.extend(self.grow(&BlockKind::ToolCall { id: call.id, name: call.name }, &call.arguments));
+                steps.extend(self.grow(
+                    &BlockKind::ToolCall {
+                        id: call.id,
+                        name: call.name,
+                    },
+                    &call.arguments,
+                ));
                 steps.extend(self.close_with(call.opaque));
                 steps
             }
@@ -286,10 +339,17 @@ impl BlockWriter {
         }
         let open = self.open.get_or_insert_with(|| {
             self.last_block += 1;
-            steps.push(StreamStep::BlockStart { block: self.last_block, kind: kind.clone() });
+            steps.push(StreamStep::BlockStart {
+                block: self.last_block,
+                kind: kind.clone(),
+            });
             WrittenBlock::new(self.last_block, kind.clone())
         });
-        steps.push(StreamStep::BlockDelta { block: open.id, offset: open.text.bytes(), text: more.to_owned() });
+        steps.push(StreamStep::BlockDelta {
+            block: open.id,
+            offset: open.text.bytes(),
+            text: more.to_owned(),
+        });
         open.text.grow(more);
         steps
     }
@@ -300,15 +360,27 @@ impl BlockWriter {
     }
 
     fn close_with(&mut self, opaque: Option<Opaque>) -> Vec<StreamStep> {
-        let Some(WrittenBlock { id: block, text, .. }) = self.open.take() else { return Vec::new() };
+        let Some(WrittenBlock {
+            id: block, text, ..
+        }) = self.open.take()
+        else {
+            return Vec::new();
+        };
         let (bytes, hash) = (text.bytes(), text.hash());
-        vec![StreamStep::BlockStop { block, bytes, hash, opaque, committed: true }]
+        vec![StreamStep::BlockStop {
+            block,
+            bytes,
+            hash,
+            opaque,
+            committed: true,
+        }]
     }
 
     /// Ends the reasoning that is being written, which may be none, behind this much more of it.
     fn sign(&mut self, text: &str, opaque: Opaque) -> Vec<StreamStep> {
         let mut steps = self.grow(&BlockKind::Reasoning, text);
-        steps.retain(|step| !matches!(step, StreamStep::BlockDelta { text, .. } if text.is_empty()));
+        steps
+            .retain(|step| !matches!(step, StreamStep::BlockDelta { text, .. } if text.is_empty()));
         steps.extend(self.close_with(Some(opaque)));
         steps
     }
@@ -318,7 +390,11 @@ impl BlockWriter {
 
 impl WrittenBlock {
     fn new(id: u32, kind: BlockKind) -> Self {
-        Self { id, kind, text: WrittenText::default() }
+        Self {
+            id,
+            kind,
+            text: WrittenText::default(),
+        }
     }
 }
 

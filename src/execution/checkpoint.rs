@@ -1,8 +1,9 @@
-//! Threads: the conversation is loaded before an invocation, and its turn is saved with the end, or not at all.
+//! Threads: the conversation is loaded before an invocation, and its turn is saved with the end, or
+//! not at all.
 //!
-//! Only a whole answer changes the messages. A failure is added to the thread's errors; a cancelled or broken one
-//! leaves nothing but an unlocked thread. Two invocations never run on one thread: the second one is refused, or
-//! queued, as `journal.thread_queue` says.
+//! Only a whole answer changes the messages. A failure is added to the thread's errors; a cancelled
+//! or broken one leaves nothing but an unlocked thread. Two invocations never run on one thread:
+//! the second one is refused, or queued, as `journal.thread_queue` says.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +18,16 @@ use crate::{
         invocation::{Call, Invocation, Outcome},
         message::Message,
     },
-    journal::{Held, JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey},
+    journal::{
+        Held, JournalError, Locked, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
+    },
 };
 
 /// The wait before a conversation that could not be loaded is loaded once more.
 pub(super) const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// How long an invocation that waits for a thread waits for a change of the journal before it reads it anyway.
+/// How long an invocation that waits for a thread waits for a change of the journal before it reads
+/// it anyway.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A turn on a thread.
@@ -71,15 +75,23 @@ impl Executions {
     /// Deletes a kept conversation, at `version` or at any; returns whether there was one.
     ///
     /// # Errors
-    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while an invocation runs on it.
-    pub async fn delete_thread(&self, key: &ThreadKey, version: Option<u64>) -> Result<bool, ThreadError> {
-        self.shared.journal.delete_thread(key, version, clock::wall_now()).await
+    /// [`ThreadError::Version`] at another version, [`ThreadError::Busy`] while an invocation runs
+    /// on it.
+    pub async fn delete_thread(
+        &self,
+        key: &ThreadKey,
+        version: Option<u64>,
+    ) -> Result<bool, ThreadError> {
+        self.shared
+            .journal
+            .delete_thread(key, version, clock::wall_now())
+            .await
     }
 }
 
 impl ExecutionShared {
-    /// Locks the thread and puts its conversation before the call's, for a caller that is limited to `routes`; one failure
-    /// to load it is forgiven.
+    /// Locks the thread and puts its conversation before the call's, for a caller that is limited
+    /// to `routes`; one failure to load it is forgiven.
     pub(super) async fn load_turn(
         &self,
         key: &ThreadKey,
@@ -113,8 +125,8 @@ impl ExecutionShared {
         Ok(ThreadCheckpoint { version, messages })
     }
 
-    /// Waits until no other invocation runs on the thread, where that is allowed; the place in the queue is to be held until
-    /// the thread is locked.
+    /// Waits until no other invocation runs on the thread, where that is allowed; the place in the
+    /// queue is to be held until the thread is locked.
     pub(super) async fn wait_in_line(
         &self,
         key: &ThreadKey,
@@ -144,7 +156,8 @@ impl ExecutionShared {
         Ok(Some(head))
     }
 
-    /// Loads the turn; where another replica's invocation was faster and waiting is allowed, after that one.
+    /// Loads the turn; where another replica's invocation was faster and waiting is allowed, after
+    /// that one.
     pub(super) async fn load_turn_in_line(
         &self,
         key: &ThreadKey,
@@ -154,14 +167,26 @@ impl ExecutionShared {
     ) -> Result<ThreadCheckpoint, ThreadUnusable> {
         loop {
             let busy = self.load_turn(key, invocation, routes).await;
-            let Err(ThreadUnusable::Busy(running)) = &busy else { return busy };
-            if self.settings.thread_queue == 0 || Instant::now() >= invocation.deadline || self.is_closing() {
+            let Err(ThreadUnusable::Busy(running)) = &busy else {
+                return busy;
+            };
+            if self.settings.thread_queue == 0
+                || Instant::now() >= invocation.deadline
+                || self.is_closing()
+            {
                 return busy;
             }
             self.wait_for(running, invocation.deadline).await;
             // It is recorded and does not run yet, so that nothing else renews its lease.
-            let held = [Held { id: invocation.id.clone(), epoch }];
-            if let Err(error) = self.journal.renew(&self.settings.owner, &held, clock::wall_now()).await {
+            let held = [Held {
+                id: invocation.id.clone(),
+                epoch,
+            }];
+            if let Err(error) = self
+                .journal
+                .renew(&self.settings.owner, &held, clock::wall_now())
+                .await
+            {
                 return Err(ThreadUnusable::Load(error));
             }
         }
@@ -184,8 +209,16 @@ impl ExecutionShared {
         alive.then_some(running)
     }
 
-    async fn lock_thread(&self, key: &ThreadKey, invocation: &InvocationId) -> Result<Thread, ThreadUnusable> {
-        match self.journal.lock_thread(key, invocation, clock::wall_now()).await {
+    async fn lock_thread(
+        &self,
+        key: &ThreadKey,
+        invocation: &InvocationId,
+    ) -> Result<Thread, ThreadUnusable> {
+        match self
+            .journal
+            .lock_thread(key, invocation, clock::wall_now())
+            .await
+        {
             Ok(Locked::Locked(thread)) => Ok(*thread),
             Ok(Locked::Busy { running }) => Err(ThreadUnusable::Busy(running)),
             Err(error) => Err(ThreadUnusable::Load(error)),

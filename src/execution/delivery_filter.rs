@@ -1,8 +1,9 @@
-//! Which steps of an invocation are emitted, and when: at once, after a while, or only when they are final.
+//! Which steps of an invocation are emitted, and when: at once, after a while, or only when they
+//! are final.
 //!
-//! The mode belongs to the invocation, so that all its followers see the same steps with the same numbers. The filter
-//! keeps only what it holds back. It never emits a tool call's end before the answer is accepted, because what may be
-//! acted upon is not taken back.
+//! The mode belongs to the invocation, so that all its followers see the same steps with the same
+//! numbers. The filter keeps only what it holds back. It never emits a tool call's end before the
+//! answer is accepted, because what may be acted upon is not taken back.
 
 use std::mem;
 
@@ -45,7 +46,10 @@ struct FilteredBlock {
 impl DeliveryFilter {
     /// A filter that emitted `blocks` before.
     pub(super) fn new(mode: RewindMode, blocks: &[Block]) -> Self {
-        Self { mode, blocks: blocks.iter().map(FilteredBlock::emitted).collect() }
+        Self {
+            mode,
+            blocks: blocks.iter().map(FilteredBlock::emitted).collect(),
+        }
     }
 
     /// From here on only what is final is emitted.
@@ -53,7 +57,8 @@ impl DeliveryFilter {
         self.mode = RewindMode::Atomic;
     }
 
-    /// What is emitted because of this step. A good end emits everything that its answer holds, and comes last itself.
+    /// What is emitted because of this step. A good end emits everything that its answer holds, and
+    /// comes last itself.
     pub(super) fn pass(&mut self, step: StreamStep) -> Vec<StreamStep> {
         let mut out = Vec::new();
         match step {
@@ -69,12 +74,16 @@ impl DeliveryFilter {
                     block.release(mode, &mut out);
                 }
             }
-            StreamStep::BlockStop { block, committed, .. } => {
+            StreamStep::BlockStop {
+                block, committed, ..
+            } => {
                 let mode = self.mode;
                 if let Some(block) = self.block(block) {
                     block.end = Some(step);
-                    // What is appended was compared with every attempt before: it is never taken back.
-                    let is_actionable = committed && mode != RewindMode::AppendOnly && block.is_tool_call();
+                    // What is appended was compared with every attempt before: it is never taken
+                    // back.
+                    let is_actionable =
+                        committed && mode != RewindMode::AppendOnly && block.is_tool_call();
                     if !is_actionable {
                         block.release(mode, &mut out);
                     }
@@ -88,7 +97,9 @@ impl DeliveryFilter {
             }
             StreamStep::Terminal(outcome) => {
                 if outcome.result.is_ok() {
-                    self.blocks.iter_mut().for_each(|block| block.emit(block.held.len(), &mut out));
+                    self.blocks
+                        .iter_mut()
+                        .for_each(|block| block.emit(block.held.len(), &mut out));
                 }
                 out.push(StreamStep::Terminal(outcome));
             }
@@ -116,12 +127,23 @@ impl DeliveryFilter {
 impl FilteredBlock {
     /// A block of which nothing was emitted.
     fn new(id: u32, kind: BlockKind) -> Self {
-        Self { id, kind, begun: false, emitted: 0, held: String::new(), end: None }
+        Self {
+            id,
+            kind,
+            begun: false,
+            emitted: 0,
+            held: String::new(),
+            end: None,
+        }
     }
 
     /// A block of which everything so far was emitted.
     fn emitted(block: &Block) -> Self {
-        Self { begun: true, emitted: block.text.len() as u64, ..Self::new(block.id, block.kind.clone()) }
+        Self {
+            begun: true,
+            emitted: block.text.len() as u64,
+            ..Self::new(block.id, block.kind.clone())
+        }
     }
 
     fn is_tool_call(&self) -> bool {
@@ -154,10 +176,14 @@ impl FilteredBlock {
         }
     }
 
-    /// Emits the next bytes of the text, behind the block's begin and before its end, where those were not emitted.
+    /// Emits the next bytes of the text, behind the block's begin and before its end, where those
+    /// were not emitted.
     fn emit(&mut self, bytes: usize, out: &mut Vec<StreamStep>) {
         if !mem::replace(&mut self.begun, true) {
-            out.push(StreamStep::BlockStart { block: self.id, kind: self.kind.clone() });
+            out.push(StreamStep::BlockStart {
+                block: self.id,
+                kind: self.kind.clone(),
+            });
         }
         let rest = self.held.split_off(bytes);
         let text = mem::replace(&mut self.held, rest);
@@ -172,13 +198,19 @@ impl FilteredBlock {
     fn emit_delta(&mut self, text: String, out: &mut Vec<StreamStep>) {
         let offset = self.emitted;
         self.emitted += text.len() as u64;
-        out.push(StreamStep::BlockDelta { block: self.id, offset, text });
+        out.push(StreamStep::BlockDelta {
+            block: self.id,
+            offset,
+            text,
+        });
     }
 }
 
 /// The last end of a grapheme at or before `max`.
 fn whole_graphemes(text: &str, max: usize) -> usize {
-    let ends = text.grapheme_indices(true).map(|(start, piece)| start + piece.len());
+    let ends = text
+        .grapheme_indices(true)
+        .map(|(start, piece)| start + piece.len());
     ends.take_while(|end| *end <= max).last().unwrap_or(0)
 }
 
@@ -186,7 +218,11 @@ fn whole_graphemes(text: &str, max: usize) -> usize {
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let bound = text.floor_char_boundary(MAX_DELTA_BYTES);
-        let end = if bound == text.len() { bound } else { whole_graphemes(text, bound) };
+        let end = if bound == text.len() {
+            bound
+        } else {
+            whole_graphemes(text, bound)
+        };
         let (piece, rest) = text.split_at(if end > 0 { end } else { bound });
         text = rest;
         (!piece.is_empty()).then_some(piece)

@@ -11,10 +11,16 @@ impl Executions {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn find(&self, tenant: &TenantId, name: &InvocationName) -> Result<Option<Record>, JournalError> {
+    pub async fn find(
+        &self,
+        tenant: &TenantId,
+        name: &InvocationName,
+    ) -> Result<Option<Record>, JournalError> {
         let found = match name {
             InvocationName::Id(id) => self.shared.journal.get(id).await?,
-            InvocationName::Request(request) => self.shared.journal.get_by_request(tenant, request).await?,
+            InvocationName::Request(request) => {
+                self.shared.journal.get_by_request(tenant, request).await?
+            }
         };
         Ok(found.filter(|record| record.tenant == *tenant))
     }
@@ -44,7 +50,13 @@ impl Executions {
     /// # Errors
     /// When the journal fails.
     pub async fn steps(&self, id: &InvocationId, limit: usize) -> Result<Vec<Entry>, JournalError> {
-        Ok(self.shared.journal.read(id, 0, limit).await?.map(|page| page.entries).unwrap_or_default())
+        Ok(self
+            .shared
+            .journal
+            .read(id, 0, limit)
+            .await?
+            .map(|page| page.entries)
+            .unwrap_or_default())
     }
 
     /// An invocation of any tenant by its id, for administrators.

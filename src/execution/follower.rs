@@ -1,9 +1,10 @@
 //! Follows one invocation from a given step, wherever it runs, until its end.
 //!
-//! It reads the replay buffer of an invocation that runs here, and the journal for everything else: what the buffer has
-//! dropped, what another replica executes, what is finished. It survives a change of the owner, and takes an orphaned invocation
-//! over itself. Steps come in order and without gaps; where that is not possible, all blocks come at once instead. A
-//! slow follower delays only itself.
+//! It reads the replay buffer of an invocation that runs here, and the journal for everything else:
+//! what the buffer has dropped, what another replica executes, what is finished. It survives a
+//! change of the owner, and takes an orphaned invocation over itself. Steps come in order and
+//! without gaps; where that is not possible, all blocks come at once instead. A slow follower
+//! delays only itself.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -28,7 +29,8 @@ use crate::{
 /// How many steps are fetched at once.
 const PAGE: usize = 256;
 
-/// How long a follower waits for a change of the journal before it checks whether the owner still lives.
+/// How long a follower waits for a change of the journal before it checks whether the owner still
+/// lives.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a follower receives.
@@ -53,7 +55,8 @@ pub enum StreamItem {
     },
 }
 
-/// Why no more steps can be read here although the invocation may have more: resume here or at another replica.
+/// Why no more steps can be read here although the invocation may have more: resume here or at
+/// another replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
     /// This replica ends.
@@ -85,7 +88,11 @@ pub struct Follower {
 // === impl Follower ===
 
 impl Follower {
-    pub(super) fn new(shared: Arc<ExecutionShared>, id: InvocationId, has: Option<(u64, u64)>) -> Self {
+    pub(super) fn new(
+        shared: Arc<ExecutionShared>,
+        id: InvocationId,
+        has: Option<(u64, u64)>,
+    ) -> Self {
         let subscription = shared.execution(&id).map(|execution| execution.subscribe());
         let has = has.filter(|(_, seq)| *seq > 0);
         Self {
@@ -116,7 +123,12 @@ impl Follower {
 
     /// Time since the last data of the target that is called here; `None` where that is not known.
     pub fn upstream_silence(&self) -> Option<Duration> {
-        let active_at = self.subscription.as_ref()?.execution().replay.last_activity()?;
+        let active_at = self
+            .subscription
+            .as_ref()?
+            .execution()
+            .replay
+            .last_activity()?;
         Some(Instant::now().saturating_duration_since(active_at))
     }
 
@@ -143,7 +155,9 @@ impl Follower {
     /// # Errors
     /// [`Lost`]: the outcome cannot be read here.
     pub async fn outcome(&mut self) -> Result<Arc<Outcome>, Lost> {
-        let Some(mut driver) = self.driver.take() else { return self.end().await };
+        let Some(mut driver) = self.driver.take() else {
+            return self.end().await;
+        };
         tokio::select! {
             biased;
             () = driver.drive() => {}
@@ -166,9 +180,16 @@ impl Follower {
 
     async fn fetch(&mut self) -> Result<(), Lost> {
         if self.subscription.is_none() {
-            self.subscription = self.shared.execution(&self.id).map(|execution| execution.subscribe());
+            self.subscription = self
+                .shared
+                .execution(&self.id)
+                .map(|execution| execution.subscribe());
         }
-        match self.subscription.as_ref().map(|subscription| Arc::clone(subscription.execution())) {
+        match self
+            .subscription
+            .as_ref()
+            .map(|subscription| Arc::clone(subscription.execution()))
+        {
             Some(execution) => self.fetch_here(&execution).await,
             None => self.fetch_recorded().await,
         }
@@ -198,10 +219,17 @@ impl Follower {
             }
             ReadResult::Steps(_) if fenced => {
                 self.subscription = None;
-                if self.shared.is_closing() { Err(Lost::Closing) } else { Ok(()) }
+                if self.shared.is_closing() {
+                    Err(Lost::Closing)
+                } else {
+                    Ok(())
+                }
             }
             ReadResult::Steps(_) => {
-                if self.has.is_some_and(|(epoch, seq)| seq > self.at && epoch <= execution.epoch) {
+                if self
+                    .has
+                    .is_some_and(|(epoch, seq)| seq > self.at && epoch <= execution.epoch)
+                {
                     // It has more than was ever published here.
                     return self.catch_up(execution).await;
                 }
@@ -213,7 +241,10 @@ impl Follower {
                 let page = page.filter(|page| !page.gone && !page.entries.is_empty());
                 match page {
                     Some(page) if page.entries[0].seq == self.at + 1 => {
-                        self.accept(page.entries.into_iter().map(Arc::new).collect(), Some(execution));
+                        self.accept(
+                            page.entries.into_iter().map(Arc::new).collect(),
+                            Some(execution),
+                        );
                         Ok(())
                     }
                     Some(_) | None => self.catch_up(execution).await,
@@ -235,10 +266,20 @@ impl Follower {
     }
 
     fn take_whole(&mut self, whole: Snapshot) {
-        let Snapshot { blocks, attempt, last } = whole;
+        let Snapshot {
+            blocks,
+            attempt,
+            last,
+        } = whole;
         let ended = matches!(last.step, StreamStep::Terminal(_));
         let seq = if ended { last.seq - 1 } else { last.seq };
-        self.ready.push_back(StreamItem::Snapshot { epoch: last.epoch, seq, at: last.at, blocks, attempt });
+        self.ready.push_back(StreamItem::Snapshot {
+            epoch: last.epoch,
+            seq,
+            at: last.at,
+            blocks,
+            attempt,
+        });
         (self.at, self.at_epoch, self.has) = (last.seq, last.epoch, None);
         if ended {
             self.ready.push_back(StreamItem::Step(Arc::new(last)));
@@ -256,9 +297,14 @@ impl Follower {
         }
         // The last step is read once more: after a change of the owner it may be another one.
         let from = self.at.saturating_sub(1);
-        let Some(mut page) = self.page(from, PAGE).await? else { return Err(Lost::Gone) };
+        let Some(mut page) = self.page(from, PAGE).await? else {
+            return Err(Lost::Gone);
+        };
         if self.at > 0 {
-            let same = page.entries.first().is_some_and(|entry| entry.seq == self.at && entry.epoch == self.at_epoch);
+            let same = page
+                .entries
+                .first()
+                .is_some_and(|entry| entry.seq == self.at && entry.epoch == self.at_epoch);
             let behind = page.last_seq < self.at && page.epoch == self.at_epoch && !page.finished;
             if !same && !behind {
                 return self.take_recorded_whole().await;
@@ -280,7 +326,9 @@ impl Follower {
             // The end is recorded, but not as a step: its steps had gaps.
             return self.take_recorded_whole().await;
         }
-        let lost_tail = self.has.is_some_and(|(epoch, seq)| epoch < page.epoch && seq > page.last_seq);
+        let lost_tail = self
+            .has
+            .is_some_and(|(epoch, seq)| epoch < page.epoch && seq > page.last_seq);
         if lost_tail {
             return self.take_recorded_whole().await;
         }
@@ -288,7 +336,12 @@ impl Follower {
     }
 
     async fn wait_or_take_over(&mut self) -> Result<(), Lost> {
-        if self.shared.take_over_orphan(&self.id).await.map_err(Lost::Journal)? {
+        if self
+            .shared
+            .take_over_orphan(&self.id)
+            .await
+            .map_err(Lost::Journal)?
+        {
             return Ok(());
         }
         if let Some(changes) = &mut self.changes {
@@ -300,7 +353,13 @@ impl Follower {
 
     /// Takes all blocks at once from the journal.
     async fn take_recorded_whole(&mut self) -> Result<(), Lost> {
-        let record = self.shared.journal.get(&self.id).await.map_err(Lost::Journal)?.ok_or(Lost::Gone)?;
+        let record = self
+            .shared
+            .journal
+            .get(&self.id)
+            .await
+            .map_err(Lost::Journal)?
+            .ok_or(Lost::Gone)?;
         if record.is_finished() {
             return self.take_end(record);
         }
@@ -311,29 +370,43 @@ impl Follower {
             if page.gone {
                 return Err(Lost::Gone);
             }
-            let Some(newest) = page.entries.last().map(|entry| entry.seq) else { break };
+            let Some(newest) = page.entries.last().map(|entry| entry.seq) else {
+                break;
+            };
             after = newest;
             for entry in page.entries {
-                if let StreamStep::AttemptStarted { attempt: number, .. } = &entry.step {
+                if let StreamStep::AttemptStarted {
+                    attempt: number, ..
+                } = &entry.step
+                {
                     attempt = *number;
                 }
                 if matches!(entry.step, StreamStep::Terminal(_)) {
                     // It ended meanwhile.
                     break;
                 }
-                fold.apply(&entry.step).map_err(|error| Lost::Journal(JournalError::Corrupt(error.to_string())))?;
+                fold.apply(&entry.step)
+                    .map_err(|error| Lost::Journal(JournalError::Corrupt(error.to_string())))?;
                 last = Some((entry.epoch, entry.seq, entry.at));
             }
         }
         let (epoch, seq, at) = last.unwrap_or((record.epoch, 0, record.created_at));
-        self.ready.push_back(StreamItem::Snapshot { epoch, seq, at, blocks: fold.into_blocks(), attempt });
+        self.ready.push_back(StreamItem::Snapshot {
+            epoch,
+            seq,
+            at,
+            blocks: fold.into_blocks(),
+            attempt,
+        });
         (self.at, self.at_epoch, self.has) = (seq, epoch, None);
         Ok(())
     }
 
     /// Emits an end whose steps are no longer kept, or never were.
     fn take_end(&mut self, record: Record) -> Result<(), Lost> {
-        let Some(outcome) = record.outcome else { return Err(Lost::Gone) };
+        let Some(outcome) = record.outcome else {
+            return Err(Lost::Gone);
+        };
         let at = match record.state {
             crate::journal::RunState::Finished { at } => at,
             crate::journal::RunState::Running { .. } => clock::wall_now(),
@@ -341,9 +414,21 @@ impl Follower {
         let attempt = outcome.attempts.last().map_or(0, |attempt| attempt.number);
         let (epoch, seq) = (record.epoch, record.last_seq.max(1));
         let blocks = record.snapshot.unwrap_or_default();
-        self.ready.push_back(StreamItem::Snapshot { epoch, seq: seq - 1, at, blocks, attempt });
+        self.ready.push_back(StreamItem::Snapshot {
+            epoch,
+            seq: seq - 1,
+            at,
+            blocks,
+            attempt,
+        });
         let step = StreamStep::Terminal(outcome);
-        self.ready.push_back(StreamItem::Step(Arc::new(Entry { epoch, seq, attempt: 0, at, step })));
+        self.ready.push_back(StreamItem::Step(Arc::new(Entry {
+            epoch,
+            seq,
+            attempt: 0,
+            at,
+            step,
+        })));
         self.over = true;
         Ok(())
     }
@@ -354,7 +439,8 @@ impl Follower {
             (self.at, self.at_epoch) = (entry.seq, entry.epoch);
             let ended = matches!(entry.step, StreamStep::Terminal(_));
             if ended && self.has.is_some_and(|(epoch, _)| epoch != entry.epoch) {
-                // It has more than its owner recorded, and the end came before that could be corrected.
+                // It has more than its owner recorded, and the end came before that could be
+                // corrected.
                 self.restate(here);
                 return;
             }
@@ -385,12 +471,17 @@ impl Follower {
         if let Some(whole) = here.and_then(|execution| execution.replay.whole()) {
             self.take_whole(whole);
         } else {
-            // An epoch that never was: the next read finds another one, and takes all blocks at once.
+            // An epoch that never was: the next read finds another one, and takes all blocks at
+            // once.
             self.at_epoch = 0;
         }
     }
 
     async fn page(&self, after: u64, limit: usize) -> Result<Option<Page>, Lost> {
-        self.shared.journal.read(&self.id, after, limit).await.map_err(Lost::Journal)
+        self.shared
+            .journal
+            .read(&self.id, after, limit)
+            .await
+            .map_err(Lost::Journal)
     }
 }

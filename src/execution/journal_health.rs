@@ -1,6 +1,7 @@
 //! Whether the journal can be reached, since when, and what is said when that changes.
 //!
-//! An unavailable journal stops no call; it is reported once when it becomes unavailable and once when it is back.
+//! An unavailable journal stops no call; it is reported once when it becomes unavailable and once
+//! when it is back.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -32,7 +33,10 @@ impl JournalHealth {
             (Some(error), None) => {
                 self.lost_at = Some(Instant::now());
                 self.away = Some(error.to_string());
-                EventBody::StoreLost { store, reason: error.to_string() }
+                EventBody::StoreLost {
+                    store,
+                    reason: error.to_string(),
+                }
             }
             (None, Some(lost_at)) => {
                 self.lost_at = None;
@@ -60,11 +64,23 @@ mod tests {
         let mut health = JournalHealth::default();
         assert_eq!(health.take(None), None);
         assert_eq!(health, JournalHealth::default());
-        assert!(matches!(health.take(Some(&lost)), Some(EventBody::StoreLost { .. })));
+        assert!(matches!(
+            health.take(Some(&lost)),
+            Some(EventBody::StoreLost { .. })
+        ));
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(health.take(Some(&lost)), None);
-        assert!(health.away.as_ref().is_some_and(|why| why.contains("connection refused")) && health.since.is_some());
-        let found = EventBody::StoreFound { store: "journal".to_owned(), lost_ms: 7000 };
+        assert!(
+            health
+                .away
+                .as_ref()
+                .is_some_and(|why| why.contains("connection refused"))
+                && health.since.is_some()
+        );
+        let found = EventBody::StoreFound {
+            store: "journal".to_owned(),
+            lost_ms: 7000,
+        };
         assert_eq!(health.take(None), Some(found));
         assert_eq!(health.away, None);
     }

@@ -1,6 +1,8 @@
-//! How many steps of this replica wait for the journal, over all its invocations: one bound for all of them.
+//! How many steps of this replica wait for the journal, over all its invocations: one bound for all
+//! of them.
 //!
-//! It counts, and signals when there is room again. What happens when there is none is up to the recorder.
+//! It counts, and signals when there is room again. What happens when there is none is up to the
+//! recorder.
 
 use std::sync::{
     Arc,
@@ -30,7 +32,12 @@ pub(super) struct QueueReservation {
 impl JournalQueue {
     /// Nothing waits; at most `max` steps may.
     pub(super) fn new(max: usize) -> Self {
-        Self { waiting: AtomicUsize::new(0), freed: Notify::new(), max: max.max(1), dropped: AtomicU64::new(0) }
+        Self {
+            waiting: AtomicUsize::new(0),
+            freed: Notify::new(),
+            max: max.max(1),
+            dropped: AtomicU64::new(0),
+        }
     }
 
     /// How many steps wait.
@@ -113,7 +120,10 @@ mod tests {
     #[test]
     fn all_invocations_share_one_bound_and_give_back_what_they_held() {
         let queue = Arc::new(JournalQueue::new(3));
-        let (mut one, mut other) = (QueueReservation::of(Arc::clone(&queue)), QueueReservation::of(Arc::clone(&queue)));
+        let (mut one, mut other) = (
+            QueueReservation::of(Arc::clone(&queue)),
+            QueueReservation::of(Arc::clone(&queue)),
+        );
         one.add();
         other.add();
         assert!(!queue.is_full());
@@ -122,7 +132,11 @@ mod tests {
         one.recorded(1);
         assert!(queue.room().now_or_never().is_some());
         other.drop_steps(5);
-        assert_eq!((queue.waiting(), queue.dropped()), (0, 5), "what was never taken in is dropped, too");
+        assert_eq!(
+            (queue.waiting(), queue.dropped()),
+            (0, 5),
+            "what was never taken in is dropped, too"
+        );
         one.add();
         drop(one);
         assert_eq!(queue.waiting(), 0);

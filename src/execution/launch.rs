@@ -1,5 +1,5 @@
-//! How an invocation begins to run here, whether it is new or taken over: the engine's steps, its run, and its end where it
-//! never runs.
+//! How an invocation begins to run here, whether it is new or taken over: the engine's steps, its
+//! run, and its end where it never runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -86,12 +86,27 @@ impl Launch {
 // === impl ExecutionShared ===
 
 impl ExecutionShared {
-    /// Prepares the run of an invocation; it is listed and proceeds once [`Run::begin`] is called, so that a follower may
-    /// take its place before.
+    /// Prepares the run of an invocation; it is listed and proceeds once [`Run::begin`] is called,
+    /// so that a follower may take its place before.
     pub(super) fn launch(self: &Arc<Self>, launch: Launch) -> Run {
-        let Launch { id, epoch, is_recorded, is_promised, ends, steps, mode, before, turn, calls_no_target, grace } =
-            launch;
-        let PublishedBefore { last, attempts, blocks } = before;
+        let Launch {
+            id,
+            epoch,
+            is_recorded,
+            is_promised,
+            ends,
+            steps,
+            mode,
+            before,
+            turn,
+            calls_no_target,
+            grace,
+        } = launch;
+        let PublishedBefore {
+            last,
+            attempts,
+            blocks,
+        } = before;
         let filter = DeliveryFilter::new(mode, &blocks);
         let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks);
         let execution = Execution::new(id, epoch, is_recorded, ends, replay).promised(is_promised);
@@ -108,8 +123,13 @@ impl ExecutionShared {
         }
     }
 
-    /// Runs an invocation of which `sent` was sent before; its steps are such as its delivery mode allows.
-    pub(super) async fn run_engine(&self, incoming: InvocationContext, sent: &[Block]) -> Result<StepStream, Failure> {
+    /// Runs an invocation of which `sent` was sent before; its steps are such as its delivery mode
+    /// allows.
+    pub(super) async fn run_engine(
+        &self,
+        incoming: InvocationContext,
+        sent: &[Block],
+    ) -> Result<StepStream, Failure> {
         if mode_of(&incoming.invocation) == RewindMode::AppendOnly {
             append_only::run(&self.engine, incoming, sent).await
         } else {
@@ -129,21 +149,43 @@ impl ExecutionShared {
         let outcome = Arc::new(failed(id, failure, "It ended before a target was called."));
         let step = StreamStep::Terminal(Arc::clone(&outcome));
         let now = clock::wall_now();
-        let entries = vec![Entry { epoch, seq: last + 1, attempt: 0, at: now, step }];
+        let entries = vec![Entry {
+            epoch,
+            seq: last + 1,
+            attempt: 0,
+            at: now,
+            step,
+        }];
         let (snapshot, ended_before) = (Vec::new(), Duration::ZERO);
-        let finish = Finish { id: id.clone(), epoch, entries, outcome, snapshot, thread, ended_before };
+        let finish = Finish {
+            id: id.clone(),
+            epoch,
+            entries,
+            outcome,
+            snapshot,
+            thread,
+            ended_before,
+        };
         if let Err(error) = self.journal.finish(finish, now).await {
             tracing::warn!(invocation = %id, %error, "an end could not be recorded");
         }
     }
 }
 
-/// How content is delivered: a client that does not say that it understands rewinds gets what is final.
+/// How content is delivered: a client that does not say that it understands rewinds gets what is
+/// final.
 pub(super) fn mode_of(invocation: &Invocation) -> RewindMode {
-    invocation.overrides.rewind_mode.unwrap_or(RewindMode::Atomic)
+    invocation
+        .overrides
+        .rewind_mode
+        .unwrap_or(RewindMode::Atomic)
 }
 
 /// The same, of a recorded invocation.
 pub(super) fn mode_of_record(record: &Record) -> RewindMode {
-    record.request.as_ref().and_then(|request| request.overrides.rewind_mode).unwrap_or(RewindMode::Atomic)
+    record
+        .request
+        .as_ref()
+        .and_then(|request| request.overrides.rewind_mode)
+        .unwrap_or(RewindMode::Atomic)
 }

@@ -26,7 +26,8 @@ pub(super) struct Execution {
     pub(super) base: u64,
     /// Whether the journal knows of it.
     pub(super) is_recorded: bool,
-    /// Whether more was promised than to serve this call: a request id, a thread, or a stream that can be resumed.
+    /// Whether more was promised than to serve this call: a request id, a thread, or a stream that
+    /// can be resumed.
     pub(super) is_promised: bool,
     pub(super) replay: ReplayBuffer,
     pub(super) cancel: Cancel,
@@ -45,8 +46,8 @@ pub(super) struct SubscriberGuard {
 // === impl Execution ===
 
 impl Execution {
-    /// An execution of which both `ends` are held by what is below: the wish that it end, and what ties it to answers
-    /// that are made in the background.
+    /// An execution of which both `ends` are held by what is below: the wish that it end, and what
+    /// ties it to answers that are made in the background.
     pub(super) fn new(
         id: InvocationId,
         epoch: u64,
@@ -78,8 +79,11 @@ impl Execution {
 
     /// Takes a place among the followers.
     pub(super) fn subscribe(self: &Arc<Self>) -> SubscriberGuard {
-        self.subscribers.send_modify(|subscribers| *subscribers += 1);
-        SubscriberGuard { execution: Arc::clone(self) }
+        self.subscribers
+            .send_modify(|subscribers| *subscribers += 1);
+        SubscriberGuard {
+            execution: Arc::clone(self),
+        }
     }
 
     /// Returns when it had no follower for so long. Cancel safe, but the time then starts anew.
@@ -88,14 +92,18 @@ impl Execution {
         loop {
             // The sender lives as long as this, so that waiting cannot fail.
             let _ = subscribers.wait_for(|subscribers| *subscribers == 0).await;
-            if timeout(grace, subscribers.wait_for(|subscribers| *subscribers > 0)).await.is_err() {
+            if timeout(grace, subscribers.wait_for(|subscribers| *subscribers > 0))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
     }
 
-    /// Marks it as executed here no longer and wakes its followers. Only [`ExecutionShared::fence`](super::ExecutionShared::fence) calls
-    /// this, after it took the execution off the list: a follower that wakes up must not find it there again.
+    /// Marks it as executed here no longer and wakes its followers. Only
+    /// [`ExecutionShared::fence`](super::ExecutionShared::fence) calls this, after it took the
+    /// execution off the list: a follower that wakes up must not find it there again.
     pub(super) fn mark_fenced(&self) {
         // First, because what is below is dropped next.
         self.background.hand_over();
@@ -108,12 +116,14 @@ impl Execution {
         self.fenced.is_cancelled()
     }
 
-    /// Its end is about to be written: from then on the journal may know it as ended before its followers do.
+    /// Its end is about to be written: from then on the journal may know it as ended before its
+    /// followers do.
     pub(super) fn mark_ending(&self) {
         self.is_ending.store(true, Ordering::Release);
     }
 
-    /// Whether its end is being written, or was. The write itself learns whether this is still its owner.
+    /// Whether its end is being written, or was. The write itself learns whether this is still its
+    /// owner.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Acquire)
     }
@@ -134,6 +144,8 @@ impl SubscriberGuard {
 
 impl Drop for SubscriberGuard {
     fn drop(&mut self) {
-        self.execution.subscribers.send_modify(|subscribers| *subscribers = subscribers.saturating_sub(1));
+        self.execution
+            .subscribers
+            .send_modify(|subscribers| *subscribers = subscribers.saturating_sub(1));
     }
 }

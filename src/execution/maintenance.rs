@@ -1,4 +1,5 @@
-//! Maintains what this replica holds: renews its leases, cancels, takes over what others left, applies the retention.
+//! Maintains what this replica holds: renews its leases, cancels, takes over what others left,
+//! applies the retention.
 
 use std::{
     collections::HashMap,
@@ -17,11 +18,12 @@ use crate::{
 /// How many orphans are looked at in one go; more are left to other replicas, or to the next time.
 const ORPHANS: usize = 256;
 
-/// How long after a renewal that failed the next one is made: an owner that lives renews before others may take over.
+/// How long after a renewal that failed the next one is made: an owner that lives renews before
+/// others may take over.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Renews, takes over and compacts for ever. None waits for another: a long compaction, or a takeover that waits for
-/// room, must not let leases expire.
+/// Renews, takes over and compacts for ever. None waits for another: a long compaction, or a
+/// takeover that waits for room, must not let leases expire.
 pub(super) async fn keep(shared: &Arc<ExecutionShared>) {
     tokio::join!(
         keep_leases(shared),
@@ -62,7 +64,9 @@ async fn keep_adopting(shared: &Arc<ExecutionShared>) {
 
 /// Reports when the journal's store is lost, and when it is found.
 async fn keep_watching(shared: &ExecutionShared) {
-    let Some(mut health) = shared.journal.health() else { return };
+    let Some(mut health) = shared.journal.health() else {
+        return;
+    };
     loop {
         let failure = match &*health.borrow_and_update() {
             StoreHealth::Up => None,
@@ -104,12 +108,21 @@ async fn compact(shared: &Arc<ExecutionShared>) {
 
 async fn renew(shared: &Arc<ExecutionShared>) -> Result<(), JournalError> {
     let held = shared.held();
-    let renewed = shared.journal.renew(&shared.settings.owner, &held, clock::wall_now()).await?;
+    let renewed = shared
+        .journal
+        .renew(&shared.settings.owner, &held, clock::wall_now())
+        .await?;
     for id in &renewed.lost {
-        // One that ends meanwhile is lost, too, and does not mind: fenced, it would keep its end from its followers.
+        // One that ends meanwhile is lost, too, and does not mind: fenced, it would keep its end
+        // from its followers.
         let execution = shared.execution(id);
-        let still = |execution: &Execution| held.iter().any(|held| held.id == *id && held.epoch == execution.epoch);
-        if let Some(execution) = execution.filter(|execution| still(execution) && !execution.is_ending()) {
+        let still = |execution: &Execution| {
+            held.iter()
+                .any(|held| held.id == *id && held.epoch == execution.epoch)
+        };
+        if let Some(execution) =
+            execution.filter(|execution| still(execution) && !execution.is_ending())
+        {
             tracing::warn!(invocation = %id, epoch = execution.epoch, "another replica owns an invocation now");
             shared.fence(&execution);
         }
@@ -134,7 +147,10 @@ async fn adopt_orphans(shared: &Arc<ExecutionShared>, seen: &mut HashMap<Held, I
     };
     seen.retain(|held, _| orphans.contains(held));
     for orphan in orphans {
-        if shared.execution(&orphan.id).is_some_and(|execution| execution.epoch == orphan.epoch) {
+        if shared
+            .execution(&orphan.id)
+            .is_some_and(|execution| execution.epoch == orphan.epoch)
+        {
             // This replica's own: the renewal was late, and no other replica took it.
             continue;
         }

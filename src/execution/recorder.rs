@@ -1,9 +1,11 @@
-//! Writes an execution's steps to the journal, in batches, one at a time, after or before they are published.
+//! Writes an execution's steps to the journal, in batches, one at a time, after or before they are
+//! published.
 //!
-//! The only writer of an execution. `fast` publishes first and writes within [`BATCH_AFTER`]; `strict` writes first. What
-//! the journal cannot take now is retried; what it can never take is given up, and the invocation continues without a
-//! record. When more steps wait than `journal.queue` allows, `strict` reads no more of the upstream, and `fast` gives
-//! up the record of the invocation that has one more, which is counted. It never waits for a client.
+//! The only writer of an execution. `fast` publishes first and writes within [`BATCH_AFTER`];
+//! `strict` writes first. What the journal cannot take now is retried; what it can never take is
+//! given up, and the invocation continues without a record. When more steps wait than
+//! `journal.queue` allows, `strict` reads no more of the upstream, and `fast` gives up the record
+//! of the invocation that has one more, which is counted. It never waits for a client.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -67,11 +69,29 @@ pub(super) enum WriteResult {
 // === impl StepRecorder ===
 
 impl StepRecorder {
-    pub(super) fn new(shared: Arc<ExecutionShared>, execution: Arc<Execution>, attempt: u32) -> Self {
+    pub(super) fn new(
+        shared: Arc<ExecutionShared>,
+        execution: Arc<Execution>,
+        attempt: u32,
+    ) -> Self {
         let next_seq = execution.base + 1;
-        let writing = if execution.is_recorded { WriteMode::Batches } else { WriteMode::Never };
+        let writing = if execution.is_recorded {
+            WriteMode::Batches
+        } else {
+            WriteMode::Never
+        };
         let share = QueueReservation::of(Arc::clone(&shared.queue));
-        Self { shared, execution, next_seq, attempt, waiting: Vec::new(), share, pending: None, due: None, writing }
+        Self {
+            shared,
+            execution,
+            next_seq,
+            attempt,
+            waiting: Vec::new(),
+            share,
+            pending: None,
+            due: None,
+            writing,
+        }
     }
 
     /// Queues a step, and publishes it where that may happen before it is written.
@@ -88,7 +108,11 @@ impl StepRecorder {
         let too_much = self.share.queue().is_full();
         self.waiting.push(entry);
         self.share.add();
-        self.write_at(if publishes_first { Instant::now() + BATCH_AFTER } else { Instant::now() });
+        self.write_at(if publishes_first {
+            Instant::now() + BATCH_AFTER
+        } else {
+            Instant::now()
+        });
         if too_much && self.writing == WriteMode::Batches && self.mode() == JournalMode::Fast {
             tracing::warn!(invocation = %self.execution.id, "the journal does not keep up; the record is given up");
             self.give_up();
@@ -97,11 +121,13 @@ impl StepRecorder {
 
     /// Whether the upstream may be read on: always, but in `strict` while too many steps wait.
     pub(super) fn has_room(&self) -> bool {
-        self.writing != WriteMode::Batches || self.mode() == JournalMode::Fast || !self.share.queue().is_full()
+        self.writing != WriteMode::Batches
+            || self.mode() == JournalMode::Fast
+            || !self.share.queue().is_full()
     }
 
-    /// Writes what waits when it is time, and returns the result of the batch. Returns only where something was written;
-    /// cancel safe.
+    /// Writes what waits when it is time, and returns the result of the batch. Returns only where
+    /// something was written; cancel safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         loop {
             if let Some(pending) = &mut self.pending {
@@ -109,7 +135,11 @@ impl StepRecorder {
                 self.pending = None;
                 return self.written(batch, result);
             }
-            match self.due.as_mut().filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty()) {
+            match self
+                .due
+                .as_mut()
+                .filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty())
+            {
                 Some(due) if self.waiting.len() < BATCH_STEPS => due.await,
                 Some(_) => {}
                 None => std::future::pending().await,
@@ -149,7 +179,13 @@ impl StepRecorder {
         };
         let seq = self.next_seq;
         self.next_seq += 1;
-        Entry { epoch: self.execution.epoch, seq, attempt, at: clock::wall_now(), step }
+        Entry {
+            epoch: self.execution.epoch,
+            seq,
+            attempt,
+            at: clock::wall_now(),
+            step,
+        }
     }
 
     /// The number that the next step will have.
@@ -180,10 +216,12 @@ impl StepRecorder {
         self.shared.settings.mode
     }
 
-    /// An owner that slept longer than its lease must not publish anything before it knows that it still is one, unless
-    /// nothing was promised beyond this call: then no other replica takes it over by itself.
+    /// An owner that slept longer than its lease must not publish anything before it knows that it
+    /// still is one, unless nothing was promised beyond this call: then no other replica takes it
+    /// over by itself.
     fn publishes_first(&self) -> bool {
-        self.mode() == JournalMode::Fast && (self.shared.holds_leases() || !self.execution.is_promised)
+        self.mode() == JournalMode::Fast
+            && (self.shared.holds_leases() || !self.execution.is_promised)
     }
 
     fn launch(&mut self) {
@@ -222,7 +260,9 @@ impl StepRecorder {
                 self.write_at(Instant::now() + RETRY_INTERVAL);
                 WriteResult::GoOn
             }
-            Err(error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_))) => {
+            Err(
+                error @ (AppendError::Gap { .. } | AppendError::Unknown | AppendError::Store(_)),
+            ) => {
                 tracing::error!(invocation = %self.execution.id, %error, "the record is given up");
                 self.share.drop_steps(batch.len());
                 self.publish(batch);
@@ -232,12 +272,18 @@ impl StepRecorder {
         }
     }
 
-    /// Publishes what of a batch was not published yet, and what waits behind it where that is allowed.
+    /// Publishes what of a batch was not published yet, and what waits behind it where that is
+    /// allowed.
     fn publish(&mut self, batch: Vec<Entry>) {
         self.execution.replay.publish(batch);
         if self.publishes_first() {
             let published = self.execution.replay.last();
-            self.execution.replay.publish(self.waiting.iter().filter(|entry| entry.seq > published).cloned());
+            self.execution.replay.publish(
+                self.waiting
+                    .iter()
+                    .filter(|entry| entry.seq > published)
+                    .cloned(),
+            );
         }
     }
 

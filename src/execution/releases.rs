@@ -1,8 +1,9 @@
-//! The releases of all subjects: fed with what events say of attempts, judged by `policy::release`, kept in the journal.
+//! The releases of all subjects: fed with what events say of attempts, judged by `policy::release`,
+//! kept in the journal.
 //!
-//! The journal holds one book for all replicas. Each replica collects the outcomes that it saw, and puts them into the book
-//! by compare-and-swap, so that a decision is made once, whichever replica saw what led to it. Without the journal a replica
-//! uses its own book.
+//! The journal holds one book for all replicas. Each replica collects the outcomes that it saw, and
+//! puts them into the book by compare-and-swap, so that a decision is made once, whichever replica
+//! saw what led to it. Without the journal a replica uses its own book.
 
 mod tool_servers;
 
@@ -28,7 +29,10 @@ use crate::{
     events::{BusItem, EventReader},
     journal::{Journal, JournalError},
     layers::targets::TargetState,
-    policy::release::{ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseRefusal, ReleaseRouting, ReleaseVersion},
+    policy::release::{
+        ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseRefusal, ReleaseRouting,
+        ReleaseVersion,
+    },
 };
 
 /// Under which name the journal keeps the book.
@@ -37,7 +41,8 @@ const BOOK: &str = "releases";
 /// How often events are read; a failure is judged no later than this after it happened.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
-/// How often the book is read anew where nothing happens here: how late a decision of another replica is followed.
+/// How often the book is read anew where nothing happens here: how late a decision of another
+/// replica is followed.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// Outcomes that wait for the book at most; while it is away the oldest go.
@@ -88,7 +93,12 @@ struct Seen {
 
 impl Releases {
     pub(super) fn new(engine: Engine, journal: Arc<dyn Journal>) -> Self {
-        Self { servers: ToolServerReleases::new(engine.clone()), engine, journal, book: Mutex::default() }
+        Self {
+            servers: ToolServerReleases::new(engine.clone()),
+            engine,
+            journal,
+            book: Mutex::default(),
+        }
     }
 
     /// All subjects with their releases, as this replica knows them.
@@ -100,7 +110,12 @@ impl Releases {
     ///
     /// # Errors
     /// [`ReleaseError`]; then nothing was changed.
-    pub async fn roll_back(&self, release: &str, reason: &str, pin: bool) -> Result<ReleaseMonitor, ReleaseError> {
+    pub async fn roll_back(
+        &self,
+        release: &str,
+        reason: &str,
+        pin: bool,
+    ) -> Result<ReleaseMonitor, ReleaseError> {
         self.decide(release, |monitor, policy, is_healthy| {
             monitor.roll_back(policy, release, reason, pin, is_healthy, clock::wall_now())
         })
@@ -111,9 +126,16 @@ impl Releases {
     ///
     /// # Errors
     /// [`ReleaseError`]; then nothing was changed.
-    pub async fn promote(&self, release: &str, reason: &str, pin: bool) -> Result<ReleaseMonitor, ReleaseError> {
-        self.decide(release, |monitor, policy, _| monitor.promote(policy, release, reason, pin, clock::wall_now()))
-            .await
+    pub async fn promote(
+        &self,
+        release: &str,
+        reason: &str,
+        pin: bool,
+    ) -> Result<ReleaseMonitor, ReleaseError> {
+        self.decide(release, |monitor, policy, _| {
+            monitor.promote(policy, release, reason, pin, clock::wall_now())
+        })
+        .await
     }
 
     /// Pins a subject, so that the monitor reports and does not act, or ends that.
@@ -132,7 +154,10 @@ impl Releases {
         .await?;
         match (unknown, self.book().get(subject)) {
             (None, Some(monitor)) => Ok(monitor.clone()),
-            (known, _) => Err(ReleaseError::Unknown { name: subject.to_owned(), known: known.unwrap_or_default() }),
+            (known, _) => Err(ReleaseError::Unknown {
+                name: subject.to_owned(),
+                known: known.unwrap_or_default(),
+            }),
         }
     }
 
@@ -145,7 +170,11 @@ impl Releases {
     async fn read_tool_servers(&self) {
         loop {
             let config = self.engine.config();
-            self.servers.read(&config.releases, |server| known_version(&self.book(), server)).await;
+            self.servers
+                .read(&config.releases, |server| {
+                    known_version(&self.book(), server)
+                })
+                .await;
             tokio::time::sleep(SYNC_EVERY).await;
         }
     }
@@ -183,14 +212,30 @@ impl Releases {
     async fn decide(
         &self,
         release: &str,
-        act: impl Fn(&mut ReleaseMonitor, &ReleasePolicy, bool) -> Result<ReleaseDecision, ReleaseRefusal>,
+        act: impl Fn(
+            &mut ReleaseMonitor,
+            &ReleasePolicy,
+            bool,
+        ) -> Result<ReleaseDecision, ReleaseRefusal>,
     ) -> Result<ReleaseMonitor, ReleaseError> {
-        let mut result = Err(ReleaseError::Unknown { name: release.to_owned(), known: Vec::new() });
+        let mut result = Err(ReleaseError::Unknown {
+            name: release.to_owned(),
+            known: Vec::new(),
+        });
         self.swap(&[], |book| {
             let config = self.engine.config();
-            let Some(monitor) = book.values_mut().find(|it| it.releases().any(|one| one.id == release)) else {
-                let known = book.values().flat_map(|it| it.releases().map(|one| one.id.clone())).collect();
-                result = Err(ReleaseError::Unknown { name: release.to_owned(), known });
+            let Some(monitor) = book
+                .values_mut()
+                .find(|it| it.releases().any(|one| one.id == release))
+            else {
+                let known = book
+                    .values()
+                    .flat_map(|it| it.releases().map(|one| one.id.clone()))
+                    .collect();
+                result = Err(ReleaseError::Unknown {
+                    name: release.to_owned(),
+                    known,
+                });
                 return Vec::new();
             };
             let is_healthy = self.is_healthy(&monitor.stable.version.target);
@@ -209,8 +254,8 @@ impl Releases {
         result
     }
 
-    /// Changes the book of all replicas: what was seen goes in, then `change`. What was decided is published once it is
-    /// written.
+    /// Changes the book of all replicas: what was seen goes in, then `change`. What was decided is
+    /// published once it is written.
     async fn swap(
         &self,
         seen: &[Seen],
@@ -219,8 +264,9 @@ impl Releases {
         for _ in 0..MAX_SWAPS {
             let own = written(&self.book());
             let before = self.journal.property(BOOK, own).await?;
-            let mut book: Book = serde_json::from_str(&before)
-                .map_err(|error| JournalError::Corrupt(format!("the book of releases cannot be read: {error}")))?;
+            let mut book: Book = serde_json::from_str(&before).map_err(|error| {
+                JournalError::Corrupt(format!("the book of releases cannot be read: {error}"))
+            })?;
             let mut decisions = self.judge(&mut book, seen);
             decisions.extend(change(&mut book));
             let after = written(&book);
@@ -229,7 +275,9 @@ impl Releases {
                 return Ok(());
             }
         }
-        Err(JournalError::Unavailable("other replicas changed the book of releases each time".to_owned()))
+        Err(JournalError::Unavailable(
+            "other replicas changed the book of releases each time".to_owned(),
+        ))
     }
 
     /// Judges by this replica's own book.
@@ -246,9 +294,10 @@ impl Releases {
         book.retain(|subject, _| policy.subjects.contains_key(subject));
         let mut decisions = Vec::new();
         for (subject, trial) in &policy.subjects {
-            let (Some(stable), Some(candidate)) =
-                (self.version(&config, book, subject), self.version(&config, book, trial.candidate.as_str()))
-            else {
+            let (Some(stable), Some(candidate)) = (
+                self.version(&config, book, subject),
+                self.version(&config, book, trial.candidate.as_str()),
+            ) else {
                 continue;
             };
             let new = || ReleaseMonitor::new(subject.clone(), stable.clone(), now);
@@ -260,15 +309,30 @@ impl Releases {
                 decisions.extend(decided.map(|decision| (subject.clone(), id, decision)));
             }
         }
-        for Seen { subject, target, outcome } in seen {
-            let Some(monitor) = book.get_mut(subject) else { continue };
-            let Some(id) = release_of(monitor, target) else { continue };
+        for Seen {
+            subject,
+            target,
+            outcome,
+        } in seen
+        {
+            let Some(monitor) = book.get_mut(subject) else {
+                continue;
+            };
+            let Some(id) = release_of(monitor, target) else {
+                continue;
+            };
             let is_healthy = self.is_healthy(&monitor.stable.version.target);
             let decided = monitor.observe(policy, &id, outcome, is_healthy);
             decisions.extend(decided.map(|decision| (subject.clone(), id, decision)));
         }
         for monitor in book.values_mut() {
-            let Some(id) = monitor.candidate.as_ref().map(|candidate| candidate.id.clone()) else { continue };
+            let Some(id) = monitor
+                .candidate
+                .as_ref()
+                .map(|candidate| candidate.id.clone())
+            else {
+                continue;
+            };
             let unused = monitor.unused(policy, now);
             decisions.extend(unused.map(|decision| (monitor.subject.clone(), id, decision)));
         }
@@ -276,43 +340,70 @@ impl Releases {
     }
 
     fn put_in_force(&self, book: Book, decisions: Vec<(String, String, ReleaseDecision)>) {
-        self.engine.route_releases(ReleaseRouting::new(book.values()));
+        self.engine
+            .route_releases(ReleaseRouting::new(book.values()));
         for (subject, release, decision) in decisions {
             let to = book.get(&subject).map(|monitor| monitor.stable.id.clone());
-            let to = to.filter(|_| decision.action == ReleaseAction::RolledBack).unwrap_or_default();
+            let to = to
+                .filter(|_| decision.action == ReleaseAction::RolledBack)
+                .unwrap_or_default();
             let target = Some(TargetId::from(subject.as_str()));
-            self.engine.events().publish(None, 0, target, EventBody::ReleaseDecided { subject, release, to, decision });
+            self.engine.events().publish(
+                None,
+                0,
+                target,
+                EventBody::ReleaseDecided {
+                    subject,
+                    release,
+                    to,
+                    decision,
+                },
+            );
         }
         *self.book() = book;
     }
 
-    /// What makes a target or tool server this version now; `None` where it is gone, or its tools are not listed yet.
+    /// What makes a target or tool server this version now; `None` where it is gone, or its tools
+    /// are not listed yet.
     fn version(&self, config: &Config, book: &Book, target: &str) -> Option<ReleaseVersion> {
         if config.tools.servers.contains_key(target) {
             return self.servers.version(target, known_version(book, target));
         }
         let state = self.engine.targets().state(&TargetId::from(target))?;
-        let prompt = config.targets.get(&state.target.id).and_then(|target| target.system_prompt.as_deref());
+        let prompt = config
+            .targets
+            .get(&state.target.id)
+            .and_then(|target| target.system_prompt.as_deref());
         Some(ReleaseVersion {
             target: target.to_owned(),
             model: state.target.model.to_string(),
             endpoint: state.target.endpoint.to_string(),
-            prompt_hash: prompt.map(crate::domain::fold::hash_text).unwrap_or_default(),
+            prompt_hash: prompt
+                .map(crate::domain::fold::hash_text)
+                .unwrap_or_default(),
             schema_hash: String::new(),
         })
     }
 
-    /// Whether a target could take traffic now; a tool server, unless none of its tools that were called could.
+    /// Whether a target could take traffic now; a tool server, unless none of its tools that were
+    /// called could.
     fn is_healthy(&self, target: &str) -> bool {
         let now = Instant::now();
-        let is_open = |state: &TargetState| state.circuit().state().is_closed() && state.closed_for(now).is_none();
+        let is_open = |state: &TargetState| {
+            state.circuit().state().is_closed() && state.closed_for(now).is_none()
+        };
         if self.engine.config().tools.servers.contains_key(target) {
             let all = self.engine.targets().all();
-            let mut tools =
-                all.iter().filter(|it| it.target.tool().is_some() && *it.target.provider == *target).peekable();
+            let mut tools = all
+                .iter()
+                .filter(|it| it.target.tool().is_some() && *it.target.provider == *target)
+                .peekable();
             return tools.peek().is_none() || tools.any(|state| is_open(state));
         }
-        self.engine.targets().state(&TargetId::from(target)).is_some_and(|state| is_open(&state))
+        self.engine
+            .targets()
+            .state(&TargetId::from(target))
+            .is_some_and(|state| is_open(&state))
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -323,13 +414,20 @@ impl Releases {
 /// The release of a subject that a target serves, if it is one that is watched.
 fn release_of(monitor: &ReleaseMonitor, target: &str) -> Option<String> {
     let mut watched = monitor.candidate.iter().chain([&monitor.stable]);
-    watched.find(|release| release.version.target == target).map(|release| release.id.clone())
+    watched
+        .find(|release| release.version.target == target)
+        .map(|release| release.id.clone())
 }
 
 /// The version of a target or tool server that the book has as a release.
 fn known_version(book: &Book, target: &str) -> Option<ReleaseVersion> {
-    let watched = book.values().flat_map(|monitor| monitor.candidate.iter().chain([&monitor.stable]));
-    watched.map(|release| &release.version).find(|version| version.target == target).cloned()
+    let watched = book
+        .values()
+        .flat_map(|monitor| monitor.candidate.iter().chain([&monitor.stable]));
+    watched
+        .map(|release| &release.version)
+        .find(|version| version.target == target)
+        .cloned()
 }
 
 /// Reads what happened to releases since; returns whether there was a failure.
@@ -342,8 +440,12 @@ fn read(reader: &mut EventReader, config: &Config, waiting: &mut Vec<Seen>) -> b
     let mut failed = false;
     while let Some(item) = reader.try_next() {
         // What was missed is no evidence.
-        let BusItem::Event(event) = item else { continue };
-        let Some(seen) = seen(&event, &subjects) else { continue };
+        let BusItem::Event(event) = item else {
+            continue;
+        };
+        let Some(seen) = seen(&event, &subjects) else {
+            continue;
+        };
         failed |= seen.outcome.failure.is_some();
         if waiting.len() < MAX_WAITING {
             waiting.push(seen);
@@ -356,12 +458,21 @@ fn read(reader: &mut EventReader, config: &Config, waiting: &mut Vec<Seen>) -> b
 fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
     let target = event.target.as_ref()?.as_str();
     // A tool is `server/tool`, and its server is what has releases.
-    let server = || target.split_once('/').and_then(|(server, _)| Some((server, subjects.get(server)?)));
-    let (target, subject) = subjects.get(target).map(|subject| (target, subject)).or_else(server)?;
+    let server = || {
+        target
+            .split_once('/')
+            .and_then(|(server, _)| Some((server, subjects.get(server)?)))
+    };
+    let (target, subject) = subjects
+        .get(target)
+        .map(|subject| (target, subject))
+        .or_else(server)?;
     let subject = (*subject).to_owned();
     let (failure, signature) = match &event.body {
         EventBody::AttemptSucceeded { .. } => (None, String::new()),
-        EventBody::AttemptFailed { class, signature, .. } => (Some(*class), signature.clone()),
+        EventBody::AttemptFailed {
+            class, signature, ..
+        } => (Some(*class), signature.clone()),
         _ => return None,
     };
     let scope = event.scope.as_ref()?;
@@ -370,8 +481,17 @@ fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
         (scope.tenant.as_str(), thread.as_str()).hash(&mut hasher);
         hasher.finish()
     });
-    let outcome = ReleaseOutcome { at: event.at, failure, signature, session };
-    Some(Seen { subject, target: target.to_owned(), outcome })
+    let outcome = ReleaseOutcome {
+        at: event.at,
+        failure,
+        signature,
+        session,
+    };
+    Some(Seen {
+        subject,
+        target: target.to_owned(),
+        outcome,
+    })
 }
 
 fn written(book: &Book) -> String {

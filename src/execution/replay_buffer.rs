@@ -1,8 +1,9 @@
 //! The newest steps of a running invocation in memory, for followers on this replica.
 //!
-//! Followers read it at their own pace and never delay it: the oldest steps are dropped when it grows, and a follower that
-//! still needs them reads the journal, or takes all blocks at once. Of the steps that it holds no text is copied until a
-//! follower takes all blocks; only those that it drops are folded.
+//! Followers read it at their own pace and never delay it: the oldest steps are dropped when it
+//! grows, and a follower that still needs them reads the journal, or takes all blocks at once. Of
+//! the steps that it holds no text is copied until a follower takes all blocks; only those that it
+//! drops are folded.
 
 use std::{
     collections::VecDeque,
@@ -19,8 +20,8 @@ use crate::{
     journal::Entry,
 };
 
-/// Beyond so many times the bytes that are kept, steps go although the journal does not have them: it is away, or slow,
-/// and memory is finite.
+/// Beyond so many times the bytes that are kept, steps go although the journal does not have them:
+/// it is away, or slow, and memory is finite.
 const WITHOUT_RECORD: usize = 16;
 
 /// The newest steps of one invocation.
@@ -68,8 +69,8 @@ struct ReplayState {
 // === impl ReplayBuffer ===
 
 impl ReplayBuffer {
-    /// The buffer of an invocation of which `last` steps were published before, making `blocks`; it keeps `kept` bytes of
-    /// steps that the journal has.
+    /// The buffer of an invocation of which `last` steps were published before, making `blocks`; it
+    /// keeps `kept` bytes of steps that the journal has.
     pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
         let mut gone = AnswerState::default();
         gone.restore(blocks);
@@ -83,7 +84,10 @@ impl ReplayBuffer {
             recorded: last,
             active_at: None,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
     }
 
     /// Publishes steps, in order, but for those that are published already.
@@ -131,7 +135,10 @@ impl ReplayBuffer {
         if after > state.last {
             return ReadResult::Ahead;
         }
-        let first = state.steps.front().map_or(state.last + 1, |entry| entry.seq);
+        let first = state
+            .steps
+            .front()
+            .map_or(state.last + 1, |entry| entry.seq);
         if after + 1 < first {
             return ReadResult::Behind;
         }
@@ -143,7 +150,11 @@ impl ReplayBuffer {
     pub(super) fn whole(&self) -> Option<Snapshot> {
         let state = self.state();
         let (last, attempt) = (Entry::clone(state.steps.back()?), state.attempt);
-        Some(Snapshot { blocks: folded(state).into_blocks(), attempt, last })
+        Some(Snapshot {
+            blocks: folded(state).into_blocks(),
+            attempt,
+            last,
+        })
     }
 
     /// All blocks as of the last of `more`, of which some may be published.
@@ -191,7 +202,8 @@ impl ReplayState {
             && let Some(oldest) = self.steps.front()
         {
             let much = self.bytes > self.kept;
-            let may_go = much && (oldest.seq <= self.recorded || self.bytes / WITHOUT_RECORD > self.kept);
+            let may_go =
+                much && (oldest.seq <= self.recorded || self.bytes / WITHOUT_RECORD > self.kept);
             if !may_go {
                 break;
             }
@@ -226,8 +238,12 @@ fn fold(blocks: &mut AnswerState, entry: &Entry) {
 fn weight(entry: &Entry) -> usize {
     let text = match &entry.step {
         StreamStep::BlockDelta { text, .. } => text.len(),
-        StreamStep::Terminal(_) | StreamStep::ContextInjected { .. } | StreamStep::Recovery { .. } => 1024,
-        StreamStep::BlockStop { opaque, .. } => opaque.as_ref().map_or(64, |opaque| opaque.bytes.len() + 64),
+        StreamStep::Terminal(_)
+        | StreamStep::ContextInjected { .. }
+        | StreamStep::Recovery { .. } => 1024,
+        StreamStep::BlockStop { opaque, .. } => {
+            opaque.as_ref().map_or(64, |opaque| opaque.bytes.len() + 64)
+        }
         StreamStep::AttemptStarted { .. }
         | StreamStep::BlockStart { .. }
         | StreamStep::Rewind { .. }

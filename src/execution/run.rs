@@ -1,7 +1,9 @@
-//! The task that owns one invocation: it drives the engine, emits and records its steps, and ends it once.
+//! The task that owns one invocation: it drives the engine, emits and records its steps, and ends
+//! it once.
 //!
-//! The end is published only when it is recorded, in one piece with the last steps and the thread's change, so that no
-//! follower sees an end that a crash could undo. A failing journal ends no invocation that does not need it.
+//! The end is published only when it is recorded, in one piece with the last steps and the thread's
+//! change, so that no follower sees an end that a crash could undo. A failing journal ends no
+//! invocation that does not need it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +29,9 @@ use crate::{
         ids::InvocationId,
         invocation::{HistoryPatch, Outcome},
     },
-    journal::{AppendError, Entry, Finish, FinishError, Journal, JournalError, ThreadEnd, ThreadError},
+    journal::{
+        AppendError, Entry, Finish, FinishError, Journal, JournalError, ThreadEnd, ThreadError,
+    },
     layers::StepStream,
 };
 
@@ -97,8 +101,13 @@ impl Run {
     /// Lists the invocation as running here; it proceeds as the driver is polled.
     pub(super) fn begin(self) -> Driver {
         let shared = Arc::clone(&self.shared);
-        let listed = Listed { shared: Arc::clone(&shared), execution: Arc::clone(&self.execution) };
-        shared.running().insert(self.execution.id.clone(), Arc::clone(&self.execution));
+        let listed = Listed {
+            shared: Arc::clone(&shared),
+            execution: Arc::clone(&self.execution),
+        };
+        shared
+            .running()
+            .insert(self.execution.id.clone(), Arc::clone(&self.execution));
         Driver::new(shared, async move {
             let _listed = listed;
             self.run().await;
@@ -112,7 +121,8 @@ impl Run {
         let mut left = false;
         let fenced = execution.fenced();
         tokio::pin!(fenced);
-        let mut handles = UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
+        let mut handles =
+            UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
         let queue = Arc::clone(&self.shared.queue);
         let outcome = loop {
             let has_room = self.recorder.has_room();
@@ -148,7 +158,9 @@ impl Run {
     /// Records the end and publishes it.
     async fn end(mut self, outcome: Arc<Outcome>) {
         let ended = Instant::now();
-        let Ok(mut entries) = self.recorder.rest().await else { return };
+        let Ok(mut entries) = self.recorder.rest().await else {
+            return;
+        };
         let unended = self.turn.is_some().then(|| UnendedRun {
             seq: self.recorder.next_seq(),
             blocks: self.execution.replay.blocks_with(&entries),
@@ -169,7 +181,15 @@ impl Run {
         if self.recorder.writes_nothing() {
             // Its steps have gaps in the journal; its end has none.
             self.execution.replay.publish(finish.entries);
-            let _ = self.write(Finish { entries: Vec::new(), ..finish }, ended).await;
+            let _ = self
+                .write(
+                    Finish {
+                        entries: Vec::new(),
+                        ..finish
+                    },
+                    ended,
+                )
+                .await;
             return;
         }
         match self.write_and_publish(finish, ended, needs_record).await {
@@ -178,21 +198,24 @@ impl Run {
             Written::Never | Written::Unavailable => {
                 let words = "the end could not be recorded";
                 // If the journal is back by then, the thread records the failure.
-                self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unended).await;
+                self.end_unsaved(&outcome, words, Some(ThreadEnd::Fail), unended)
+                    .await;
             }
             Written::Refused(error) => {
                 let thread = match &error {
                     ThreadError::NotLocked { .. } => None,
-                    ThreadError::Version { .. } | ThreadError::Busy { .. } | ThreadError::Store(_) => {
-                        Some(ThreadEnd::Fail)
-                    }
+                    ThreadError::Version { .. }
+                    | ThreadError::Busy { .. }
+                    | ThreadError::Store(_) => Some(ThreadEnd::Fail),
                 };
-                self.end_unsaved(&outcome, &error.to_string(), thread, unended).await;
+                self.end_unsaved(&outcome, &error.to_string(), thread, unended)
+                    .await;
             }
         }
     }
 
-    /// Ends it with a failure instead, because the turn or the end could not be saved: nothing is half written.
+    /// Ends it with a failure instead, because the turn or the end could not be saved: nothing is
+    /// half written.
     async fn end_unsaved(
         &mut self,
         outcome: &Outcome,
@@ -200,11 +223,22 @@ impl Run {
         thread: Option<ThreadEnd>,
         unended: Option<UnendedRun>,
     ) {
-        // Without a turn nothing is published in `strict` that is not recorded: followers get an error that says to resume.
-        let Some(UnendedRun { mut entries, blocks, seq }) = unended else { return };
+        // Without a turn nothing is published in `strict` that is not recorded: followers get an
+        // error that says to resume.
+        let Some(UnendedRun {
+            mut entries,
+            blocks,
+            seq,
+        }) = unended
+        else {
+            return;
+        };
         let failed = Arc::new(unsaved(outcome, words));
         self.recorder.renumber_from(seq);
-        entries.push(self.recorder.number(StreamStep::Terminal(Arc::clone(&failed))));
+        entries.push(
+            self.recorder
+                .number(StreamStep::Terminal(Arc::clone(&failed))),
+        );
         let finish = self.finish(entries, failed, blocks, thread);
         let entries = finish.entries.clone();
         match self.write_and_publish(finish, Instant::now(), false).await {
@@ -213,9 +247,14 @@ impl Run {
         }
     }
 
-    /// Writes the end, and retries while the journal is unavailable; publishes it once it is written, or, unless it needs
-    /// its record, when that takes too long.
-    async fn write_and_publish(&mut self, finish: Finish, ended: Instant, needs_record: bool) -> Written {
+    /// Writes the end, and retries while the journal is unavailable; publishes it once it is
+    /// written, or, unless it needs its record, when that takes too long.
+    async fn write_and_publish(
+        &mut self,
+        finish: Finish,
+        ended: Instant,
+        needs_record: bool,
+    ) -> Written {
         let began = Instant::now();
         let mut published = false;
         loop {
@@ -243,12 +282,21 @@ impl Run {
                 }
                 other => return other,
             }
-            if !needs_record && !published && (self.shared.journal_is_away() || began.elapsed() >= UNRECORDED_AFTER) {
+            if !needs_record
+                && !published
+                && (self.shared.journal_is_away() || began.elapsed() >= UNRECORDED_AFTER)
+            {
                 tracing::debug!(invocation = %self.execution.id, "the journal is unavailable; an end is published without a record");
                 self.execution.replay.publish(finish.entries.clone());
                 published = true;
             }
-            if began.elapsed() >= if needs_record { GIVE_UP_AFTER } else { RECORD_WITHIN } {
+            if began.elapsed()
+                >= if needs_record {
+                    GIVE_UP_AFTER
+                } else {
+                    RECORD_WITHIN
+                }
+            {
                 return Written::Unavailable;
             }
             tokio::select! {
@@ -258,12 +306,16 @@ impl Run {
         }
     }
 
-    /// Writes the end, with the time since then. The future borrows nothing of this, so that it may move between threads.
+    /// Writes the end, with the time since then. The future borrows nothing of this, so that it may
+    /// move between threads.
     fn write(&self, finish: Finish, ended: Instant) -> BoxFuture<'static, Written> {
         let (journal, id) = (Arc::clone(&self.shared.journal), self.execution.id.clone());
         Box::pin(async move {
             let abandoned = is_abandoned(&finish.outcome);
-            let finish = Finish { ended_before: ended.elapsed(), ..finish };
+            let finish = Finish {
+                ended_before: ended.elapsed(),
+                ..finish
+            };
             match journal.finish(finish, clock::wall_now()).await {
                 Ok(()) => {
                     if abandoned && let Err(error) = free_unless_kept(journal.as_ref(), &id).await {
@@ -271,7 +323,9 @@ impl Run {
                     }
                     Written::Done
                 }
-                Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => Written::Lost,
+                Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => {
+                    Written::Lost
+                }
                 Err(
                     FinishError::Append(AppendError::Store(JournalError::Unavailable(_)))
                     | FinishError::Thread(ThreadError::Store(JournalError::Unavailable(_))),
@@ -292,19 +346,38 @@ impl Run {
         snapshot: Vec<Block>,
         thread: Option<ThreadEnd>,
     ) -> Finish {
-        let (id, epoch, ended_before) = (self.execution.id.clone(), self.execution.epoch, Duration::ZERO);
-        Finish { id, epoch, entries, outcome, snapshot, thread, ended_before }
+        let (id, epoch, ended_before) = (
+            self.execution.id.clone(),
+            self.execution.epoch,
+            Duration::ZERO,
+        );
+        Finish {
+            id,
+            epoch,
+            entries,
+            outcome,
+            snapshot,
+            thread,
+            ended_before,
+        }
     }
 
     /// The end of a stack that ended without one, which would be a defect.
     fn cut(&self) -> Outcome {
-        let failure = Failure::local(FailureClass::State, "the invocation ended without an outcome");
+        let failure = Failure::local(
+            FailureClass::State,
+            "the invocation ended without an outcome",
+        );
         failed(&self.execution.id, failure, "It ended without an outcome.")
     }
 }
 
 /// An outcome that is nothing but a failure.
-pub(super) fn failed(id: &crate::domain::ids::InvocationId, failure: Failure, reasoning: &str) -> Outcome {
+pub(super) fn failed(
+    id: &crate::domain::ids::InvocationId,
+    failure: Failure,
+    reasoning: &str,
+) -> Outcome {
     Outcome {
         invocation: id.clone(),
         operation: None,
@@ -322,7 +395,10 @@ pub(super) fn failed(id: &crate::domain::ids::InvocationId, failure: Failure, re
 
 /// The same attempts, but the turn was not saved.
 fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
-    let mut failure = Failure::local(FailureClass::State, format!("the conversation could not be saved: {words}"));
+    let mut failure = Failure::local(
+        FailureClass::State,
+        format!("the conversation could not be saved: {words}"),
+    );
     "The conversation could not be saved, so this turn does not count. Please try again."
         .clone_into(&mut failure.user_message);
     "Look at the journal's store; nothing was half-written.".clone_into(&mut failure.recovery_hint);
@@ -335,8 +411,9 @@ fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
     }
 }
 
-/// Frees the request id of an abandoned invocation where the journal does not keep the outcome by which a repeated request
-/// would know that; where it is kept, the invocation can still be looked up by the id.
+/// Frees the request id of an abandoned invocation where the journal does not keep the outcome by
+/// which a repeated request would know that; where it is kept, the invocation can still be looked
+/// up by the id.
 async fn free_unless_kept(journal: &dyn Journal, id: &InvocationId) -> Result<(), JournalError> {
     match journal.get(id).await? {
         Some(record) if record.outcome.is_none() => journal.free_request(id).await,

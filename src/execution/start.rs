@@ -1,4 +1,5 @@
-//! How an invocation starts: as a new one, by joining the same one that runs, or by replaying its end.
+//! How an invocation starts: as a new one, by joining the same one that runs, or by replaying its
+//! end.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -26,7 +27,9 @@ use crate::{
         ids::InvocationId,
         invocation::{Invocation, Overrides, RewindMode},
     },
-    journal::{BeginResult, Fingerprint, JournalError, NewInvocation, Record, RecordedRequest, ThreadKey},
+    journal::{
+        BeginResult, Fingerprint, JournalError, NewInvocation, Record, RecordedRequest, ThreadKey,
+    },
     layers::invocation::InvocationContext,
 };
 
@@ -66,7 +69,8 @@ pub struct Started {
 // === impl Started ===
 
 impl Started {
-    /// Makes the caller of a unary RPC drive its run; any other run is a task, whether it has followers or not.
+    /// Makes the caller of a unary RPC drive its run; any other run is a task, whether it has
+    /// followers or not.
     fn drives(&mut self, run: Driver, overrides: &Overrides) {
         if overrides.rewind_mode.is_none() && overrides.resumable_grace.is_none() {
             self.follower.drives(run);
@@ -89,11 +93,19 @@ impl Executions {
         }
         // It is compared only where a request id is used again.
         let is_compared = incoming.invocation.request_id.is_some();
-        let fingerprint = if is_compared { Fingerprint::of(&incoming.invocation) } else { Fingerprint::default() };
+        let fingerprint = if is_compared {
+            Fingerprint::of(&incoming.invocation)
+        } else {
+            Fingerprint::default()
+        };
         let thread = incoming.invocation.thread.clone();
-        let thread = thread.map(|thread| ThreadKey::new(incoming.invocation.tenant.clone(), thread));
+        let thread =
+            thread.map(|thread| ThreadKey::new(incoming.invocation.tenant.clone(), thread));
         if let Some(request) = &incoming.invocation.request_id {
-            match shared.earlier(&incoming.invocation.tenant, request, &fingerprint).await {
+            match shared
+                .earlier(&incoming.invocation.tenant, request, &fingerprint)
+                .await
+            {
                 Ok(None) => {}
                 Ok(Some(record)) => return shared.known(record, &fingerprint),
                 // A thread that cannot be loaded is an outcome, which is published below.
@@ -120,11 +132,22 @@ impl ExecutionShared {
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.background.clone());
         // No target is called before the steps are polled, so that a refusal leaves no record.
-        let steps = self.run_engine(incoming, &[]).await.map_err(|refused| StartError::Refused(Box::new(refused)))?;
-        let is_promised = invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some();
-        let begun = self.journal.begin(self.new_invocation(&invocation, fingerprint), clock::wall_now());
+        let steps = self
+            .run_engine(incoming, &[])
+            .await
+            .map_err(|refused| StartError::Refused(Box::new(refused)))?;
+        let is_promised =
+            invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some();
+        let begun = self.journal.begin(
+            self.new_invocation(&invocation, fingerprint),
+            clock::wall_now(),
+        );
         // One that needs no record waits for it for a moment only.
-        let begun = if is_promised { Ok(begun.await) } else { timeout(RECORD_WITHIN, begun).await };
+        let begun = if is_promised {
+            Ok(begun.await)
+        } else {
+            timeout(RECORD_WITHIN, begun).await
+        };
         let (epoch, is_recorded) = match begun {
             Ok(Ok(BeginResult::New { epoch })) => (epoch, true),
             Ok(Ok(other)) => {
@@ -141,7 +164,11 @@ impl ExecutionShared {
                 (1, false)
             }
         };
-        let launch = Launch { is_recorded, is_promised, ..Launch::new(&invocation, epoch, ends, steps) };
+        let launch = Launch {
+            is_recorded,
+            is_promised,
+            ..Launch::new(&invocation, epoch, ends, steps)
+        };
         Ok(self.started(&invocation, launch))
     }
 
@@ -153,26 +180,41 @@ impl ExecutionShared {
     ) -> Result<Started, StartError> {
         let in_line = match self.wait_in_line(key, incoming.invocation.deadline).await {
             Err(busy @ StartError::ThreadBusy(_)) => {
-                return self.same_request(&incoming.invocation, &fingerprint).await.unwrap_or(Err(busy));
+                return self
+                    .same_request(&incoming.invocation, &fingerprint)
+                    .await
+                    .unwrap_or(Err(busy));
             }
             waited => waited?,
         };
         let id = incoming.invocation.id.clone();
-        let epoch = match self.begin_on_thread(&incoming.invocation, &fingerprint).await {
+        let epoch = match self
+            .begin_on_thread(&incoming.invocation, &fingerprint)
+            .await
+        {
             Ok(BeginResult::New { epoch }) => epoch,
             Ok(other) => return self.begun_before(other).await,
             Err(error) => return Ok(self.not_loaded(&incoming, &error, None)),
         };
         let routes = std::mem::take(&mut incoming.caller_routes);
-        let turn = match self.load_turn_in_line(key, epoch, &mut incoming.invocation, &routes).await {
+        let turn = match self
+            .load_turn_in_line(key, epoch, &mut incoming.invocation, &routes)
+            .await
+        {
             Ok(turn) => turn,
             Err(ThreadUnusable::OtherRoute) => {
-                let failure = Failure::local(FailureClass::PermissionDenied, "the thread began on another route");
+                let failure = Failure::local(
+                    FailureClass::PermissionDenied,
+                    "the thread began on another route",
+                );
                 self.end_unrun(&id, epoch, 0, failure, None).await;
                 return Err(StartError::ThreadOfOtherRoute);
             }
             Err(ThreadUnusable::Busy(running)) => {
-                let failure = Failure::local(FailureClass::State, format!("invocation {running} runs on the thread"));
+                let failure = Failure::local(
+                    FailureClass::State,
+                    format!("invocation {running} runs on the thread"),
+                );
                 self.end_unrun(&id, epoch, 0, failure, None).await;
                 return Err(StartError::ThreadBusy(running));
             }
@@ -180,7 +222,9 @@ impl ExecutionShared {
                 self.end_unrun(&id, epoch, 0, unloaded(&error), None).await;
                 return Err(StartError::Journal(error));
             }
-            Err(ThreadUnusable::Load(error)) => return Ok(self.not_loaded(&incoming, &error, Some(epoch))),
+            Err(ThreadUnusable::Load(error)) => {
+                return Ok(self.not_loaded(&incoming, &error, Some(epoch)));
+            }
         };
         drop(in_line);
         incoming.background = self.background();
@@ -193,7 +237,10 @@ impl ExecutionShared {
                 return Err(StartError::Refused(Box::new(refused)));
             }
         };
-        let launch = Launch { turn: Some(turn), ..Launch::new(&invocation, epoch, ends, steps) };
+        let launch = Launch {
+            turn: Some(turn),
+            ..Launch::new(&invocation, epoch, ends, steps)
+        };
         Ok(self.started(&invocation, launch))
     }
 
@@ -204,28 +251,59 @@ impl ExecutionShared {
         fingerprint: &Fingerprint,
     ) -> Option<Result<Started, StartError>> {
         let request = invocation.request_id.as_ref()?;
-        let record = self.earlier(&invocation.tenant, request, fingerprint).await.ok()??;
+        let record = self
+            .earlier(&invocation.tenant, request, fingerprint)
+            .await
+            .ok()??;
         Some(self.known(record, fingerprint))
     }
 
     /// Begins an invocation on a thread; one failure of the journal is forgiven.
-    async fn begin_on_thread(&self, invocation: &Invocation, of: &Fingerprint) -> Result<BeginResult, JournalError> {
-        let begun = self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await;
+    async fn begin_on_thread(
+        &self,
+        invocation: &Invocation,
+        of: &Fingerprint,
+    ) -> Result<BeginResult, JournalError> {
+        let begun = self
+            .journal
+            .begin(
+                self.new_invocation(invocation, of.clone()),
+                clock::wall_now(),
+            )
+            .await;
         let Err(error) = begun else { return begun };
         tracing::warn!(invocation = %invocation.id, %error, "an invocation could not begin; it is tried once more");
         sleep(LOAD_AGAIN_AFTER).await;
         // It may have begun although the journal did not say so.
         match self.journal.get(&invocation.id).await? {
-            Some(record) => Ok(BeginResult::New { epoch: record.epoch }),
-            None => self.journal.begin(self.new_invocation(invocation, of.clone()), clock::wall_now()).await,
+            Some(record) => Ok(BeginResult::New {
+                epoch: record.epoch,
+            }),
+            None => {
+                self.journal
+                    .begin(
+                        self.new_invocation(invocation, of.clone()),
+                        clock::wall_now(),
+                    )
+                    .await
+            }
         }
     }
 
-    /// An invocation whose thread cannot be loaded: it has an outcome like any other, and no target is called. It is
-    /// recorded where it started, in `epoch`, and published in any case.
-    fn not_loaded(self: &Arc<Self>, incoming: &InvocationContext, error: &JournalError, epoch: Option<u64>) -> Started {
+    /// An invocation whose thread cannot be loaded: it has an outcome like any other, and no target
+    /// is called. It is recorded where it started, in `epoch`, and published in any case.
+    fn not_loaded(
+        self: &Arc<Self>,
+        incoming: &InvocationContext,
+        error: &JournalError,
+        epoch: Option<u64>,
+    ) -> Started {
         let invocation = &incoming.invocation;
-        let outcome = failed(&invocation.id, unloaded(error), "It ended before a target was called.");
+        let outcome = failed(
+            &invocation.id,
+            unloaded(error),
+            "It ended before a target was called.",
+        );
         let ends = (incoming.cancel.clone(), incoming.background.clone());
         let steps = Box::pin(stream::iter([StreamStep::Terminal(Arc::new(outcome))]));
         let launch = Launch {
@@ -241,19 +319,31 @@ impl ExecutionShared {
         match begun {
             BeginResult::Attached(record) => Ok(self.of_record(&record)),
             BeginResult::Replay(outcome) => {
-                let record = self.journal.get(&outcome.invocation).await.map_err(StartError::Journal)?;
+                let record = self
+                    .journal
+                    .get(&outcome.invocation)
+                    .await
+                    .map_err(StartError::Journal)?;
                 record
                     .map(|record| self.of_record(&record))
                     .ok_or_else(|| StartError::ResultNotRetained(outcome.invocation.clone()))
             }
-            BeginResult::ResultNotRetained { invocation } => Err(StartError::ResultNotRetained(invocation)),
+            BeginResult::ResultNotRetained { invocation } => {
+                Err(StartError::ResultNotRetained(invocation))
+            }
             BeginResult::Conflict { invocation } => Err(StartError::Conflict(invocation)),
-            BeginResult::New { .. } => Err(StartError::Journal(JournalError::Corrupt("a new invocation".to_owned()))),
+            BeginResult::New { .. } => Err(StartError::Journal(JournalError::Corrupt(
+                "a new invocation".to_owned(),
+            ))),
         }
     }
 
     /// Joins or replays what the journal knows under the caller's request id.
-    fn known(self: &Arc<Self>, record: Record, fingerprint: &Fingerprint) -> Result<Started, StartError> {
+    fn known(
+        self: &Arc<Self>,
+        record: Record,
+        fingerprint: &Fingerprint,
+    ) -> Result<Started, StartError> {
         if record.fingerprint != *fingerprint {
             return Err(StartError::Conflict(record.id));
         }
@@ -266,7 +356,11 @@ impl ExecutionShared {
     /// An invocation that the journal knows, from its beginning.
     pub(super) fn of_record(self: &Arc<Self>, record: &Record) -> Started {
         Started {
-            disposition: if record.is_finished() { Disposition::Replay } else { Disposition::Attached },
+            disposition: if record.is_finished() {
+                Disposition::Replay
+            } else {
+                Disposition::Attached
+            },
             deadline_at: record.deadline_at,
             epoch: record.epoch,
             mode: mode_of_record(record),
@@ -276,7 +370,8 @@ impl ExecutionShared {
         }
     }
 
-    /// Begins to run an invocation. Its first follower takes its place before, so that it misses nothing.
+    /// Begins to run an invocation. Its first follower takes its place before, so that it misses
+    /// nothing.
     fn started(self: &Arc<Self>, invocation: &Invocation, launch: Launch) -> Started {
         let run = self.launch(launch);
         let mut started = Started {
@@ -285,7 +380,11 @@ impl ExecutionShared {
             deadline_at: wall_deadline(invocation.deadline),
             epoch: 1,
             mode: mode_of(invocation),
-            events_kept: if run.execution.is_recorded { self.settings.events_kept } else { Duration::ZERO },
+            events_kept: if run.execution.is_recorded {
+                self.settings.events_kept
+            } else {
+                Duration::ZERO
+            },
             follower: Follower::of(Arc::clone(self), &run.execution),
         };
         started.drives(run.begin(), &invocation.overrides);
@@ -303,25 +402,35 @@ impl ExecutionShared {
             thread: invocation.thread.clone(),
             labels: invocation.labels.clone(),
             deadline_at: wall_deadline(invocation.deadline),
-            request: RecordedRequest { call: Some(invocation.call.clone()), overrides: invocation.overrides.clone() },
+            request: RecordedRequest {
+                call: Some(invocation.call.clone()),
+                overrides: invocation.overrides.clone(),
+            },
             owner: self.settings.owner.clone(),
         }
     }
 }
 
 fn unloaded(error: &JournalError) -> Failure {
-    let mut failure =
-        Failure::local(FailureClass::Checkpoint, format!("the conversation could not be loaded: {error}"));
+    let mut failure = Failure::local(
+        FailureClass::Checkpoint,
+        format!("the conversation could not be loaded: {error}"),
+    );
     "The conversation could not be loaded. Please try again.".clone_into(&mut failure.user_message);
-    "Look at the journal's store; no target was called and nothing was changed.".clone_into(&mut failure.recovery_hint);
+    "Look at the journal's store; no target was called and nothing was changed."
+        .clone_into(&mut failure.recovery_hint);
     failure
 }
 
 /// Why a call that must be recorded does not begin.
 fn unrecorded(error: &JournalError) -> Failure {
-    let mut failure = Failure::local(FailureClass::State, format!("the call could not be recorded: {error}"));
+    let mut failure = Failure::local(
+        FailureClass::State,
+        format!("the call could not be recorded: {error}"),
+    );
     "The call could not be recorded. Please try again.".clone_into(&mut failure.user_message);
-    "Look at the journal's store; no target was called and nothing was changed.".clone_into(&mut failure.recovery_hint);
+    "Look at the journal's store; no target was called and nothing was changed."
+        .clone_into(&mut failure.recovery_hint);
     failure
 }
 
@@ -332,7 +441,8 @@ fn begun_already(begun: &BeginResult) -> Failure {
         BeginResult::Replay(outcome) => of_same_request(&outcome.invocation),
         BeginResult::ResultNotRetained { invocation } => of_same_request(invocation),
         BeginResult::Conflict { invocation } => {
-            let words = format!("its request id was used for another request, by invocation {invocation}");
+            let words =
+                format!("its request id was used for another request, by invocation {invocation}");
             Failure::local(FailureClass::InvalidRequest, words)
         }
         BeginResult::New { .. } => Failure::local(FailureClass::State, "it began and was not run"),
@@ -340,10 +450,15 @@ fn begun_already(begun: &BeginResult) -> Failure {
 }
 
 fn of_same_request(earlier: &InvocationId) -> Failure {
-    Failure::local(FailureClass::Cancelled, format!("the same request is invocation {earlier}"))
+    Failure::local(
+        FailureClass::Cancelled,
+        format!("the same request is invocation {earlier}"),
+    )
 }
 
 fn wall_deadline(deadline: Instant) -> Timestamp {
     let left = deadline.saturating_duration_since(Instant::now());
-    clock::wall_now().checked_add(left).unwrap_or(Timestamp::MAX)
+    clock::wall_now()
+        .checked_add(left)
+        .unwrap_or(Timestamp::MAX)
 }

@@ -1,8 +1,9 @@
 //! Decides when a lease that expired means that its owner is gone.
 //!
-//! A journal that was away for longer than a lease lets every lease expire, also those of owners that live. They renew
-//! them as soon as it is back, if they are given the time: so a replica takes expired leases over only after it could
-//! renew its own without a break for a while. A lease that its owner released needs no such proof.
+//! A journal that was away for longer than a lease lets every lease expire, also those of owners
+//! that live. They renew them as soon as it is back, if they are given the time: so a replica takes
+//! expired leases over only after it could renew its own without a break for a while. A lease that
+//! its owner released needs no such proof.
 
 use std::time::Duration;
 
@@ -21,12 +22,17 @@ pub(super) struct Steadiness {
 impl Steadiness {
     /// Nothing was renewed yet, with leases of this length.
     pub(super) const fn new(lease: Duration) -> Self {
-        Self { lease, since: None, renewed_at: None }
+        Self {
+            lease,
+            since: None,
+            renewed_at: None,
+        }
     }
 
     /// A renewal that was sent at `sent_at` has succeeded now.
     pub(super) fn renewed(&mut self, sent_at: Instant, now: Instant) {
-        let unbroken = self.is_fresh(sent_at) && now.saturating_duration_since(sent_at) < self.lease / 4;
+        let unbroken =
+            self.is_fresh(sent_at) && now.saturating_duration_since(sent_at) < self.lease / 4;
         if !unbroken {
             self.since = None;
         }
@@ -43,12 +49,15 @@ impl Steadiness {
     pub(super) fn may_take_over(&self, now: Instant) -> bool {
         // Every owner renews each 3/10 of a lease, and more often after a failure.
         self.is_fresh(now)
-            && self.since.is_some_and(|since| now.saturating_duration_since(since) >= self.lease * 4 / 10)
+            && self
+                .since
+                .is_some_and(|since| now.saturating_duration_since(since) >= self.lease * 4 / 10)
     }
 
     /// Whether the last renewal was not long before `now`.
     fn is_fresh(&self, now: Instant) -> bool {
-        self.renewed_at.is_some_and(|at| now.saturating_duration_since(at) < self.lease * 6 / 10)
+        self.renewed_at
+            .is_some_and(|at| now.saturating_duration_since(at) < self.lease * 6 / 10)
     }
 }
 
@@ -73,7 +82,10 @@ mod tests {
         renewing(&mut steadiness, start, 3);
         assert!(!steadiness.may_take_over(start + Duration::from_millis(3900)));
         assert!(steadiness.may_take_over(start + Duration::from_secs(4)));
-        assert!(!steadiness.may_take_over(start + Duration::from_secs(20)), "its own renewals are overdue");
+        assert!(
+            !steadiness.may_take_over(start + Duration::from_secs(20)),
+            "its own renewals are overdue"
+        );
     }
 
     #[tokio::test(start_paused = true)]

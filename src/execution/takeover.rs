@@ -1,8 +1,8 @@
 //! Takeover: an invocation whose owner died continues here, from what was recorded of it.
 //!
-//! The attempt that was under way is an attempt that failed; what follows is decided as after any failure, within
-//! what is left of the allowance and the deadline. Nothing that was recorded is recorded again, and the old owner can
-//! write no more.
+//! The attempt that was under way is an attempt that failed; what follows is decided as after any
+//! failure, within what is left of the allowance and the deadline. Nothing that was recorded is
+//! recorded again, and the old owner can write no more.
 
 mod recovered_state;
 
@@ -34,25 +34,47 @@ use crate::{
 
 const PAGE: usize = 512;
 
-/// How often an invocation is taken over whose owner died: one that kills its owners is not run for ever. It is counted
-/// in the journal before it runs again.
+/// How often an invocation is taken over whose owner died: one that kills its owners is not run for
+/// ever. It is counted in the journal before it runs again.
 const MAX_TAKEOVERS: u64 = 8;
 
 impl ExecutionShared {
     /// Takes an invocation over if no replica executes it; returns whether it runs here now.
-    pub(super) async fn take_over_orphan(self: &Arc<Self>, id: &InvocationId) -> Result<bool, JournalError> {
-        let Some(record) = self.journal.get(id).await? else { return Ok(false) };
+    pub(super) async fn take_over_orphan(
+        self: &Arc<Self>,
+        id: &InvocationId,
+    ) -> Result<bool, JournalError> {
+        let Some(record) = self.journal.get(id).await? else {
+            return Ok(false);
+        };
         if record.is_released() || record.is_orphaned(clock::wall_now()) && self.may_take_over() {
-            self.take_over(&Held { id: record.id, epoch: record.epoch }, true).await?;
+            self.take_over(
+                &Held {
+                    id: record.id,
+                    epoch: record.epoch,
+                },
+                true,
+            )
+            .await?;
         }
         Ok(self.execution(id).is_some())
     }
 
-    /// Looks after an invocation that has no owner and that no caller has resumed since: one that was to continue without
-    /// its caller is taken over; another one waits for its caller, and ends where `waited_in_vain`.
-    pub(super) async fn look_after(self: &Arc<Self>, orphan: &Held, waited_in_vain: bool) -> Result<(), JournalError> {
-        let Some(record) = self.journal.get(&orphan.id).await? else { return Ok(()) };
-        let goes_on = record.request.as_ref().is_none_or(|request| request.overrides.resumable_grace.is_some());
+    /// Looks after an invocation that has no owner and that no caller has resumed since: one that
+    /// was to continue without its caller is taken over; another one waits for its caller, and ends
+    /// where `waited_in_vain`.
+    pub(super) async fn look_after(
+        self: &Arc<Self>,
+        orphan: &Held,
+        waited_in_vain: bool,
+    ) -> Result<(), JournalError> {
+        let Some(record) = self.journal.get(&orphan.id).await? else {
+            return Ok(());
+        };
+        let goes_on = record
+            .request
+            .as_ref()
+            .is_none_or(|request| request.overrides.resumable_grace.is_some());
         let is_over = record.cancel_requested || record.deadline_at <= clock::wall_now();
         if goes_on || is_over {
             self.take_over(orphan, true).await
@@ -63,28 +85,53 @@ impl ExecutionShared {
         }
     }
 
-    /// Takes an invocation over, unless its owner lives or another replica was faster. Unless it `is_wanted`, it is ended.
-    async fn take_over(self: &Arc<Self>, expected: &Held, is_wanted: bool) -> Result<(), JournalError> {
+    /// Takes an invocation over, unless its owner lives or another replica was faster. Unless it
+    /// `is_wanted`, it is ended.
+    async fn take_over(
+        self: &Arc<Self>,
+        expected: &Held,
+        is_wanted: bool,
+    ) -> Result<(), JournalError> {
         if self.is_closing() {
             return Ok(());
         }
-        match self.journal.take_over(expected, &self.settings.owner, clock::wall_now()).await? {
+        match self
+            .journal
+            .take_over(expected, &self.settings.owner, clock::wall_now())
+            .await?
+        {
             Takeover::Taken(record) => self.run_recovered(*record, is_wanted).await,
-            Takeover::Lost { .. } | Takeover::Alive { .. } | Takeover::Finished | Takeover::Unknown => Ok(()),
+            Takeover::Lost { .. }
+            | Takeover::Alive { .. }
+            | Takeover::Finished
+            | Takeover::Unknown => Ok(()),
         }
     }
 
-    async fn run_recovered(self: &Arc<Self>, record: Record, is_wanted: bool) -> Result<(), JournalError> {
+    async fn run_recovered(
+        self: &Arc<Self>,
+        record: Record,
+        is_wanted: bool,
+    ) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
         // Its lease is good while it waits for room.
-        let _claim = self.claim(Held { id: record.id.clone(), epoch: record.epoch });
+        let _claim = self.claim(Held {
+            id: record.id.clone(),
+            epoch: record.epoch,
+        });
         let mut left = self.load(&record).await?;
-        let (id, epoch, last) = (record.id.clone(), record.epoch, left.last_seq.max(record.last_seq));
+        let (id, epoch, last) = (
+            record.id.clone(),
+            record.epoch,
+            left.last_seq.max(record.last_seq),
+        );
         if let Some(failure) = not_run_again(&record, is_wanted) {
             self.end_abandoned(&record, last, failure).await;
             return Ok(());
         }
-        let Some(mut incoming) = self.prepare_again(&record, last, left.gone).await else { return Ok(()) };
+        let Some(mut incoming) = self.prepare_again(&record, last, left.gone).await else {
+            return Ok(());
+        };
         let turn = match &record.thread {
             None => None,
             Some(thread) => {
@@ -92,8 +139,15 @@ impl ExecutionShared {
                 match self.load_turn(&key, &mut incoming.invocation, &[]).await {
                     Ok(turn) => Some(turn),
                     Err(ThreadUnusable::Busy(running)) => {
-                        let words = format!("invocation {running} took the thread while no replica executed this one");
-                        self.end_abandoned(&record, last, Failure::local(FailureClass::State, words)).await;
+                        let words = format!(
+                            "invocation {running} took the thread while no replica executed this one"
+                        );
+                        self.end_abandoned(
+                            &record,
+                            last,
+                            Failure::local(FailureClass::State, words),
+                        )
+                        .await;
                         return Ok(());
                     }
                     Err(ThreadUnusable::OtherRoute) => return Ok(()),
@@ -114,7 +168,11 @@ impl ExecutionShared {
             upstream,
         };
         let invocation = Arc::clone(&incoming.invocation);
-        let grace = invocation.overrides.resumable_grace.unwrap_or_default().max(RECONNECT_GRACE);
+        let grace = invocation
+            .overrides
+            .resumable_grace
+            .unwrap_or_default()
+            .max(RECONNECT_GRACE);
         let steps = match self.run_engine(incoming, &blocks).await {
             Ok(steps) => steps,
             Err(refused) => {
@@ -126,7 +184,11 @@ impl ExecutionShared {
         };
         let run = self.launch(Launch {
             mode: mode_of_record(&record),
-            before: PublishedBefore { last, attempts, blocks },
+            before: PublishedBefore {
+                last,
+                attempts,
+                blocks,
+            },
             turn,
             grace,
             ..Launch::new(&invocation, epoch, ends, steps)
@@ -137,10 +199,20 @@ impl ExecutionShared {
     }
 
     /// The invocation as it runs again, with its old id and deadline; where it cannot, it is ended.
-    async fn prepare_again(&self, record: &Record, last: u64, gone: bool) -> Option<InvocationContext> {
+    async fn prepare_again(
+        &self,
+        record: &Record,
+        last: u64,
+        gone: bool,
+    ) -> Option<InvocationContext> {
         let Some(request) = request_of(record).filter(|_| !gone) else {
             let words = "its replica died, and its request is not kept";
-            self.end_abandoned(record, last, Failure::local(FailureClass::StreamInterrupted, words)).await;
+            self.end_abandoned(
+                record,
+                last,
+                Failure::local(FailureClass::StreamInterrupted, words),
+            )
+            .await;
             return None;
         };
         let mut incoming = match self.engine.prepare(request).await {
@@ -149,7 +221,8 @@ impl ExecutionShared {
                 tracing::warn!(invocation = %record.id, ?refusal, "an invocation no longer fits the configuration");
                 let words = "its replica died, and it no longer fits the configuration";
                 let failure = Failure::local(FailureClass::Configuration, words);
-                self.end_unrun(&record.id, record.epoch, last, failure, None).await;
+                self.end_unrun(&record.id, record.epoch, last, failure, None)
+                    .await;
                 return None;
             }
         };
@@ -167,7 +240,10 @@ impl ExecutionShared {
         left: &mut RecoveredState,
         incoming: &InvocationContext,
     ) -> Option<UpstreamHandle> {
-        let handle = record.upstream.clone().filter(|handle| left.is_under_way(handle))?;
+        let handle = record
+            .upstream
+            .clone()
+            .filter(|handle| left.is_under_way(handle))?;
         if !left.may_be_read_on(&handle) {
             self.engine.abandon(incoming, handle);
             return None;
@@ -178,13 +254,16 @@ impl ExecutionShared {
         Some(handle)
     }
 
-    /// Ends an invocation that no replica continues, with the response that is still being generated for it.
+    /// Ends an invocation that no replica continues, with the response that is still being
+    /// generated for it.
     async fn end_abandoned(&self, record: &Record, last: u64, failure: Failure) {
         self.abandon_upstream(record);
-        self.end_unrun(&record.id, record.epoch, last, failure, None).await;
+        self.end_unrun(&record.id, record.epoch, last, failure, None)
+            .await;
     }
 
-    /// Cancels the response that is still being generated for an invocation that no replica continues.
+    /// Cancels the response that is still being generated for an invocation that no replica
+    /// continues.
     fn abandon_upstream(&self, record: &Record) {
         if let (Some(handle), Some(request)) = (record.upstream.clone(), request_of(record))
             && let Ok(incoming) = self.engine.resolve(request)
@@ -213,16 +292,28 @@ impl ExecutionShared {
 /// Why an invocation that was taken over is ended instead of run again; `None` where it is run.
 fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
     if record.cancel_requested {
-        return Some(Failure::local(FailureClass::Cancelled, "cancelled while no replica executed it"));
+        return Some(Failure::local(
+            FailureClass::Cancelled,
+            "cancelled while no replica executed it",
+        ));
     }
     if !is_wanted {
-        return Some(Failure::local(FailureClass::Cancelled, "its replica went away and its caller did not come back"));
+        return Some(Failure::local(
+            FailureClass::Cancelled,
+            "its replica went away and its caller did not come back",
+        ));
     }
     if record.deadline_at <= clock::wall_now() {
-        return Some(Failure::local(FailureClass::Deadline, "the deadline passed while no replica ran it"));
+        return Some(Failure::local(
+            FailureClass::Deadline,
+            "the deadline passed while no replica ran it",
+        ));
     }
     if record.takeovers > MAX_TAKEOVERS {
-        let words = format!("the replicas that ran it died {} times; it is not run again", record.takeovers);
+        let words = format!(
+            "the replicas that ran it died {} times; it is not run again",
+            record.takeovers
+        );
         let mut failure = Failure::local(FailureClass::StreamInterrupted, words);
         "This call may be what ends the replicas: read their last log lines before you send it again."
             .clone_into(&mut failure.recovery_hint);
@@ -234,7 +325,10 @@ fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
 /// The request as its caller made it.
 fn request_of(record: &Record) -> Option<InvocationRequest> {
     let request = record.request.clone()?;
-    let arrival = Arrival::new(record.tenant.clone(), EntryPoint::Grpc("relight.v1.RecoveryService/TakeOver"));
+    let arrival = Arrival::new(
+        record.tenant.clone(),
+        EntryPoint::Grpc("relight.v1.RecoveryService/TakeOver"),
+    );
     Some(InvocationRequest {
         route: Some(record.route.clone()),
         operation: record.operation.clone(),

@@ -1,4 +1,5 @@
-//! Executions as their followers see them, in virtual time: cut, stalled, left, resumed, crashed and taken over.
+//! Executions as their followers see them, in virtual time: cut, stalled, left, resumed, crashed
+//! and taken over.
 
 mod extending;
 mod failing;

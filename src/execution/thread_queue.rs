@@ -1,7 +1,7 @@
 //! The queues of invocations that wait here for a thread on which another one runs.
 //!
-//! First come, first served, and never more than the configuration allows. A queue belongs to this replica; between
-//! replicas the journal's lock decides.
+//! First come, first served, and never more than the configuration allows. A queue belongs to this
+//! replica; between replicas the journal's lock decides.
 
 use std::{
     collections::HashMap,
@@ -56,7 +56,11 @@ impl ThreadQueues {
         }
         let queue = queues.entry(key.clone()).or_default();
         queue.waiting += 1;
-        Some(QueueTicket { queues: Arc::clone(self), key: key.clone(), head: Arc::clone(&queue.head) })
+        Some(QueueTicket {
+            queues: Arc::clone(self),
+            key: key.clone(),
+            head: Arc::clone(&queue.head),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, ThreadQueue>> {
@@ -70,7 +74,10 @@ impl QueueTicket {
     /// Waits to be the first in the queue.
     pub(super) async fn head(self) -> ThreadTurn {
         let turn = Arc::clone(&self.head).lock_owned().await;
-        ThreadTurn { _turn: turn, _ticket: self }
+        ThreadTurn {
+            _turn: turn,
+            _ticket: self,
+        }
     }
 }
 
@@ -102,9 +109,15 @@ mod tests {
         assert!(queues.join(&key, 3).is_none(), "the queue is full");
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         drop(first);
-        assert!((&mut third).now_or_never().is_none(), "it is the second one's turn");
+        assert!(
+            (&mut third).now_or_never().is_none(),
+            "it is the second one's turn"
+        );
         drop(second);
-        assert!(third.now_or_never().is_some(), "one who leaves lets the next one move up");
+        assert!(
+            third.now_or_never().is_some(),
+            "one who leaves lets the next one move up"
+        );
         assert!(!queues.is_waited_for(&key));
     }
 }

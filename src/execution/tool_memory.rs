@@ -1,6 +1,8 @@
-//! What the journal remembers of tools: earlier attempts at the goal of a call, and what was learnt from outcomes.
+//! What the journal remembers of tools: earlier attempts at the goal of a call, and what was learnt
+//! from outcomes.
 //!
-//! Replicas on one journal share what they learn: each brings its own lessons to what is kept, and takes what is there.
+//! Replicas on one journal share what they learn: each brings its own lessons to what is kept, and
+//! takes what is there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +39,9 @@ impl ExecutionShared {
     /// Gives a tool call the last attempts at its goal, where it has one.
     pub(super) async fn recall_attempts(&self, incoming: &mut InvocationContext) {
         let invocation = &incoming.invocation;
-        let (Call::Tool(call), Some(plan)) = (&invocation.call, &incoming.plan.tool) else { return };
+        let (Call::Tool(call), Some(plan)) = (&invocation.call, &incoming.plan.tool) else {
+            return;
+        };
         let key = goal_key(&invocation.tenant, invocation.thread.as_ref(), &call.goal);
         if key.is_empty() {
             return;
@@ -51,11 +55,15 @@ impl ExecutionShared {
         let found = timeout(LOOK_UP_WITHIN, self.journal.executions(&wanted, REMEMBERED)).await;
         let Ok(Ok(found)) = found else { return };
         let past = found.iter().rev().map(earlier).collect();
-        let plan = Arc::new(ToolPlan { past, ..ToolPlan::clone(plan) });
+        let plan = Arc::new(ToolPlan {
+            past,
+            ..ToolPlan::clone(plan)
+        });
         Arc::make_mut(&mut incoming.plan).tool = Some(plan);
     }
 
-    /// Brings lessons to the journal, and takes what other replicas learnt, as long as this replica lives.
+    /// Brings lessons to the journal, and takes what other replicas learnt, as long as this replica
+    /// lives.
     pub(super) async fn keep_learning(&self) {
         let mut often = interval(SYNCHRONIZED_EVERY);
         often.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -91,8 +99,9 @@ impl ExecutionShared {
             let is_kept = if pending.is_empty() {
                 true
             } else {
-                let text = serde_json::to_string(&tools)
-                    .map_err(|error| JournalError::Corrupt(format!("what was learnt cannot be written: {error}")))?;
+                let text = serde_json::to_string(&tools).map_err(|error| {
+                    JournalError::Corrupt(format!("what was learnt cannot be written: {error}"))
+                })?;
                 self.journal.swap_property(PROPERTY, &kept, text).await?
             };
             if is_kept {
@@ -106,18 +115,30 @@ impl ExecutionShared {
 
 /// An earlier attempt as a call remembers it.
 fn earlier(one: &ToolExecution) -> EarlierAttempt {
-    let tool = one.target.as_str().split_once('/').map_or(one.target.as_str(), |(_, tool)| tool);
+    let tool = one
+        .target
+        .as_str()
+        .split_once('/')
+        .map_or(one.target.as_str(), |(_, tool)| tool);
     let detail = one.detail.clone().unwrap_or_default();
-    let arguments = if detail.arguments.is_empty() { String::new() } else { format!(" with {}", detail.arguments) };
+    let arguments = if detail.arguments.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", detail.arguments)
+    };
     let error = match one.state {
         ExecutionState::Succeeded => String::new(),
-        ExecutionState::Failed | ExecutionState::Unknown | ExecutionState::Cancelled => {
-            one.class.map_or("It failed", FailureClass::phrase).to_owned()
-        }
+        ExecutionState::Failed | ExecutionState::Unknown | ExecutionState::Cancelled => one
+            .class
+            .map_or("It failed", FailureClass::phrase)
+            .to_owned(),
     };
     EarlierAttempt {
         target: one.target.clone(),
         refused: one.class.is_some_and(is_refusal),
-        attempt: PastAttempt { reasoning: format!("Called {}{arguments}", quoted(tool)), error },
+        attempt: PastAttempt {
+            reasoning: format!("Called {}{arguments}", quoted(tool)),
+            error,
+        },
     }
 }

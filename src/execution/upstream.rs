@@ -1,7 +1,8 @@
 //! Keeps, for the next owner, where the answer is found that a provider makes in the background.
 //!
-//! It is recorded as soon as it is known, beside the steps, and replaced when another answer is being made. A journal
-//! that cannot take it costs nothing but the answer, should the replica die: nothing waits for it here.
+//! It is recorded as soon as it is known, beside the steps, and replaced when another answer is
+//! being made. A journal that cannot take it costs nothing but the answer, should the replica die:
+//! nothing waits for it here.
 
 use std::sync::Arc;
 
@@ -34,10 +35,17 @@ pub(super) struct UpstreamHandleRecorder {
 impl UpstreamHandleRecorder {
     pub(super) fn new(shared: Arc<ExecutionShared>, execution: Arc<Execution>) -> Self {
         let running = execution.background.running();
-        Self { shared, execution, running, settled: None, pending: None }
+        Self {
+            shared,
+            execution,
+            running,
+            settled: None,
+            pending: None,
+        }
     }
 
-    /// Records what is new, and returns the result. Returns only where something was written; cancel safe.
+    /// Records what is new, and returns the result. Returns only where something was written;
+    /// cancel safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         if !self.execution.is_recorded {
             return std::future::pending().await;
@@ -61,7 +69,10 @@ impl UpstreamHandleRecorder {
         // In doubt the next owner finds it: a write whose answer is lost may have been made.
         self.execution.background.set_findable(Some(handle.clone()));
         let journal = Arc::clone(&self.shared.journal);
-        let held = Held { id: self.execution.id.clone(), epoch: self.execution.epoch };
+        let held = Held {
+            id: self.execution.id.clone(),
+            epoch: self.execution.epoch,
+        };
         self.pending = Some(Box::pin(async move {
             tokio::time::sleep(after).await;
             let result = journal.remember(&held, &handle).await;
@@ -69,7 +80,11 @@ impl UpstreamHandleRecorder {
         }));
     }
 
-    fn written(&mut self, handle: UpstreamHandle, result: Result<bool, AppendError>) -> WriteResult {
+    fn written(
+        &mut self,
+        handle: UpstreamHandle,
+        result: Result<bool, AppendError>,
+    ) -> WriteResult {
         match result {
             Ok(is_findable) => {
                 if !is_findable {
@@ -81,7 +96,9 @@ impl UpstreamHandleRecorder {
                 self.execution.background.set_findable(None);
                 return WriteResult::Lost;
             }
-            Err(AppendError::Store(JournalError::Unavailable(_))) if self.is_still_made(&handle) => {
+            Err(AppendError::Store(JournalError::Unavailable(_)))
+                if self.is_still_made(&handle) =>
+            {
                 self.launch(handle, RETRY_INTERVAL);
             }
             Err(error) => {

@@ -1,4 +1,5 @@
-//! From a request of any protocol to an invocation, and from its end to a document: what all protocols share.
+//! From a request of any protocol to an invocation, and from its end to a document: what all
+//! protocols share.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -75,8 +76,13 @@ impl Front {
         body: Result<Bytes, BytesRejection>,
     ) -> Result<AdmittedRequest, Refused> {
         let caller = self.identify(headers, shown)?;
-        let body = body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
-        Ok(AdmittedRequest { caller, headers: RequestHeaders::read(headers)?, body })
+        let body = body
+            .map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
+        Ok(AdmittedRequest {
+            caller,
+            headers: RequestHeaders::read(headers)?,
+            body,
+        })
     }
 
     /// Begins the invocation.
@@ -119,24 +125,42 @@ impl Front {
         if is_new {
             let invocation = Arc::make_mut(&mut incoming.invocation);
             // The same request once more must not differ by the name that it is kept under.
-            let own = invocation.request_id.as_ref().map_or(invocation.id.as_str(), RequestId::as_str);
-            invocation.thread = Some(invocation.thread.clone().unwrap_or_else(|| ThreadId::from(own)));
+            let own = invocation
+                .request_id
+                .as_ref()
+                .map_or(invocation.id.as_str(), RequestId::as_str);
+            invocation.thread = Some(
+                invocation
+                    .thread
+                    .clone()
+                    .unwrap_or_else(|| ThreadId::from(own)),
+            );
         }
-        self.executions.start(incoming).await.map_err(Refused::not_started)
+        self.executions
+            .start(incoming)
+            .await
+            .map_err(Refused::not_started)
     }
 }
 
 /// Waits for the end of an invocation.
 pub(super) async fn ended(mut started: Started) -> Result<Arc<Outcome>, Refused> {
-    started.follower.outcome().await.map_err(|lost| Refused::lost(&lost))
+    started
+        .follower
+        .outcome()
+        .await
+        .map_err(|lost| Refused::lost(&lost))
 }
 
 /// The response to a request that was passed on: the provider's own document.
 pub(super) fn passed_on(outcome: &Outcome) -> Result<Response, Refused> {
-    whole(outcome, |completion| completion.message.joined_text().into_owned())
+    whole(outcome, |completion| {
+        completion.message.joined_text().into_owned()
+    })
 }
 
-/// The response to a request that is not streamed: the document that `write` makes of the whole answer.
+/// The response to a request that is not streamed: the document that `write` makes of the whole
+/// answer.
 pub(super) fn whole<D: Into<Body>>(
     outcome: &Outcome,
     write: impl FnOnce(&Completion) -> D,
@@ -148,7 +172,10 @@ pub(super) fn whole<D: Into<Body>>(
     };
     let mut response = Response::new(write(completion).into());
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     own_headers.write(headers);
     Ok(response)
 }

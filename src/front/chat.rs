@@ -22,16 +22,22 @@ use super::{
 use crate::{domain::clock, layers::spans::EntryPoint};
 
 /// How the call is named in its span.
-const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/chat/completions" };
+const ENTRY: EntryPoint = EntryPoint::Http {
+    method: "POST",
+    route: "/v1/chat/completions",
+};
 
-/// Answers a request. When its client goes away it is dropped, and the invocation ends unless others follow it.
+/// Answers a request. When its client goes away it is dropped, and the invocation ends unless
+/// others follow it.
 pub(super) async fn complete(
     State(front): State<Front>,
     shown: PeerCertificate,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Openai))
+    answer(front, &shown, &headers, body)
+        .await
+        .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
 async fn answer(
@@ -41,16 +47,33 @@ async fn answer(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
-    let ChatRequest { model, stream, include_usage, call, labels } = ChatRequest::read(&admitted.body)?;
+    let ChatRequest {
+        model,
+        stream,
+        include_usage,
+        call,
+        labels,
+    } = ChatRequest::read(&admitted.body)?;
     drop(admitted.body);
     let thread = RequestedThread::NotKept;
-    let requested = RequestedCall { entry: ENTRY, model: model.clone(), stream, call, labels, thread };
-    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    let requested = RequestedCall {
+        entry: ENTRY,
+        model: model.clone(),
+        stream,
+        call,
+        labels,
+        thread,
+    };
+    let started = front
+        .begin(admitted.caller, admitted.headers, requested)
+        .await?;
     let created_unix = clock::wall_now().as_second();
     if stream {
         let chunks = Chunks::new(&started.id, created_unix, model, include_usage);
         return stream::respond(&front, started, chunks).await;
     }
     let outcome = call::ended(started).await?;
-    call::whole(&outcome, |completion| document::completion(&outcome.invocation, created_unix, completion))
+    call::whole(&outcome, |completion| {
+        document::completion(&outcome.invocation, created_unix, completion)
+    })
 }

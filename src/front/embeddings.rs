@@ -1,7 +1,8 @@
-//! `POST /v1/embeddings`: passed on to a target that speaks a dialect of `OpenAI`, with Relight's retries and fallbacks.
+//! `POST /v1/embeddings`: passed on to a target that speaks a dialect of `OpenAI`, with Relight's
+//! retries and fallbacks.
 //!
-//! Nothing of the request is read but its model, and nothing of the document. Fall back only between targets of the same
-//! embedding model: vectors of different models cannot be compared.
+//! Nothing of the request is read but its model, and nothing of the document. Fall back only
+//! between targets of the same embedding model: vectors of different models cannot be compared.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,10 @@ use crate::{
 };
 
 /// How the call is named in its span.
-const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/embeddings" };
+const ENTRY: EntryPoint = EntryPoint::Http {
+    method: "POST",
+    route: "/v1/embeddings",
+};
 
 /// Passes a request on.
 pub(super) async fn create(
@@ -33,7 +37,9 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    pass_on(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Openai))
+    pass_on(front, &shown, &headers, body)
+        .await
+        .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
 async fn pass_on(
@@ -45,13 +51,33 @@ async fn pass_on(
     let admitted = front.admit(shown, headers, body)?;
     let mut fields = RequestFields::read(&admitted.body)?;
     let model = fields.model()?;
-    if !fields.all().get("input").is_some_and(|input| input.get().starts_with(['"', '['])) {
-        return Err(Refused::invalid("input", "`input` must be a string or an array"));
+    if !fields
+        .all()
+        .get("input")
+        .is_some_and(|input| input.get().starts_with(['"', '[']))
+    {
+        return Err(Refused::invalid(
+            "input",
+            "`input` must be a string or an array",
+        ));
     }
-    let call = ModelCall { extra: fields.rest()?, endpoint: Endpoint::Embeddings, ..ModelCall::default() };
+    let call = ModelCall {
+        extra: fields.rest()?,
+        endpoint: Endpoint::Embeddings,
+        ..ModelCall::default()
+    };
     drop(admitted.body);
     let thread = RequestedThread::NotKept;
-    let requested = RequestedCall { entry: ENTRY, model, stream: false, call, labels: BTreeMap::new(), thread };
-    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    let requested = RequestedCall {
+        entry: ENTRY,
+        model,
+        stream: false,
+        call,
+        labels: BTreeMap::new(),
+        thread,
+    };
+    let started = front
+        .begin(admitted.caller, admitted.headers, requested)
+        .await?;
     call::passed_on(call::ended(started).await?.as_ref())
 }

@@ -1,4 +1,5 @@
-//! Bounds the values of a JSON body before it is read: a number takes two bytes on the wire and some hundred in memory.
+//! Bounds the values of a JSON body before it is read: a number takes two bytes on the wire and
+//! some hundred in memory.
 
 /// How many words of eight bytes a text is looked at by before the search of many bytes at once.
 const SHORT: usize = 8;
@@ -7,8 +8,9 @@ const SHORT: usize = 8;
 const ONES: u64 = u64::MAX / 0xff;
 const HIGHEST: u64 = ONES << 7;
 
-/// How many values a body has at most, nested ones included; `None` where they may be more than `max`. It counts the marks
-/// before values and keys, which are at least as many. A body that is no JSON is left to its reader.
+/// How many values a body has at most, nested ones included; `None` where they may be more than
+/// `max`. It counts the marks before values and keys, which are at least as many. A body that is no
+/// JSON is left to its reader.
 #[must_use]
 pub fn at_most(max: usize, body: &[u8]) -> Option<usize> {
     let (mut marks, mut next) = (1_usize, 0);
@@ -28,14 +30,19 @@ fn text_end(body: &[u8], start: usize) -> usize {
     let mut next = start;
     // Most texts are keys, shorter than what it takes to begin a search of many bytes at once.
     for _ in 0..SHORT {
-        let Some(word) = body.get(next..).and_then(<[u8]>::first_chunk) else { break };
+        let Some(word) = body.get(next..).and_then(<[u8]>::first_chunk) else {
+            break;
+        };
         match first_mark(u64::from_le_bytes(*word)) {
             8 => next += 8,
             place if word[place] == b'"' => return next + place + 1,
             _ => break,
         }
     }
-    while let Some(mark) = body.get(next..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+    while let Some(mark) = body
+        .get(next..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
         if body[next + mark] == b'"' {
             return next + mark + 1;
         }
@@ -47,7 +54,8 @@ fn text_end(body: &[u8], start: usize) -> usize {
 
 /// Which byte of a word is its first quote or backslash; 8 where none is.
 fn first_mark(word: u64) -> usize {
-    // The lowest bit that is set is in the first byte that is zero (Lamport 1975); those above may be wrong.
+    // The lowest bit that is set is in the first byte that is zero (Lamport 1975); those above may
+    // be wrong.
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHEST;
     let marks = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
     marks.trailing_zeros() as usize / 8
@@ -66,11 +74,18 @@ mod tests {
         assert_eq!(at_most(9, br#"{"a": [1, 2, "x,y"], "b": {}}"#), Some(9));
         for length in 0..100 {
             // Wherever in a word the marks are, and whatever is around them.
-            let text = "\u{a2}#]![\u{1}".chars().cycle().take(length).collect::<String>();
+            let text = "\u{a2}#]![\u{1}"
+                .chars()
+                .cycle()
+                .take(length)
+                .collect::<String>();
             let body = format!(r#"["{text}","{text}\\,{text}\",{text}"]"#);
             assert_eq!(at_most(9, body.as_bytes()), Some(3), "{body}");
         }
         assert_eq!(at_most(8, br#"{"a": [1, 2, "x,y"], "b": {}}"#), None);
-        assert_eq!(at_most(1000, format!("[{}0]", "0,".repeat(1000)).as_bytes()), None);
+        assert_eq!(
+            at_most(1000, format!("[{}0]", "0,".repeat(1000)).as_bytes()),
+            None
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The response where there is no answer: a status, the error object of its protocol, and when to retry.
+//! The response where there is no answer: a status, the error object of its protocol, and when to
+//! retry.
 //!
 //! | what | status | `code` |
 //! |---|---|---|
@@ -12,10 +13,12 @@
 //! | no answer in time | 504 | `timeout` |
 //! | the provider failed, or refused Relight's own credential | 502 | `upstream_…` |
 //!
-//! A provider that refuses Relight's credential is 502 and not 401: the caller's key is right. What Relight tried
-//! again already carries `x-should-retry: false`, which the official SDKs obey, so that their retries do not multiply
-//! with ours; `true` is sent where another request may succeed and Relight made at most one attempt. Messages come from the classifier, redacted; those about a credential are Relight's own words.
-//! `param` is the field of the request that Relight refused, or that the provider named in its rejection.
+//! A provider that refuses Relight's credential is 502 and not 401: the caller's key is right. What
+//! Relight tried again already carries `x-should-retry: false`, which the official SDKs obey, so
+//! that their retries do not multiply with ours; `true` is sent where another request may succeed
+//! and Relight made at most one attempt. Messages come from the classifier, redacted; those about a
+//! credential are Relight's own words. `param` is the field of the request that Relight refused, or
+//! that the provider named in its rejection.
 
 mod early_refusal;
 mod own_refusals;
@@ -69,15 +72,25 @@ impl Protocol {
     /// That of a request: Anthropic's paths are its own, and its clients name its version.
     #[must_use]
     pub fn of(path: &str, headers: &HeaderMap) -> Self {
-        let is_anthropic = path.starts_with("/v1/messages") || headers.contains_key("anthropic-version");
-        if is_anthropic { Self::Anthropic } else { Self::Openai }
+        let is_anthropic =
+            path.starts_with("/v1/messages") || headers.contains_key("anthropic-version");
+        if is_anthropic {
+            Self::Anthropic
+        } else {
+            Self::Openai
+        }
     }
 }
 
 // === impl Refused ===
 
 impl Refused {
-    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: impl Into<String>) -> Self {
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             status,
             kind,
@@ -92,7 +105,11 @@ impl Refused {
     }
 
     /// An invocation that failed, with its attempts.
-    pub(super) fn outcome(outcome: &Outcome, failure: &Failure, own_headers: ResponseHeaders) -> Self {
+    pub(super) fn outcome(
+        outcome: &Outcome,
+        failure: &Failure,
+        own_headers: ResponseHeaders,
+    ) -> Self {
         let details = json!({
             "invocation": outcome.invocation.as_str(),
             "class": failure.class.as_str(),
@@ -102,9 +119,18 @@ impl Refused {
             "recovery_hint": failure.recovery_hint,
         });
         let refused = Self::failure(failure);
-        let sent = outcome.attempts.iter().filter(|attempt| attempt.sent).count();
+        let sent = outcome
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.sent)
+            .count();
         let should_retry = refused.should_retry && sent <= 1;
-        Self { details: Some(Box::new(details)), own_headers: Some(Box::new(own_headers)), should_retry, ..refused }
+        Self {
+            details: Some(Box::new(details)),
+            own_headers: Some(Box::new(own_headers)),
+            should_retry,
+            ..refused
+        }
     }
 
     /// A failure by its class.
@@ -112,18 +138,29 @@ impl Refused {
         let (status, code) = failure.class.row().http;
         let kind = kind(failure.class, status);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-        let about_credential = matches!(failure.class, FailureClass::Authentication | FailureClass::PermissionDenied);
+        let about_credential = matches!(
+            failure.class,
+            FailureClass::Authentication | FailureClass::PermissionDenied
+        );
         let message = if failure.message.is_empty() || about_credential {
             failure.class.phrase().to_owned()
         } else {
             failure.message.clone()
         };
-        let retry_after_ms =
-            failure.retry_after.map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
-        // Only a wait that somebody stated, and that mends something, makes the client's own retry worth its while.
-        let should_retry = failure.retryable && retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
+        let retry_after_ms = failure
+            .retry_after
+            .map(|wait| u64::try_from(wait.duration.as_millis()).unwrap_or(u64::MAX));
+        // Only a wait that somebody stated, and that mends something, makes the client's own retry
+        // worth its while.
+        let should_retry =
+            failure.retryable && retry_after_ms.is_some() && matches!(status.as_u16(), 429 | 503);
         let param = failure.param.clone();
-        Self { param, retry_after_ms, should_retry, ..Self::new(status, kind, code, message) }
+        Self {
+            param,
+            retry_after_ms,
+            should_retry,
+            ..Self::new(status, kind, code, message)
+        }
     }
 
     /// The error object, as the body has it and as an error event within a stream has it.
@@ -132,14 +169,18 @@ impl Refused {
             Protocol::Openai => self.kind,
             Protocol::Anthropic => anthropic_type(self.status),
         };
-        let mut error = json!({"message": self.message, "type": kind, "param": self.param, "code": self.code});
+        let mut error =
+            json!({"message": self.message, "type": kind, "param": self.param, "code": self.code});
         if let (Some(details), Some(fields)) = (&self.details, error.as_object_mut()) {
             fields.insert("relight".to_owned(), (**details).clone());
         }
         match protocol {
             Protocol::Openai => json!({"error": error}),
             Protocol::Anthropic => {
-                let id = self.own_headers.as_ref().map(|own_headers| own_headers.invocation.as_str());
+                let id = self
+                    .own_headers
+                    .as_ref()
+                    .map(|own_headers| own_headers.invocation.as_str());
                 json!({"type": "error", "error": error, "request_id": id})
             }
         }
@@ -150,11 +191,17 @@ impl Refused {
         let mut response = Response::new(Body::from(self.object(protocol).to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
         let again = if self.should_retry { "true" } else { "false" };
         headers.insert(SHOULD_RETRY, HeaderValue::from_static(again));
         if let Some(wait) = self.retry_after_ms {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.div_ceil(1000).max(1)));
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(wait.div_ceil(1000).max(1)),
+            );
             headers.insert(RETRY_AFTER_MS, HeaderValue::from(wait));
         }
         if let Some(own_headers) = &self.own_headers {
@@ -166,7 +213,10 @@ impl Refused {
 
 impl From<HeaderFault> for Refused {
     fn from(fault: HeaderFault) -> Self {
-        Self::invalid(fault.name, format!("the header {} {}", fault.name, fault.reason))
+        Self::invalid(
+            fault.name,
+            format!("the header {} {}", fault.name, fault.reason),
+        )
     }
 }
 

@@ -19,7 +19,8 @@ const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
 /// The fields that were not read yet, as they came.
 pub(super) struct RequestFields<'a>(BTreeMap<String, &'a RawValue>);
 
-/// Fields that may be long, so that they are read as what they are while the body is, and not once more from its text.
+/// Fields that may be long, so that they are read as what they are while the body is, and not once
+/// more from its text.
 pub(super) trait LongFields<'a>: Default {
     /// Reads the value of a field, if it is one of them; the last one of a name counts.
     ///
@@ -43,12 +44,14 @@ impl<'a> RequestFields<'a> {
         Ok(Self(fields))
     }
 
-    /// The fields of a body, and the long ones among them; where one of these is not what it must be, all are left among
-    /// the others, so that the caller can say what is wrong.
+    /// The fields of a body, and the long ones among them; where one of these is not what it must
+    /// be, all are left among the others, so that the caller can say what is wrong.
     ///
     /// # Errors
     /// When it is no JSON object.
-    pub(super) fn read_with_long<L: LongFields<'a>>(body: &'a [u8]) -> Result<(Self, Option<L>), Refused> {
+    pub(super) fn read_with_long<L: LongFields<'a>>(
+        body: &'a [u8],
+    ) -> Result<(Self, Option<L>), Refused> {
         // Its encoding is checked once, and not text by text.
         let read = str::from_utf8(body).ok().and_then(|body| {
             let mut reader = serde_json::Deserializer::from_str(body);
@@ -75,7 +78,9 @@ impl<'a> RequestFields<'a> {
     /// # Errors
     /// When it is nested too deeply.
     pub(super) fn take(&mut self, name: &str) -> Result<Option<Value>, Refused> {
-        self.take_raw(name).map(|value| parsed(name, value)).transpose()
+        self.take_raw(name)
+            .map(|value| parsed(name, value))
+            .transpose()
     }
 
     /// Takes a field out as it came; `null` is as good as nothing.
@@ -90,8 +95,12 @@ impl<'a> RequestFields<'a> {
         what: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, Refused> {
-        let Some(value) = self.take(name)? else { return Ok(None) };
-        read(&value).map(Some).ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
+        let Some(value) = self.take(name)? else {
+            return Ok(None);
+        };
+        read(&value)
+            .map(Some)
+            .ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
     }
 
     /// Takes a text out.
@@ -105,14 +114,23 @@ impl<'a> RequestFields<'a> {
     }
 
     /// Takes a number within these bounds out.
-    pub(super) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f64>, Refused> {
+    pub(super) fn number(
+        &mut self,
+        name: &str,
+        min: f64,
+        max: f64,
+    ) -> Result<Option<f64>, Refused> {
         let read = |value: &Value| value.as_f64().filter(|number| (min..=max).contains(number));
         self.typed(name, &format!("a number from {min} to {max}"), read)
     }
 
     /// Takes a count out.
     pub(super) fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
-        let read = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|count| *count > 0);
+        let read = |value: &Value| {
+            u32::try_from(value.as_u64()?)
+                .ok()
+                .filter(|count| *count > 0)
+        };
         self.typed(name, "a whole number above 0", read)
     }
 
@@ -130,14 +148,18 @@ impl<'a> RequestFields<'a> {
         let is_plain = |text: &str| !text.chars().any(char::is_control);
         let read = |value: &Value| {
             let pair = |(key, value): (&String, &Value)| {
-                let value = value.as_str().filter(|value| value.len() <= longest_value && is_plain(value))?;
+                let value = value
+                    .as_str()
+                    .filter(|value| value.len() <= longest_value && is_plain(value))?;
                 (key.len() <= longest_key && is_plain(key)).then(|| (key.clone(), value.to_owned()))
             };
             let object = value.as_object().filter(|object| object.len() <= pairs)?;
             object.iter().map(pair).collect::<Option<BTreeMap<_, _>>>()
         };
         let mut labels = self.typed("metadata", &what, read)?.unwrap_or_default();
-        let user = self.text("user")?.filter(|user| !user.is_empty() && user.len() <= longest_value && is_plain(user));
+        let user = self
+            .text("user")?
+            .filter(|user| !user.is_empty() && user.len() <= longest_value && is_plain(user));
         labels.extend(user.map(|user| ("user".to_owned(), user)));
         Ok(labels)
     }
@@ -148,7 +170,8 @@ impl<'a> RequestFields<'a> {
     /// When a field is nested too deeply.
     pub(super) fn rest(self) -> Result<Map<String, Value>, Refused> {
         let rest = self.0.into_iter().filter(|(_, value)| !is_null(value));
-        rest.map(|(name, value)| parsed(&name, value).map(|value| (name, value))).collect()
+        rest.map(|(name, value)| parsed(&name, value).map(|value| (name, value)))
+            .collect()
     }
 }
 
@@ -198,7 +221,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// A field that is a text in most requests, which is then borrowed from the body as far as it can be.
+/// A field that is a text in most requests, which is then borrowed from the body as far as it can
+/// be.
 pub(super) enum TextOrValue<'a> {
     /// A text.
     Text(Cow<'a, str>),

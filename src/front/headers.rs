@@ -40,9 +40,11 @@ pub(super) struct ResponseHeaders {
     pub(super) invocation: InvocationId,
     /// `x-relight-attempts`: those begun so far.
     pub(super) attempts: u32,
-    /// `x-relight-target`: who answers, where that is certain; of a stream that just begins, who was called last.
+    /// `x-relight-target`: who answers, where that is certain; of a stream that just begins, who
+    /// was called last.
     pub(super) target: Option<TargetId>,
-    /// `x-relight-adapted`: what of the request was changed so that a model takes it, in words; none where nothing was.
+    /// `x-relight-adapted`: what of the request was changed so that a model takes it, in words;
+    /// none where nothing was.
     pub(super) adapted: Vec<String>,
 }
 
@@ -65,10 +67,17 @@ impl RequestHeaders {
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, HeaderFault> {
         let operation = identifier(headers, "x-relight-operation")?.unwrap_or(DEFAULT_OPERATION);
         if operation.len() > MAX_OPERATION_BYTES {
-            return Err(fault("x-relight-operation", &format!("is longer than {MAX_OPERATION_BYTES} bytes")));
+            return Err(fault(
+                "x-relight-operation",
+                &format!("is longer than {MAX_OPERATION_BYTES} bytes"),
+            ));
         }
         let max_retries = text(headers, "x-relight-max-retries")?
-            .map(|number| number.parse().map_err(|_| fault("x-relight-max-retries", "is no whole number")))
+            .map(|number| {
+                number
+                    .parse()
+                    .map_err(|_| fault("x-relight-max-retries", "is no whole number"))
+            })
             .transpose()?;
         Ok(Self {
             operation: Operation::from(operation),
@@ -89,11 +98,20 @@ pub(super) fn betas(headers: &HeaderMap) -> Result<Vec<String>, HeaderFault> {
     let (name, (most, longest)) = ("anthropic-beta", MAX_BETAS);
     let mut betas: Vec<String> = Vec::new();
     for value in headers.get_all(name) {
-        let text = value.to_str().ok().filter(|text| !text.chars().any(char::is_control));
-        let named = text.ok_or_else(|| fault(name, "is no plain text"))?.split(',').map(str::trim);
+        let text = value
+            .to_str()
+            .ok()
+            .filter(|text| !text.chars().any(char::is_control));
+        let named = text
+            .ok_or_else(|| fault(name, "is no plain text"))?
+            .split(',')
+            .map(str::trim);
         for beta in named.filter(|beta| !beta.is_empty()) {
             if beta.len() > longest {
-                return Err(fault(name, &format!("has a name that is longer than {longest} bytes")));
+                return Err(fault(
+                    name,
+                    &format!("has a name that is longer than {longest} bytes"),
+                ));
             }
             if betas.iter().all(|known| known != beta) {
                 betas.push(beta.to_owned());
@@ -115,7 +133,12 @@ impl ResponseHeaders {
             invocation: outcome.invocation.clone(),
             attempts: u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX),
             target: outcome.target.clone(),
-            adapted: outcome.attempts.iter().flat_map(AttemptRecord::changes).cloned().collect(),
+            adapted: outcome
+                .attempts
+                .iter()
+                .flat_map(AttemptRecord::changes)
+                .cloned()
+                .collect(),
         }
     }
 
@@ -127,13 +150,21 @@ impl ResponseHeaders {
     /// Writes them.
     pub(super) fn write(&self, headers: &mut HeaderMap) {
         if let Ok(id) = HeaderValue::from_str(self.invocation.as_str()) {
-            // The official SDKs show these in their errors: OpenAI's the first, Anthropic's the second.
+            // The official SDKs show these in their errors: OpenAI's the first, Anthropic's the
+            // second.
             headers.insert(HeaderName::from_static("x-request-id"), id.clone());
             headers.insert(HeaderName::from_static("request-id"), id.clone());
             headers.insert(HeaderName::from_static("x-relight-invocation"), id);
         }
-        headers.insert(HeaderName::from_static("x-relight-attempts"), HeaderValue::from(self.attempts));
-        if let Some(Ok(target)) = self.target.as_ref().map(|target| HeaderValue::from_str(target.as_str())) {
+        headers.insert(
+            HeaderName::from_static("x-relight-attempts"),
+            HeaderValue::from(self.attempts),
+        );
+        if let Some(Ok(target)) = self
+            .target
+            .as_ref()
+            .map(|target| HeaderValue::from_str(target.as_str()))
+        {
             headers.insert(HeaderName::from_static("x-relight-target"), target);
         }
         if let Some(Ok(words)) = self.changes().map(|words| HeaderValue::from_str(&words)) {
@@ -143,15 +174,26 @@ impl ResponseHeaders {
 }
 
 fn fault(name: &'static str, reason: &str) -> HeaderFault {
-    HeaderFault { name, reason: reason.to_owned() }
+    HeaderFault {
+        name,
+        reason: reason.to_owned(),
+    }
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, HeaderFault> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
-    value.to_str().map(|text| Some(text.trim())).map_err(|_| fault(name, "is no plain text"))
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    value
+        .to_str()
+        .map(|text| Some(text.trim()))
+        .map_err(|_| fault(name, "is no plain text"))
 }
 
-fn identifier<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, HeaderFault> {
+fn identifier<'a>(
+    headers: &'a HeaderMap,
+    name: &'static str,
+) -> Result<Option<&'a str>, HeaderFault> {
     let text = text(headers, name)?.filter(|text| !text.is_empty());
     if text.is_some_and(|text| text.len() > MAX_ID_BYTES) {
         return Err(fault(name, &format!("is longer than {MAX_ID_BYTES} bytes")));
@@ -164,10 +206,19 @@ fn identifier<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&
 
 fn time_allowed(headers: &HeaderMap) -> Result<Option<Duration>, HeaderFault> {
     let (name, time) = if let Some(millis) = text(headers, "x-relight-deadline-ms")? {
-        ("x-relight-deadline-ms", millis.parse().ok().map(Duration::from_millis))
+        (
+            "x-relight-deadline-ms",
+            millis.parse().ok().map(Duration::from_millis),
+        )
     } else if let Some(time) = text(headers, "x-request-timeout")? {
-        let seconds = time.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        ("x-request-timeout", seconds.or_else(|| units::parse_duration(time).ok()))
+        let seconds = time
+            .parse::<f64>()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        (
+            "x-request-timeout",
+            seconds.or_else(|| units::parse_duration(time).ok()),
+        )
     } else {
         return Ok(None);
     };
@@ -180,11 +231,22 @@ fn time_allowed(headers: &HeaderMap) -> Result<Option<Duration>, HeaderFault> {
 fn trace_context(headers: &HeaderMap) -> TraceContext {
     // Both lists may come in several pieces, which W3C says to join by commas in order.
     let joined = |name: &str| {
-        let pieces: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let pieces: Vec<&str> = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .collect();
         (!pieces.is_empty()).then(|| pieces.join(","))
     };
-    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    TraceContext { traceparent, tracestate: joined("tracestate"), baggage: joined("baggage") }
+    let traceparent = headers
+        .get("traceparent")
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    TraceContext {
+        traceparent,
+        tracestate: joined("tracestate"),
+        baggage: joined("baggage"),
+    }
 }
 
 #[cfg(test)]
@@ -192,8 +254,12 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&'static str, &'static str)]) -> Result<RequestHeaders, HeaderFault> {
-        let headers =
-            pairs.iter().map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let headers = pairs.iter().map(|&(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        });
         RequestHeaders::read(&headers.collect())
     }
 
@@ -209,8 +275,15 @@ mod tests {
             ("traceparent", "00-a-b-01"),
         ])
         .unwrap();
-        assert_eq!((asked.operation.as_str(), asked.max_retries), ("planner", Some(1)));
-        assert_eq!(asked.time_allowed, Some(Duration::from_millis(1500)), "the exact one goes first");
+        assert_eq!(
+            (asked.operation.as_str(), asked.max_retries),
+            ("planner", Some(1))
+        );
+        assert_eq!(
+            asked.time_allowed,
+            Some(Duration::from_millis(1500)),
+            "the exact one goes first"
+        );
         assert_eq!(asked.request_id, Some(RequestId::from("k-1")));
         assert_eq!(asked.thread, Some(ThreadId::from("t-1")));
         assert_eq!(asked.trace.traceparent.as_deref(), Some("00-a-b-01"));
@@ -220,7 +293,11 @@ mod tests {
     fn a_timeout_is_in_seconds_unless_it_has_a_unit() {
         for (text, millis) in [("2", 2000), ("0.5", 500), ("250ms", 250), ("1m", 60_000)] {
             let asked = read(&[("x-request-timeout", text)]).unwrap();
-            assert_eq!(asked.time_allowed, Some(Duration::from_millis(millis)), "{text}");
+            assert_eq!(
+                asked.time_allowed,
+                Some(Duration::from_millis(millis)),
+                "{text}"
+            );
         }
     }
 
@@ -231,7 +308,10 @@ mod tests {
             ("x-relight-deadline-ms", "0"),
             ("x-request-timeout", "soon"),
             ("x-relight-operation", "a\tb"),
-            ("x-relight-operation", "an-operation-whose-name-is-longer-than-the-sixty-four-bytes-of-one"),
+            (
+                "x-relight-operation",
+                "an-operation-whose-name-is-longer-than-the-sixty-four-bytes-of-one",
+            ),
             ("idempotency-key", "a\tb"),
         ] {
             let refused = read(&[(name, value)]).unwrap_err();

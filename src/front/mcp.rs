@@ -1,10 +1,12 @@
-//! Relight as an MCP server (streamable HTTP): the tools of all configured servers, each call recovered like any other.
+//! Relight as an MCP server (streamable HTTP): the tools of all configured servers, each call
+//! recovered like any other.
 //!
-//! An MCP client changes one URL. `tools/list` names every tool as its server does, and as `server_tool` where several
-//! servers have one of a name; `tools/call` is an invocation. A failure is a result that is marked as an error and explains
-//! what was tried, so that the model which called reads it. A request may say by the headers of the OpenAI-compatible front
-//! what it wants (`x-relight-operation`, `x-relight-thread`, `x-relight-deadline-ms`, …), and by `relight/goal` in
-//! `_meta` what the call is for. There are no sessions: each request stands alone.
+//! An MCP client changes one URL. `tools/list` names every tool as its server does, and as
+//! `server_tool` where several servers have one of a name; `tools/call` is an invocation. A failure
+//! is a result that is marked as an error and explains what was tried, so that the model which
+//! called reads it. A request may say by the headers of the OpenAI-compatible front what it wants
+//! (`x-relight-operation`, `x-relight-thread`, `x-relight-deadline-ms`, …), and by `relight/goal`
+//! in `_meta` what the call is for. There are no sessions: each request stands alone.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -36,7 +38,10 @@ use crate::{
 };
 
 /// How a call is named in its span.
-const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/mcp" };
+const ENTRY: EntryPoint = EntryPoint::Http {
+    method: "POST",
+    route: "/mcp",
+};
 
 /// The versions of the protocol that it speaks, the newest first.
 const PROTOCOLS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -92,18 +97,33 @@ async fn answer(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let caller = front.identify(headers, shown)?;
-    let body = body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
+    let body =
+        body.map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
     let by_headers = RequestHeaders::read(headers)?;
     let Ok(mut message) = serde_json::from_slice::<Value>(&body) else {
-        return Ok(failed(&Value::Null, &RpcError::new(UNREADABLE, "the body is no JSON")));
+        return Ok(failed(
+            &Value::Null,
+            &RpcError::new(UNREADABLE, "the body is no JSON"),
+        ));
     };
     let Some(method) = message["method"].as_str().map(str::to_owned) else {
         // A response of the client: nothing was requested of it.
-        let is_message = message.get("result").or_else(|| message.get("error")).is_some();
+        let is_message = message
+            .get("result")
+            .or_else(|| message.get("error"))
+            .is_some();
         let error = RpcError::new(NOT_A_REQUEST, "one request is expected, with a method");
-        return Ok(if is_message { StatusCode::ACCEPTED.into_response() } else { failed(&Value::Null, &error) });
+        return Ok(if is_message {
+            StatusCode::ACCEPTED.into_response()
+        } else {
+            failed(&Value::Null, &error)
+        });
     };
-    let Some(id) = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned() else {
+    let Some(id) = message
+        .get("id")
+        .filter(|id| id.is_string() || id.is_number())
+        .cloned()
+    else {
         return Ok(StatusCode::ACCEPTED.into_response());
     };
     let parameters = message["params"].take();
@@ -112,7 +132,10 @@ async fn answer(
         "ping" => Ok(json!({})),
         "tools/list" => {
             let tools = named(front.engine.listed_tools().await);
-            let tools: Vec<Value> = tools.iter().map(|(name, _, tool)| listed(name, tool)).collect();
+            let tools: Vec<Value> = tools
+                .iter()
+                .map(|(name, _, tool)| listed(name, tool))
+                .collect();
             Ok(json!({ "tools": tools }))
         }
         "tools/call" => {
@@ -125,7 +148,10 @@ async fn answer(
             };
             called(front, arrival, by_headers, parameters).await
         }
-        method => Err(RpcError::new(NO_SUCH_METHOD, format!("there is no method `{method}`"))),
+        method => Err(RpcError::new(
+            NO_SUCH_METHOD,
+            format!("there is no method `{method}`"),
+        )),
     };
     Ok(match result {
         Ok(result) => document(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
@@ -142,39 +168,66 @@ async fn called(
     let Some(name) = parameters["name"].as_str().map(str::to_owned) else {
         return Err(RpcError::new(WRONG_PARAMETERS, "params.name is missing"));
     };
-    let goal = parameters["_meta"]["relight/goal"].as_str().unwrap_or_default();
+    let goal = parameters["_meta"]["relight/goal"]
+        .as_str()
+        .unwrap_or_default();
     let goal = goal[..goal.floor_char_boundary(MAX_GOAL_BYTES)].to_owned();
     let arguments = match parameters["arguments"].take() {
         Value::Null => Value::Object(Map::new()),
         arguments @ Value::Object(_) => arguments,
-        _ => return Err(RpcError::new(WRONG_PARAMETERS, "params.arguments is no object")),
+        _ => {
+            return Err(RpcError::new(
+                WRONG_PARAMETERS,
+                "params.arguments is no object",
+            ));
+        }
     };
     let tools = named(front.engine.listed_tools().await);
     let known = tools.iter().find(|(known, _, _)| *known == name);
-    let tool = known.map_or_else(|| name.clone(), |(_, server, tool)| format!("{server}/{}", tool.name));
-    let call = ToolInvocation { name: tool, arguments: arguments.to_string(), goal, ..ToolInvocation::default() };
+    let tool = known.map_or_else(
+        || name.clone(),
+        |(_, server, tool)| format!("{server}/{}", tool.name),
+    );
+    let call = ToolInvocation {
+        name: tool,
+        arguments: arguments.to_string(),
+        goal,
+        ..ToolInvocation::default()
+    };
     let request = InvocationRequest {
         operation: by_headers.operation,
         request_id: by_headers.request_id,
         thread: by_headers.thread,
-        overrides: Overrides { max_retries: by_headers.max_retries, ..Overrides::default() },
+        overrides: Overrides {
+            max_retries: by_headers.max_retries,
+            ..Overrides::default()
+        },
         ..InvocationRequest::new(arrival, Call::Tool(call))
     };
     let routes = request.arrival.routes.clone();
     let incoming = front.engine.prepare(request).await.map_err(unresolved)?;
     if !incoming.plan.route.is_allowed_by(&routes) {
-        return Err(RpcError::new(WRONG_PARAMETERS, "this key may not call tools on this route"));
+        return Err(RpcError::new(
+            WRONG_PARAMETERS,
+            "this key may not call tools on this route",
+        ));
     }
     let started = front.executions.start(incoming).await;
-    let mut started = started.map_err(|error| RpcError::new(INTERNAL, format!("the call was not begun: {error:?}")))?;
+    let mut started = started
+        .map_err(|error| RpcError::new(INTERNAL, format!("the call was not begun: {error:?}")))?;
     let outcome = started.follower.outcome().await;
-    let outcome = outcome.map_err(|_| RpcError::new(INTERNAL, "the call was lost; its outcome is not known"))?;
+    let outcome = outcome
+        .map_err(|_| RpcError::new(INTERNAL, "the call was lost; its outcome is not known"))?;
     Ok(result(&outcome))
 }
 
 /// The result of a call: what the tool returned, or why it did not.
 fn result(outcome: &Outcome) -> Value {
-    let strategies: Vec<&str> = outcome.recovery_applied.iter().map(|strategy| strategy.as_str()).collect();
+    let strategies: Vec<&str> = outcome
+        .recovery_applied
+        .iter()
+        .map(|strategy| strategy.as_str())
+        .collect();
     let about = json!({
         "relight/invocation": outcome.invocation.as_str(),
         "relight/attempts": outcome.attempts.len(),
@@ -183,11 +236,18 @@ fn result(outcome: &Outcome) -> Value {
     });
     match &outcome.result {
         Ok(completion) => {
-            let output = completion.tool_output.as_deref().cloned().unwrap_or_default();
-            let mut result = json!({ "content": content(&output), "isError": false, "_meta": about });
+            let output = completion
+                .tool_output
+                .as_deref()
+                .cloned()
+                .unwrap_or_default();
+            let mut result =
+                json!({ "content": content(&output), "isError": false, "_meta": about });
             let structured = output.reply.structured.as_deref();
             // The protocol has objects alone.
-            if let Some(structured) = structured.and_then(|text| serde_json::from_str::<Map<_, _>>(text).ok()) {
+            if let Some(structured) =
+                structured.and_then(|text| serde_json::from_str::<Map<_, _>>(text).ok())
+            {
                 result["structuredContent"] = Value::Object(structured);
             }
             result
@@ -206,15 +266,24 @@ fn result(outcome: &Outcome) -> Value {
 
 /// What the tool returned; where it was not all that was asked for, that comes first.
 fn content(output: &ToolOutput) -> Vec<Value> {
-    let incomplete = output.coverage.as_ref().filter(|coverage| !coverage.missing.is_empty()).map(|coverage| {
-        let missing = coverage.missing.join(", ");
-        let text = format!("Incomplete: {} of {} parts; missing: {missing}.", coverage.done, coverage.total);
-        json!({ "type": "text", "text": text })
-    });
+    let incomplete = output
+        .coverage
+        .as_ref()
+        .filter(|coverage| !coverage.missing.is_empty())
+        .map(|coverage| {
+            let missing = coverage.missing.join(", ");
+            let text = format!(
+                "Incomplete: {} of {} parts; missing: {missing}.",
+                coverage.done, coverage.total
+            );
+            json!({ "type": "text", "text": text })
+        });
     let pieces = output.reply.content.iter().map(|piece| match piece {
         ToolContent::Text(text) => json!({ "type": "text", "text": text }),
         ToolContent::Image(media) => of_media("image", media),
-        ToolContent::File(media) if media.mime_type.starts_with("audio/") => of_media("audio", media),
+        ToolContent::File(media) if media.mime_type.starts_with("audio/") => {
+            of_media("audio", media)
+        }
         ToolContent::File(media) => resource(media),
     });
     incomplete.into_iter().chain(pieces).collect()
@@ -243,7 +312,10 @@ fn resource(media: &Media) -> Value {
 
 fn initialized(parameters: &Value) -> Value {
     let wanted = parameters["protocolVersion"].as_str().unwrap_or_default();
-    let protocol = PROTOCOLS.into_iter().find(|known| *known == wanted).unwrap_or(PROTOCOLS[0]);
+    let protocol = PROTOCOLS
+        .into_iter()
+        .find(|known| *known == wanted)
+        .unwrap_or(PROTOCOLS[0]);
     json!({
         "protocolVersion": protocol,
         "capabilities": { "tools": { "listChanged": false } },
@@ -251,7 +323,8 @@ fn initialized(parameters: &Value) -> Value {
     })
 }
 
-/// Every tool with the name by which clients call it: its own, or `server_tool` where several servers have it.
+/// Every tool with the name by which clients call it: its own, or `server_tool` where several
+/// servers have it.
 fn named(tools: Vec<(Arc<str>, ToolSpec)>) -> Vec<(String, Arc<str>, ToolSpec)> {
     let mut times: HashMap<String, u32> = HashMap::new();
     for (_, tool) in &tools {
@@ -259,14 +332,19 @@ fn named(tools: Vec<(Arc<str>, ToolSpec)>) -> Vec<(String, Arc<str>, ToolSpec)> 
     }
     let name = |(server, tool): (Arc<str>, ToolSpec)| {
         let is_shared = times.get(&tool.name).is_some_and(|times| *times > 1);
-        let name = if is_shared { format!("{server}_{}", tool.name) } else { tool.name.clone() };
+        let name = if is_shared {
+            format!("{server}_{}", tool.name)
+        } else {
+            tool.name.clone()
+        };
         (name, server, tool)
     };
     tools.into_iter().map(name).collect()
 }
 
 fn listed(name: &str, tool: &ToolSpec) -> Value {
-    let mut listed = json!({ "name": name, "description": tool.description, "inputSchema": *tool.input_schema });
+    let mut listed =
+        json!({ "name": name, "description": tool.description, "inputSchema": *tool.input_schema });
     if let Some(schema) = &tool.output_schema {
         listed["outputSchema"] = Value::clone(schema);
     }
@@ -289,24 +367,41 @@ fn listed(name: &str, tool: &ToolSpec) -> Value {
 fn unresolved(refusal: Refusal) -> RpcError {
     match refusal {
         Refusal::ToolNotFound { tool, nearest } => {
-            let near =
-                if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) };
+            let near = if nearest.is_empty() {
+                String::new()
+            } else {
+                format!("; did you mean {}?", nearest.join(", "))
+            };
             RpcError::new(WRONG_PARAMETERS, format!("there is no tool `{tool}`{near}"))
         }
         Refusal::ToolAmbiguous { tool, candidates } => RpcError::new(
             WRONG_PARAMETERS,
-            format!("`{tool}` is the name of several tools; name one of {}", candidates.join(", ")),
+            format!(
+                "`{tool}` is the name of several tools; name one of {}",
+                candidates.join(", ")
+            ),
         ),
         Refusal::ToolsUnlisted { tool, servers } => {
-            let servers: Vec<String> = servers.iter().map(|(server, error)| format!("{server} ({error})")).collect();
+            let servers: Vec<String> = servers
+                .iter()
+                .map(|(server, error)| format!("{server} ({error})"))
+                .collect();
             RpcError::new(
                 INTERNAL,
-                format!("`{tool}` cannot be looked up; no tools are listed by {}", servers.join(", ")),
+                format!(
+                    "`{tool}` cannot be looked up; no tools are listed by {}",
+                    servers.join(", ")
+                ),
             )
         }
-        Refusal::RouteNotFound { route, .. } => RpcError::new(WRONG_PARAMETERS, format!("there is no route `{route}`")),
+        Refusal::RouteNotFound { route, .. } => {
+            RpcError::new(WRONG_PARAMETERS, format!("there is no route `{route}`"))
+        }
         Refusal::Overrides(faults) => {
-            let faults: Vec<String> = faults.into_iter().map(|(field, why)| format!("{field}: {why}")).collect();
+            let faults: Vec<String> = faults
+                .into_iter()
+                .map(|(field, why)| format!("{field}: {why}"))
+                .collect();
             RpcError::new(WRONG_PARAMETERS, faults.join("; "))
         }
     }
@@ -319,7 +414,10 @@ fn failed(id: &Value, error: &RpcError) -> Response {
 
 fn document(document: &Value) -> Response {
     let mut response = Response::new(Body::from(document.to_string()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     response
 }
 
@@ -327,6 +425,9 @@ fn document(document: &Value) -> Response {
 
 impl RpcError {
     fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's Messages API.
 //!
-//! What the model thought goes to the client with its signature and comes back with it. Whatever a provider of another
-//! family needs back is in the same fields, in an envelope (`carried.rs`).
+//! What the model thought goes to the client with its signature and comes back with it. Whatever a
+//! provider of another family needs back is in the same fields, in an envelope (`carried.rs`).
 
 mod content;
 mod document;
@@ -29,18 +29,27 @@ use crate::{
 };
 
 /// How a call is named in its span.
-const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/messages" };
+const ENTRY: EntryPoint = EntryPoint::Http {
+    method: "POST",
+    route: "/v1/messages",
+};
 /// How a count is named in its span.
-const COUNT_ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/messages/count_tokens" };
+const COUNT_ENTRY: EntryPoint = EntryPoint::Http {
+    method: "POST",
+    route: "/v1/messages/count_tokens",
+};
 
-/// Answers a request. When its client goes away it is dropped, and the invocation ends unless others follow it.
+/// Answers a request. When its client goes away it is dropped, and the invocation ends unless
+/// others follow it.
 pub(super) async fn create(
     State(front): State<Front>,
     shown: PeerCertificate,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
+    answer(front, &shown, &headers, body)
+        .await
+        .unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
 }
 
 /// Passes a request to count tokens on to a target that can.
@@ -50,7 +59,9 @@ pub(super) async fn count_tokens(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    count(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
+    count(front, &shown, &headers, body)
+        .await
+        .unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
 }
 
 async fn answer(
@@ -60,21 +71,40 @@ async fn answer(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
-    let MessagesRequest { model, stream, call, labels } = MessagesRequest::read(&admitted.body)?;
+    let MessagesRequest {
+        model,
+        stream,
+        call,
+        labels,
+    } = MessagesRequest::read(&admitted.body)?;
     drop(admitted.body);
-    let call = ModelCall { betas: betas(headers)?, ..call };
+    let call = ModelCall {
+        betas: betas(headers)?,
+        ..call
+    };
     if call.max_output_tokens.is_none() {
         return Err(Refused::invalid("max_tokens", "`max_tokens` is missing"));
     }
     let thread = RequestedThread::NotKept;
-    let requested = RequestedCall { entry: ENTRY, model: model.clone(), stream, call, labels, thread };
-    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    let requested = RequestedCall {
+        entry: ENTRY,
+        model: model.clone(),
+        stream,
+        call,
+        labels,
+        thread,
+    };
+    let started = front
+        .begin(admitted.caller, admitted.headers, requested)
+        .await?;
     if stream {
         let events = MessageEvents::new(&started.id, model);
         return stream::respond(&front, started, events).await;
     }
     let outcome = call::ended(started).await?;
-    call::whole(&outcome, |completion| document::message(&outcome.invocation, completion).to_string())
+    call::whole(&outcome, |completion| {
+        document::message(&outcome.invocation, completion).to_string()
+    })
 }
 
 async fn count(
@@ -84,11 +114,29 @@ async fn count(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refused> {
     let admitted = front.admit(shown, headers, body)?;
-    let MessagesRequest { model, call, labels, .. } = MessagesRequest::read(&admitted.body)?;
+    let MessagesRequest {
+        model,
+        call,
+        labels,
+        ..
+    } = MessagesRequest::read(&admitted.body)?;
     drop(admitted.body);
-    let call = ModelCall { endpoint: Endpoint::CountTokens, betas: betas(headers)?, ..call };
+    let call = ModelCall {
+        endpoint: Endpoint::CountTokens,
+        betas: betas(headers)?,
+        ..call
+    };
     let thread = RequestedThread::NotKept;
-    let requested = RequestedCall { entry: COUNT_ENTRY, model, stream: false, call, labels, thread };
-    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
+    let requested = RequestedCall {
+        entry: COUNT_ENTRY,
+        model,
+        stream: false,
+        call,
+        labels,
+        thread,
+    };
+    let started = front
+        .begin(admitted.caller, admitted.headers, requested)
+        .await?;
     call::passed_on(call::ended(started).await?.as_ref())
 }

@@ -18,7 +18,11 @@ use crate::{
 };
 
 /// `GET /v1/models`.
-pub(super) async fn list(State(front): State<Front>, shown: PeerCertificate, headers: HeaderMap) -> Response {
+pub(super) async fn list(
+    State(front): State<Front>,
+    shown: PeerCertificate,
+    headers: HeaderMap,
+) -> Response {
     let protocol = Protocol::of("/v1/models", &headers);
     let caller = match front.identify(&headers, &shown) {
         Ok(caller) => caller,
@@ -26,11 +30,17 @@ pub(super) async fn list(State(front): State<Front>, shown: PeerCertificate, hea
     };
     let config = front.engine.config();
     let names = names(&config, &caller);
-    let data: Vec<Value> = names.iter().map(|(name, owner)| front.model(protocol, name, owner)).collect();
+    let data: Vec<Value> = names
+        .iter()
+        .map(|(name, owner)| front.model(protocol, name, owner))
+        .collect();
     let document = match protocol {
         Protocol::Openai => json!({"object": "list", "data": data}),
         Protocol::Anthropic => {
-            let (first, last) = (names.first().map(|(name, _)| name), names.last().map(|(name, _)| name));
+            let (first, last) = (
+                names.first().map(|(name, _)| name),
+                names.last().map(|(name, _)| name),
+            );
             json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
         }
     };
@@ -70,12 +80,19 @@ pub(super) fn resolve(
 ) -> Result<(RouteName, Option<TargetId>), Refused> {
     let route = RouteName::from(model);
     if config.routes.contains_key(&route) {
-        return if caller.may_use(&route) { Ok((route, None)) } else { Err(Refused::route_not_allowed(model)) };
+        return if caller.may_use(&route) {
+            Ok((route, None))
+        } else {
+            Err(Refused::route_not_allowed(model))
+        };
     }
     let target = TargetId::from(model);
     let mut routes = routes(config, caller).filter(|(_, route)| route.targets.contains(&target));
     let first = routes.next();
-    let allowed = first.into_iter().chain(routes).find(|(_, route)| route.allow_overrides.targets);
+    let allowed = first
+        .into_iter()
+        .chain(routes)
+        .find(|(_, route)| route.allow_overrides.targets);
     match allowed.or(first) {
         Some((name, _)) => Ok((name.clone(), Some(target))),
         None => Err(no_such_model(model, &names(config, caller))),
@@ -91,7 +108,8 @@ impl Front {
                 json!({"id": name, "object": "model", "created": self.started_unix, "owned_by": owner})
             }
             Protocol::Anthropic => {
-                let created_at = jiff::Timestamp::from_second(self.started_unix).unwrap_or_default();
+                let created_at =
+                    jiff::Timestamp::from_second(self.started_unix).unwrap_or_default();
                 json!({"type": "model", "id": name, "display_name": name, "created_at": created_at.to_string()})
             }
         }
@@ -101,11 +119,16 @@ impl Front {
 /// Every name that the caller may use as a model, with its owner.
 fn names<'a>(config: &'a Config, caller: &Principal) -> Vec<(String, &'a str)> {
     let allowed = config.routes.keys().filter(|route| caller.may_use(route));
-    let mut names: Vec<(String, &str)> = allowed.map(|route| (route.to_string(), "relight")).collect();
+    let mut names: Vec<(String, &str)> = allowed
+        .map(|route| (route.to_string(), "relight"))
+        .collect();
     for (_, route) in routes(config, caller).filter(|(_, route)| route.allow_overrides.targets) {
         for target in &route.targets {
             if !names.iter().any(|(name, _)| name == target.as_str()) {
-                let owner = config.targets.get(target).map_or("relight", |target| target.provider.as_str());
+                let owner = config
+                    .targets
+                    .get(target)
+                    .map_or("relight", |target| target.provider.as_str());
                 names.push((target.to_string(), owner));
             }
         }
@@ -114,17 +137,35 @@ fn names<'a>(config: &'a Config, caller: &Principal) -> Vec<(String, &'a str)> {
 }
 
 /// The routes that the caller may name, the default one first.
-fn routes<'a>(config: &'a Config, caller: &Principal) -> impl Iterator<Item = (&'a RouteName, &'a RouteConfig)> {
+fn routes<'a>(
+    config: &'a Config,
+    caller: &Principal,
+) -> impl Iterator<Item = (&'a RouteName, &'a RouteConfig)> {
     let default = default_route(config);
-    let mut routes: Vec<_> = config.routes.iter().filter(|(name, _)| caller.may_use(name)).collect();
+    let mut routes: Vec<_> = config
+        .routes
+        .iter()
+        .filter(|(name, _)| caller.may_use(name))
+        .collect();
     routes.sort_by_key(|(name, _)| Some(*name) != default.as_ref());
     routes.into_iter()
 }
 
 fn default_route(config: &Config) -> Option<RouteName> {
-    let named = config.default_route.clone().unwrap_or_else(|| RouteName::from("default"));
-    let only = config.routes.keys().next().filter(|_| config.routes.len() == 1);
-    config.routes.contains_key(&named).then_some(named).or_else(|| only.cloned())
+    let named = config
+        .default_route
+        .clone()
+        .unwrap_or_else(|| RouteName::from("default"));
+    let only = config
+        .routes
+        .keys()
+        .next()
+        .filter(|_| config.routes.len() == 1);
+    config
+        .routes
+        .contains_key(&named)
+        .then_some(named)
+        .or_else(|| only.cloned())
 }
 
 fn no_such_model(model: &str, names: &[(String, &str)]) -> Refused {

@@ -1,4 +1,5 @@
-//! Places in a request, by which a fault is named, and what is looked up in the conversation around them.
+//! Places in a request, by which a fault is named, and what is looked up in the conversation around
+//! them.
 
 use std::fmt;
 
@@ -26,17 +27,26 @@ enum PathPart<'a> {
 impl<'a> FieldPath<'a> {
     /// A field of the request.
     pub(super) const fn new(name: &'a str) -> Self {
-        Self { above: None, last: PathPart::Field(name) }
+        Self {
+            above: None,
+            last: PathPart::Field(name),
+        }
     }
 
     /// A field of what is here.
     pub(super) const fn below<'b>(&'b self, name: &'b str) -> FieldPath<'b> {
-        FieldPath { above: Some(self), last: PathPart::Field(name) }
+        FieldPath {
+            above: Some(self),
+            last: PathPart::Field(name),
+        }
     }
 
     /// An entry of the list that is here.
     pub(super) const fn at(&self, index: usize) -> FieldPath<'_> {
-        FieldPath { above: Some(self), last: PathPart::Entry(index) }
+        FieldPath {
+            above: Some(self),
+            last: PathPart::Entry(index),
+        }
     }
 
     /// What is here is refused; `why` goes on behind its path.
@@ -46,12 +56,15 @@ impl<'a> FieldPath<'a> {
 
     /// What is here, which must be a text.
     pub(super) fn text_here<'v>(&self, value: &'v Value) -> Result<&'v str, Refused> {
-        value.as_str().ok_or_else(|| self.refused("must be a string"))
+        value
+            .as_str()
+            .ok_or_else(|| self.refused("must be a string"))
     }
 
     /// A field that must be a text.
     pub(super) fn text<'v>(&self, value: &'v Value, name: &str) -> Result<&'v str, Refused> {
-        self.below(name).text_here(value.get(name).unwrap_or(&Value::Null))
+        self.below(name)
+            .text_here(value.get(name).unwrap_or(&Value::Null))
     }
 }
 
@@ -70,11 +83,14 @@ impl fmt::Display for FieldPath<'_> {
 
 /// The description of a tool; empty where it has none.
 pub(super) fn description(tool: &Value) -> String {
-    tool.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+    tool.get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
-/// The name of the tool that this call called; empty where the call is not among the messages. Results name the call
-/// alone; other dialects want the tool's name as well.
+/// The name of the tool that this call called; empty where the call is not among the messages.
+/// Results name the call alone; other dialects want the tool's name as well.
 pub(super) fn called(before: &[Message], call_id: &str) -> String {
     let parts = before.iter().rev().flat_map(|message| &message.parts);
     let mut names = parts.filter_map(|part| match part {

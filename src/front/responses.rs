@@ -1,10 +1,11 @@
 //! `POST /v1/responses` and `GET /v1/responses/{id}`: `OpenAI`'s Responses API.
 //!
-//! A response that is stored is one turn of a thread, which the first response of a conversation begins and
-//! `previous_response_id` continues: of a conversation, only its newest response can be continued. Its
-//! `instructions` hold for one response and are not kept. What is stored by default is stored where the journal can; a
-//! request that says `store: false` needs no journal. Reasoning goes to the client in `encrypted_content` and comes back
-//! in it, whatever family the model is of (`carried.rs`).
+//! A response that is stored is one turn of a thread, which the first response of a conversation
+//! begins and `previous_response_id` continues: of a conversation, only its newest response can be
+//! continued. Its `instructions` hold for one response and are not kept. What is stored by default
+//! is stored where the journal can; a request that says `store: false` needs no journal. Reasoning
+//! goes to the client in `encrypted_content` and comes back in it, whatever family the model is of
+//! (`carried.rs`).
 
 mod document;
 mod events;
@@ -31,16 +32,22 @@ use super::{
 use crate::{domain::clock, layers::spans::EntryPoint};
 
 /// How the call is named in its span.
-const ENTRY: EntryPoint = EntryPoint::Http { method: "POST", route: "/v1/responses" };
+const ENTRY: EntryPoint = EntryPoint::Http {
+    method: "POST",
+    route: "/v1/responses",
+};
 
-/// Answers a request. When its client goes away it is dropped, and the invocation ends unless others follow it.
+/// Answers a request. When its client goes away it is dropped, and the invocation ends unless
+/// others follow it.
 pub(super) async fn create(
     State(front): State<Front>,
     shown: PeerCertificate,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(front, &shown, &headers, body).await.unwrap_or_else(|refused| refused.respond(Protocol::Openai))
+    answer(front, &shown, &headers, body)
+        .await
+        .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
 /// A response that was made before.
@@ -91,17 +98,38 @@ async fn answer(
         }
         (Some(previous), None) => {
             let key = admitted.headers.request_id.as_ref();
-            RequestedThread::Kept(stored::conversation(&front, &admitted.caller, previous, key).await?)
+            RequestedThread::Kept(
+                stored::conversation(&front, &admitted.caller, previous, key).await?,
+            )
         }
-        (None, None) if request.store.unwrap_or_else(|| stored::can(&front)) => RequestedThread::New,
+        (None, None) if request.store.unwrap_or_else(|| stored::can(&front)) => {
+            RequestedThread::New
+        }
         (None, _) => RequestedThread::NotKept,
     };
     let is_stored = thread != RequestedThread::NotKept || admitted.headers.thread.is_some();
-    let ResponsesRequest { model, stream, mut call, labels, echo, .. } = request;
+    let ResponsesRequest {
+        model,
+        stream,
+        mut call,
+        labels,
+        echo,
+        ..
+    } = request;
     call.messages = messages;
-    let requested = RequestedCall { entry: ENTRY, model: model.clone(), stream, call, labels, thread };
-    let started = front.begin(admitted.caller, admitted.headers, requested).await?;
-    let document = ResponseDocument::new(&started.id, clock::wall_now().as_second(), echo, is_stored);
+    let requested = RequestedCall {
+        entry: ENTRY,
+        model: model.clone(),
+        stream,
+        call,
+        labels,
+        thread,
+    };
+    let started = front
+        .begin(admitted.caller, admitted.headers, requested)
+        .await?;
+    let document =
+        ResponseDocument::new(&started.id, clock::wall_now().as_second(), echo, is_stored);
     if stream {
         return stream::respond(&front, started, ResponseEvents::new(document, model)).await;
     }

@@ -1,9 +1,10 @@
 //! A streamed answer: steps of an invocation in, events of the client's protocol out.
 //!
-//! The head of the answer waits for its first content, and for that no longer than the keep-alive time, so that what fails
-//! until then is a clean status with the right code. From then on the stream ends in one of two ways: the protocol's own end
-//! of a whole answer, or its own error event. While nothing is sent, comments keep the connection alive, also before the first
-//! content. The steps are those of an invocation that takes nothing back.
+//! The head of the answer waits for its first content, and for that no longer than the keep-alive
+//! time, so that what fails until then is a clean status with the right code. From then on the
+//! stream ends in one of two ways: the protocol's own end of a whole answer, or its own error
+//! event. While nothing is sent, comments keep the connection alive, also before the first content.
+//! The steps are those of an invocation that takes nothing back.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
@@ -71,14 +72,24 @@ struct SentBlock {
     text: WrittenText,
 }
 
-/// Responds with a stream of these events, or with a status when it fails before its first content or comment.
-pub(super) async fn respond(front: &Front, started: Started, events: impl AnswerEvents) -> Result<Response, Refused> {
+/// Responds with a stream of these events, or with a status when it fails before its first content
+/// or comment.
+pub(super) async fn respond(
+    front: &Front,
+    started: Started,
+    events: impl AnswerEvents,
+) -> Result<Response, Refused> {
     let Started { id, follower, .. } = started;
     let mut relay = Relay {
         follower,
         sent: Vec::new(),
         events,
-        own_headers: ResponseHeaders { invocation: id, attempts: 0, target: None, adapted: Vec::new() },
+        own_headers: ResponseHeaders {
+            invocation: id,
+            attempts: 0,
+            target: None,
+            adapted: Vec::new(),
+        },
         keepalive: front.settings().keepalive,
         ready: VecDeque::new(),
         end: None,
@@ -92,10 +103,16 @@ pub(super) async fn respond(front: &Front, started: Started, events: impl Answer
     let own_headers = relay.own_headers.clone();
     let mut response = Response::new(Body::from_stream(relay.bytes()));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream; charset=utf-8"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Reverse proxies that buffer would hold the answer until it is whole.
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
     own_headers.write(headers);
     Ok(response)
 }
@@ -124,7 +141,8 @@ impl<E: AnswerEvents> Relay<E> {
         }
     }
 
-    /// Takes steps until there is something to send; a comment where that takes longer than the keep-alive time.
+    /// Takes steps until there is something to send; a comment where that takes longer than the
+    /// keep-alive time.
     async fn fill(&mut self) {
         let filled = tokio::time::timeout(self.keepalive, async {
             while self.ready.is_empty() && self.end.is_none() {
@@ -140,8 +158,14 @@ impl<E: AnswerEvents> Relay<E> {
     fn take(&mut self, next: Result<Option<StreamItem>, Lost>) {
         match next {
             Ok(Some(StreamItem::Step(entry) | StreamItem::Known(entry))) => self.step(&entry.step),
-            Ok(Some(StreamItem::Snapshot { blocks, attempt, .. })) => self.catch_up(blocks, attempt),
-            Ok(None) => self.end = Some(Err(Refused::internal("the invocation ended without an outcome"))),
+            Ok(Some(StreamItem::Snapshot {
+                blocks, attempt, ..
+            })) => self.catch_up(blocks, attempt),
+            Ok(None) => {
+                self.end = Some(Err(Refused::internal(
+                    "the invocation ended without an outcome",
+                )));
+            }
             Err(lost) => self.end = Some(Err(Refused::lost(&lost))),
         }
     }
@@ -151,26 +175,45 @@ impl<E: AnswerEvents> Relay<E> {
             return self.over(outcome);
         }
         match step {
-            StreamStep::AttemptStarted { attempt, target, cause, model, repaired } => {
+            StreamStep::AttemptStarted {
+                attempt,
+                target,
+                cause,
+                model,
+                repaired,
+            } => {
                 self.own_headers.adapted.extend(repaired.clone());
                 self.started(*attempt, target, *cause, model);
             }
             StreamStep::BlockStart { block, kind } => {
                 self.sent.push(SentBlock::new(*block, kind.clone()));
             }
-            StreamStep::BlockDelta { block, offset, text } => self.grow(*block, *offset, text),
+            StreamStep::BlockDelta {
+                block,
+                offset,
+                text,
+            } => self.grow(*block, *offset, text),
             StreamStep::BlockStop { block, opaque, .. } => self.stop(*block, opaque.as_ref()),
             StreamStep::Usage { usage, .. } => self.events.cost(*usage),
-            StreamStep::Recovery { adaptation, .. } => self.own_headers.adapted.extend(adaptation.clone()),
+            StreamStep::Recovery { adaptation, .. } => {
+                self.own_headers.adapted.extend(adaptation.clone());
+            }
             // Only an invocation that another front began takes something back.
             StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
-            StreamStep::ContextInjected { .. } | StreamStep::Parked { .. } | StreamStep::Terminal(_) => {}
+            StreamStep::ContextInjected { .. }
+            | StreamStep::Parked { .. }
+            | StreamStep::Terminal(_) => {}
         }
     }
 
     fn grow(&mut self, block: u32, offset: u64, text: &str) {
-        let sent = self.sent.iter_mut().find(|sent| sent.block.id == block && sent.text.bytes() == offset);
-        let Some(sent) = sent else { return self.missed() };
+        let sent = self
+            .sent
+            .iter_mut()
+            .find(|sent| sent.block.id == block && sent.text.bytes() == offset);
+        let Some(sent) = sent else {
+            return self.missed();
+        };
         sent.text.grow(text);
         if self.events.repeats(&sent.block.kind) {
             sent.block.text.push_str(text);
@@ -179,7 +222,9 @@ impl<E: AnswerEvents> Relay<E> {
     }
 
     fn stop(&mut self, block: u32, opaque: Option<&Opaque>) {
-        let Some(sent) = self.sent.iter_mut().find(|sent| sent.block.id == block) else { return self.missed() };
+        let Some(sent) = self.sent.iter_mut().find(|sent| sent.block.id == block) else {
+            return self.missed();
+        };
         (sent.block.stopped, sent.block.opaque) = (true, opaque.cloned());
         self.ready.extend(self.events.stop(&sent.block));
         sent.block.text = String::new();
@@ -189,7 +234,9 @@ impl<E: AnswerEvents> Relay<E> {
     fn missed(&mut self) {
         // The steps come from this very process, so this is a defect, not an input.
         tracing::error!(invocation = %self.own_headers.invocation, "a step of an invocation is missing");
-        self.end = Some(Err(Refused::internal("a step of the invocation is missing")));
+        self.end = Some(Err(Refused::internal(
+            "a step of the invocation is missing",
+        )));
     }
 
     /// Sends what of all blocks was not sent yet, in place of the steps that made them.
@@ -198,7 +245,11 @@ impl<E: AnswerEvents> Relay<E> {
         let rests: Option<Vec<&str>> = blocks
             .iter()
             .enumerate()
-            .map(|(index, block)| self.sent.get(index).map_or(Some(&*block.text), |sent| sent.rest_of(block)))
+            .map(|(index, block)| {
+                self.sent
+                    .get(index)
+                    .map_or(Some(&*block.text), |sent| sent.rest_of(block))
+            })
             .collect();
         let Some(rests) = rests.filter(|rests| rests.len() >= self.sent.len()) else {
             // Its owner was lost, and with it the record of what was sent last.
@@ -213,7 +264,10 @@ impl<E: AnswerEvents> Relay<E> {
                 self.ready.extend(self.events.stop(block));
             }
         }
-        self.sent = blocks.into_iter().map(|block| SentBlock::of(block, &self.events)).collect();
+        self.sent = blocks
+            .into_iter()
+            .map(|block| SentBlock::of(block, &self.events))
+            .collect();
     }
 
     fn started(&mut self, attempt: u32, target: &TargetId, cause: AttemptCause, model: &str) {
@@ -231,7 +285,11 @@ impl<E: AnswerEvents> Relay<E> {
         match &outcome.result {
             Ok(completion) => {
                 self.own_headers = ResponseHeaders::of(outcome);
-                let target = outcome.target.as_ref().map(TargetId::as_str).unwrap_or_default();
+                let target = outcome
+                    .target
+                    .as_ref()
+                    .map(TargetId::as_str)
+                    .unwrap_or_default();
                 let mut words = format!("attempts={} target={target}", outcome.attempts.len());
                 if let Some(changes) = self.own_headers.changes() {
                     words = format!("{words} adapted={changes}");
@@ -240,7 +298,13 @@ impl<E: AnswerEvents> Relay<E> {
                 self.ready.extend(self.events.end(completion));
                 self.end = Some(Ok(()));
             }
-            Err(failure) => self.end = Some(Err(Refused::outcome(outcome, failure, ResponseHeaders::of(outcome)))),
+            Err(failure) => {
+                self.end = Some(Err(Refused::outcome(
+                    outcome,
+                    failure,
+                    ResponseHeaders::of(outcome),
+                )));
+            }
         }
     }
 }
@@ -250,8 +314,18 @@ impl<E: AnswerEvents> Relay<E> {
 impl SentBlock {
     /// A block of which nothing was sent.
     fn new(id: u32, kind: BlockKind) -> Self {
-        let block = Block { id, kind, text: String::new(), opaque: None, stopped: false, committed: false };
-        Self { block, text: WrittenText::default() }
+        let block = Block {
+            id,
+            kind,
+            text: String::new(),
+            opaque: None,
+            stopped: false,
+            committed: false,
+        };
+        Self {
+            block,
+            text: WrittenText::default(),
+        }
     }
 
     /// A block that was sent so far.
@@ -267,7 +341,11 @@ impl SentBlock {
     /// What of the same block, as it is by now, was not sent; `None` where that is another block.
     fn rest_of<'a>(&self, block: &'a Block) -> Option<&'a str> {
         let is_same = block.id == self.block.id && block.kind == self.block.kind;
-        if is_same { self.text.rest_of(&block.text) } else { None }
+        if is_same {
+            self.text.rest_of(&block.text)
+        } else {
+            None
+        }
     }
 }
 

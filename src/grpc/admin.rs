@@ -54,11 +54,20 @@ impl Admin {
         authenticator: Arc<ArcSwap<Authenticator>>,
         drain: DrainState,
     ) -> Self {
-        Self { engine, executions, authenticator, drain, started_at: clock::wall_now() }
+        Self {
+            engine,
+            executions,
+            authenticator,
+            drain,
+            started_at: clock::wall_now(),
+        }
     }
 
     fn authorise<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        self.authenticator.load().identify(request)?.may_administer()
+        self.authenticator
+            .load()
+            .identify(request)?
+            .may_administer()
     }
 
     /// The administering tenant; `None` where callers are not authenticated.
@@ -69,11 +78,17 @@ impl Admin {
     }
 
     fn target(&self, name: &str) -> Result<Arc<TargetState>, Status> {
-        self.engine.targets().state(&TargetId::from(name)).ok_or_else(|| {
-            let states = self.engine.targets().all();
-            let names: Vec<&str> = states.iter().map(|state| state.target.id.as_str()).collect();
-            status::not_found("target", name, crate::config::fault::nearest(name, &names))
-        })
+        self.engine
+            .targets()
+            .state(&TargetId::from(name))
+            .ok_or_else(|| {
+                let states = self.engine.targets().all();
+                let names: Vec<&str> = states
+                    .iter()
+                    .map(|state| state.target.id.as_str())
+                    .collect();
+                status::not_found("target", name, crate::config::fault::nearest(name, &names))
+            })
     }
 }
 
@@ -91,7 +106,10 @@ impl AdminService for Admin {
             None if route.is_empty() => None,
             None => {
                 let names: Vec<&str> = config.routes.keys().map(RouteName::as_str).collect();
-                return Err(status::route_not_found(&route, crate::config::fault::nearest(&route, &names)));
+                return Err(status::route_not_found(
+                    &route,
+                    crate::config::fault::nearest(&route, &names),
+                ));
             }
         };
         for name in &targets {
@@ -106,12 +124,25 @@ impl AdminService for Admin {
         let monitors = self.executions.releases().all();
         let listed = self.engine.targets().all();
         let listed = listed.iter().filter(wanted).map(|state| {
-            let routes = config.routes.iter().filter(|(_, route)| route.targets.contains(&state.target.id));
+            let routes = config
+                .routes
+                .iter()
+                .filter(|(_, route)| route.targets.contains(&state.target.id));
             let id = state.target.id.as_str();
-            let release = monitors.iter().find_map(|monitor| monitor.mostly_served_by(id)).unwrap_or_default();
-            wire_target(state, now, routes.map(|(name, _)| name.to_string()).collect(), release)
+            let release = monitors
+                .iter()
+                .find_map(|monitor| monitor.mostly_served_by(id))
+                .unwrap_or_default();
+            wire_target(
+                state,
+                now,
+                routes.map(|(name, _)| name.to_string()).collect(),
+                release,
+            )
         });
-        Ok(Response::new(v1::ListTargetsResponse { targets: listed.collect() }))
+        Ok(Response::new(v1::ListTargetsResponse {
+            targets: listed.collect(),
+        }))
     }
 
     async fn reset_circuit(
@@ -137,7 +168,10 @@ impl AdminService for Admin {
             Ok(v1::CircuitForce::Closed) => Forced::Closed,
             Ok(v1::CircuitForce::Auto) => Forced::Auto,
             Ok(v1::CircuitForce::Unspecified) | Err(_) => {
-                return Err(status::invalid_field("force", "is not one of OPEN, CLOSED, AUTO"));
+                return Err(status::invalid_field(
+                    "force",
+                    "is not one of OPEN, CLOSED, AUTO",
+                ));
             }
         };
         let mut faults = Violations::default();
@@ -171,7 +205,9 @@ impl AdminService for Admin {
         request: Request<v1::RollbackReleaseRequest>,
     ) -> Result<Response<v1::RollbackReleaseResponse>, Status> {
         self.authorise(&request)?;
-        releases::roll_back(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
+        releases::roll_back(&self.engine, &self.executions, request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn promote_release(
@@ -179,7 +215,9 @@ impl AdminService for Admin {
         request: Request<v1::PromoteReleaseRequest>,
     ) -> Result<Response<v1::PromoteReleaseResponse>, Status> {
         self.authorise(&request)?;
-        releases::promote(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
+        releases::promote(&self.engine, &self.executions, request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn pin_release(
@@ -187,7 +225,9 @@ impl AdminService for Admin {
         request: Request<v1::PinReleaseRequest>,
     ) -> Result<Response<v1::PinReleaseResponse>, Status> {
         self.authorise(&request)?;
-        releases::pin(&self.engine, &self.executions, request.into_inner()).await.map(Response::new)
+        releases::pin(&self.engine, &self.executions, request.into_inner())
+            .await
+            .map(Response::new)
     }
 
     async fn get_tool_learning(
@@ -195,7 +235,10 @@ impl AdminService for Admin {
         request: Request<v1::GetToolLearningRequest>,
     ) -> Result<Response<v1::GetToolLearningResponse>, Status> {
         self.authorise(&request)?;
-        Ok(Response::new(tool_learning(&self.engine.tool_knowledge().learnt().tools, clock::wall_now())))
+        Ok(Response::new(tool_learning(
+            &self.engine.tool_knowledge().learnt().tools,
+            clock::wall_now(),
+        )))
     }
 
     async fn reset_tool_learning(
@@ -212,7 +255,9 @@ impl AdminService for Admin {
         }
         let (operation, tool) = (named(operation).map(Into::into), named(tool));
         let forgotten = self.engine.tool_knowledge().learnt().reset(operation, tool);
-        Ok(Response::new(v1::ResetToolLearningResponse { forgotten: u32::try_from(forgotten).unwrap_or(u32::MAX) }))
+        Ok(Response::new(v1::ResetToolLearningResponse {
+            forgotten: u32::try_from(forgotten).unwrap_or(u32::MAX),
+        }))
     }
 
     async fn get_status(
@@ -225,7 +270,9 @@ impl AdminService for Admin {
         for state in self.engine.targets().all() {
             let snapshot = state.circuit().snapshot(now);
             let trouble = match snapshot.state {
-                CircuitState::ForcedOpen => Some(format!("the circuit is {}", state.forced_by_words())),
+                CircuitState::ForcedOpen => {
+                    Some(format!("the circuit is {}", state.forced_by_words()))
+                }
                 _ => snapshot.trouble(),
             };
             reasons.extend(trouble.map(|message| v1::StatusReason {
@@ -236,14 +283,22 @@ impl AdminService for Admin {
                 forced: snapshot.state == CircuitState::ForcedOpen,
                 ..v1::StatusReason::default()
             }));
-            reasons.extend(state.closed_gate().map(|(gate, class, since)| v1::StatusReason {
-                component: format!("gate:{}", state.target.id),
-                message: format!("the {} gate of {} is closed: {class}", gate.as_str(), state.target.id),
-                since: Some(wire_time(since)),
-                gate: v1::GateKind::from(gate).into(),
-                failure_class: class_field(Some(class)),
-                forced: false,
-            }));
+            reasons.extend(
+                state
+                    .closed_gate()
+                    .map(|(gate, class, since)| v1::StatusReason {
+                        component: format!("gate:{}", state.target.id),
+                        message: format!(
+                            "the {} gate of {} is closed: {class}",
+                            gate.as_str(),
+                            state.target.id
+                        ),
+                        since: Some(wire_time(since)),
+                        gate: v1::GateKind::from(gate).into(),
+                        failure_class: class_field(Some(class)),
+                        forced: false,
+                    }),
+            );
         }
         let configuration = self.engine.configuration();
         if let Some(rejected) = &configuration.rejected {
@@ -295,7 +350,12 @@ impl AdminService for Admin {
     }
 }
 
-fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>, release: String) -> v1::Target {
+fn wire_target(
+    state: &TargetState,
+    now: Instant,
+    routes: Vec<String>,
+    release: String,
+) -> v1::Target {
     let target = &state.target;
     let latency = {
         let latency = state.latency();
@@ -325,10 +385,22 @@ fn wire_target(state: &TargetState, now: Instant, routes: Vec<String>, release: 
         endpoint: crate::config::shown_url(&target.endpoint),
         routes,
         circuit: Some(wire_circuit(state, now)),
-        gates: [GateKind::Rate, GateKind::Credential, GateKind::Configuration].map(gate).into(),
+        gates: [
+            GateKind::Rate,
+            GateKind::Credential,
+            GateKind::Configuration,
+        ]
+        .map(gate)
+        .into(),
         latency: Some(latency),
-        budget: Some(v1::RetryBudget { level: state.budget_left(now), capacity: state.budget_capacity() }),
-        concurrency: Some(v1::Concurrency { in_flight: state.slots.in_flight(), limit: state.slots.limit() }),
+        budget: Some(v1::RetryBudget {
+            level: state.budget_left(now),
+            capacity: state.budget_capacity(),
+        }),
+        concurrency: Some(v1::Concurrency {
+            in_flight: state.slots.in_flight(),
+            limit: state.slots.limit(),
+        }),
         release,
     }
 }

@@ -1,7 +1,9 @@
-//! Authentication: from an API key, a signed token or a client certificate to a tenant and its permissions.
+//! Authentication: from an API key, a signed token or a client certificate to a tenant and its
+//! permissions.
 //!
-//! Keys are compared by their SHA-256; the keys themselves are not stored. Without authentication every caller is the
-//! tenant `default` and may do everything: that is for one host, or must be configured explicitly.
+//! Keys are compared by their SHA-256; the keys themselves are not stored. Without authentication
+//! every caller is the tenant `default` and may do everything: that is for one host, or must be
+//! configured explicitly.
 
 mod signing_keys;
 mod tokens;
@@ -39,7 +41,8 @@ pub struct Identity {
     pub routes: Vec<RouteName>,
 }
 
-/// Why a caller is not recognised; its text is for operators, since callers learn no more than that they are not.
+/// Why a caller is not recognised; its text is for operators, since callers learn no more than that
+/// they are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Unrecognised {
     /// Nothing was shown.
@@ -102,14 +105,24 @@ struct KnownCaller {
 }
 
 /// The methods that change nothing and call no model: what a watcher may call.
-const LOOKING: [&str; 5] = ["WatchRecovery", "GetInvocation", "ListInvocations", "GetThread", "ClassifyFailure"];
+const LOOKING: [&str; 5] = [
+    "WatchRecovery",
+    "GetInvocation",
+    "ListInvocations",
+    "GetThread",
+    "ClassifyFailure",
+];
 
 // === impl Identity ===
 
 impl Identity {
     /// The identity of every caller where there is no authentication.
     fn unauthenticated() -> Self {
-        Self { tenant: TenantId::from("default"), role: CallerRole::Admin, routes: Vec::new() }
+        Self {
+            tenant: TenantId::from("default"),
+            role: CallerRole::Admin,
+            routes: Vec::new(),
+        }
     }
 
     /// Whether it may use the `AdminService` and see what is other tenants'.
@@ -122,7 +135,8 @@ impl Identity {
         self.role != CallerRole::Watcher
     }
 
-    /// Whether its role is enough for a method, by the path of its calls; what else the method needs it checks itself.
+    /// Whether its role is enough for a method, by the path of its calls; what else the method
+    /// needs it checks itself.
     ///
     /// # Errors
     /// `PERMISSION_DENIED` when it is not.
@@ -142,7 +156,9 @@ impl Identity {
         if route.is_allowed_by(&self.routes) {
             return Ok(());
         }
-        Err(status::permission_denied(&format!("this key may not use the route `{route}`")))
+        Err(status::permission_denied(&format!(
+            "this key may not use the route `{route}`"
+        )))
     }
 
     /// Whether it may administer.
@@ -150,7 +166,13 @@ impl Identity {
     /// # Errors
     /// `PERMISSION_DENIED` when it may not.
     pub fn may_administer(&self) -> Result<(), Status> {
-        if self.is_admin() { Ok(()) } else { Err(status::permission_denied("the AdminService needs an admin key")) }
+        if self.is_admin() {
+            Ok(())
+        } else {
+            Err(status::permission_denied(
+                "the AdminService needs an admin key",
+            ))
+        }
     }
 }
 
@@ -161,15 +183,35 @@ impl Authenticator {
     pub fn new(server: &ServerConfig, tokens: Option<Arc<TokenVerifier>>) -> Self {
         let (mut keys, mut names) = (HashMap::new(), HashMap::new());
         for key in &server.keys {
-            let ApiKeyConfig { tenant, sha256, certificate_name, admin, role, routes, expires } = key.clone();
+            let ApiKeyConfig {
+                tenant,
+                sha256,
+                certificate_name,
+                admin,
+                role,
+                routes,
+                expires,
+            } = key.clone();
             let role = if admin { CallerRole::Admin } else { role };
-            let entry = KnownCaller { identity: Identity { tenant, role, routes }, expires };
+            let entry = KnownCaller {
+                identity: Identity {
+                    tenant,
+                    role,
+                    routes,
+                },
+                expires,
+            };
             match certificate_name {
                 Some(name) => names.insert(name, entry),
                 None => keys.insert(sha256.to_ascii_lowercase(), entry),
             };
         }
-        Self { mode: server.auth_mode(), keys, names, tokens }
+        Self {
+            mode: server.auth_mode(),
+            keys,
+            names,
+            tokens,
+        }
     }
 
     /// Authenticates as another configuration says, with the tokens of this one.
@@ -187,10 +229,17 @@ impl Authenticator {
         if let Some(identity) = request.extensions().get::<Identity>() {
             return Ok(identity.clone());
         }
-        let authorization = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
+        let authorization = request
+            .metadata()
+            .get("authorization")
+            .and_then(|value| value.to_str().ok());
         let certificates = request.peer_certs();
-        let certificate = certificates.as_ref().and_then(|all| all.first()).map(AsRef::as_ref);
-        self.recognise(authorization, certificate).map_err(|_| status::unauthenticated())
+        let certificate = certificates
+            .as_ref()
+            .and_then(|all| all.first())
+            .map(AsRef::as_ref);
+        self.recognise(authorization, certificate)
+            .map_err(|_| status::unauthenticated())
     }
 
     /// Whether callers are authenticated.
@@ -198,7 +247,8 @@ impl Authenticator {
         self.mode != AuthMode::None
     }
 
-    /// As [`Self::recognise`]; where a token names a key that is not known, the keys are fetched again before it is refused.
+    /// As [`Self::recognise`]; where a token names a key that is not known, the keys are fetched
+    /// again before it is refused.
     ///
     /// # Errors
     /// Why it is not recognised.
@@ -220,9 +270,16 @@ impl Authenticator {
     ///
     /// # Errors
     /// Why the caller is not recognised.
-    pub fn recognise(&self, authorization: Option<&str>, certificate: Option<&[u8]>) -> Result<Identity, Unrecognised> {
+    pub fn recognise(
+        &self,
+        authorization: Option<&str>,
+        certificate: Option<&[u8]>,
+    ) -> Result<Identity, Unrecognised> {
         let shown = authorization.and_then(bearer);
-        if let (Some(tokens), Some(token)) = (&self.tokens, shown.filter(|shown| TokenVerifier::is_token(shown))) {
+        if let (Some(tokens), Some(token)) = (
+            &self.tokens,
+            shown.filter(|shown| TokenVerifier::is_token(shown)),
+        ) {
             return tokens.identify(token);
         }
         match self.mode {
@@ -235,15 +292,27 @@ impl Authenticator {
             AuthMode::ClientCertificate => {
                 // The listener only accepts certificates that the configured authority signed.
                 let certificate = certificate.ok_or(Unrecognised::NoCredential)?;
-                let name = certificate_name(certificate).ok_or(Unrecognised::NamelessCertificate)?;
-                let listed = self.names.get(&name).or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));
+                let name =
+                    certificate_name(certificate).ok_or(Unrecognised::NamelessCertificate)?;
+                let listed = self
+                    .names
+                    .get(&name)
+                    .or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));
                 let unlisted = || {
                     let (tenant, role) = (TenantId::from(name.as_str()), CallerRole::Caller);
-                    Ok(Identity { tenant, role, routes: Vec::new() })
+                    Ok(Identity {
+                        tenant,
+                        role,
+                        routes: Vec::new(),
+                    })
                 };
                 listed.map_or_else(unlisted, KnownCaller::in_force)
             }
-            AuthMode::Jwt => Err(if shown.is_some() { Unrecognised::BrokenToken } else { Unrecognised::NoCredential }),
+            AuthMode::Jwt => Err(if shown.is_some() {
+                Unrecognised::BrokenToken
+            } else {
+                Unrecognised::NoCredential
+            }),
         }
     }
 }
@@ -259,17 +328,49 @@ impl KnownCaller {
     }
 }
 
-/// The name that identifies a certificate (DER): its first URI, else its first DNS name, else its first email address,
-/// else its common name. `None` where it has none of them, or one too long or too odd to be a tenant's.
+/// The name that identifies a certificate (DER): its first URI, else its first DNS name, else its
+/// first email address, else its common name. `None` where it has none of them, or one too long or
+/// too odd to be a tenant's.
 fn certificate_name(der: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     let alternatives = alternatives.map_or(&[][..], |extension| &extension.value.general_names);
-    let first = |wanted: fn(&GeneralName<'_>) -> Option<String>| alternatives.iter().find_map(wanted);
-    let name = first(|name| if let GeneralName::URI(uri) = name { Some((*uri).to_owned()) } else { None })
-        .or_else(|| first(|name| if let GeneralName::DNSName(dns) = name { Some((*dns).to_owned()) } else { None }))
-        .or_else(|| first(|name| if let GeneralName::RFC822Name(at) = name { Some((*at).to_owned()) } else { None }))
-        .or_else(|| certificate.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned))?;
+    let first =
+        |wanted: fn(&GeneralName<'_>) -> Option<String>| alternatives.iter().find_map(wanted);
+    let name = first(|name| {
+        if let GeneralName::URI(uri) = name {
+            Some((*uri).to_owned())
+        } else {
+            None
+        }
+    })
+    .or_else(|| {
+        first(|name| {
+            if let GeneralName::DNSName(dns) = name {
+                Some((*dns).to_owned())
+            } else {
+                None
+            }
+        })
+    })
+    .or_else(|| {
+        first(|name| {
+            if let GeneralName::RFC822Name(at) = name {
+                Some((*at).to_owned())
+            } else {
+                None
+            }
+        })
+    })
+    .or_else(|| {
+        certificate
+            .subject()
+            .iter_common_name()
+            .next()?
+            .as_str()
+            .ok()
+            .map(str::to_owned)
+    })?;
     is_usable_name(&name).then_some(name)
 }
 
@@ -296,21 +397,40 @@ mod tests {
             routes: vec![RouteName::from("chat")],
             ..ApiKeyConfig::default()
         };
-        ServerConfig { keys: vec![key], ..ServerConfig::default() }
+        ServerConfig {
+            keys: vec![key],
+            ..ServerConfig::default()
+        }
     }
 
     fn with_header(value: &str) -> Request<()> {
         let mut request = Request::new(());
-        request.metadata_mut().insert("authorization", value.parse().unwrap());
+        request
+            .metadata_mut()
+            .insert("authorization", value.parse().unwrap());
         request
     }
 
     #[test]
     fn a_known_key_is_its_tenant_and_an_unknown_or_missing_one_is_refused() {
         let authenticator = Authenticator::new(&server(false), None);
-        assert_eq!(authenticator.identify(&with_header("Bearer secret")).unwrap().tenant.as_str(), "acme");
-        for request in [with_header("Bearer wrong"), with_header("secret"), Request::new(())] {
-            assert_eq!(authenticator.identify(&request).unwrap_err().code(), tonic::Code::Unauthenticated);
+        assert_eq!(
+            authenticator
+                .identify(&with_header("Bearer secret"))
+                .unwrap()
+                .tenant
+                .as_str(),
+            "acme"
+        );
+        for request in [
+            with_header("Bearer wrong"),
+            with_header("secret"),
+            Request::new(()),
+        ] {
+            assert_eq!(
+                authenticator.identify(&request).unwrap_err().code(),
+                tonic::Code::Unauthenticated
+            );
         }
     }
 
@@ -331,10 +451,25 @@ mod tests {
                     (_, mail) => SanType::Rfc822Name(mail.try_into().unwrap()),
                 })
                 .collect();
-            certificate_name(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+            certificate_name(
+                params
+                    .self_signed(&KeyPair::generate().unwrap())
+                    .unwrap()
+                    .der(),
+            )
         };
-        assert_eq!(name(&["mail:a@b.c", "dns:one.example", "uri:x/y"], Some("n")).unwrap(), "spiffe://uri:x/y");
-        assert_eq!(name(&["mail:a@b.c", "dns:one.example", "dns:two.example"], Some("n")).unwrap(), "one.example");
+        assert_eq!(
+            name(&["mail:a@b.c", "dns:one.example", "uri:x/y"], Some("n")).unwrap(),
+            "spiffe://uri:x/y"
+        );
+        assert_eq!(
+            name(
+                &["mail:a@b.c", "dns:one.example", "dns:two.example"],
+                Some("n")
+            )
+            .unwrap(),
+            "one.example"
+        );
         assert_eq!(name(&["mail:a@b.c"], Some("n")).unwrap(), "a@b.c");
         assert_eq!(name(&[], Some("n")).unwrap(), "n");
         assert_eq!(name(&[], None), None);
@@ -344,7 +479,9 @@ mod tests {
     #[test]
     fn a_key_may_only_do_what_is_written() {
         let authenticator = Authenticator::new(&server(false), None);
-        let identity = authenticator.identify(&with_header("bearer secret")).unwrap();
+        let identity = authenticator
+            .identify(&with_header("bearer secret"))
+            .unwrap();
         assert!(identity.may_use(&RouteName::from("chat")).is_ok());
         assert!(identity.may_use(&RouteName::from("other")).is_err());
         assert!(identity.may_administer().is_err());

@@ -26,7 +26,11 @@ pub struct Watcher {
 impl DrainState {
     /// Serving until the receiver yields `true`.
     pub fn new(draining: watch::Receiver<bool>) -> Self {
-        Self { draining, watchers: Arc::default(), missed: Arc::default() }
+        Self {
+            draining,
+            watchers: Arc::default(),
+            missed: Arc::default(),
+        }
     }
 
     /// Whether the process is about to end.
@@ -46,7 +50,9 @@ impl DrainState {
     /// Counts a watcher.
     pub fn watch(&self) -> Watcher {
         self.watchers.fetch_add(1, Ordering::Relaxed);
-        Watcher { drain: self.clone() }
+        Watcher {
+            drain: self.clone(),
+        }
     }
 
     /// Number of current watchers.

@@ -27,27 +27,43 @@ use crate::{
 };
 
 /// Judges a failure and plans its recovery on a healthy route.
-pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::ClassifyFailureResponse, Status> {
-    let route = engine.plan(facts.route.as_ref(), &facts.operation).map_err(|refusal| match refusal {
-        Refusal::RouteNotFound { route, nearest } => {
-            status::route_not_found(route.as_str(), nearest.as_ref().map(super::super::domain::ids::RouteName::as_str))
-        }
-        Refusal::Overrides(_)
-        | Refusal::ToolNotFound { .. }
-        | Refusal::ToolAmbiguous { .. }
-        | Refusal::ToolsUnlisted { .. } => status::internal("a dry run has no overrides and calls no tool"),
-    })?;
+pub(super) fn classify(
+    engine: &Engine,
+    facts: &FailureFacts,
+) -> Result<v1::ClassifyFailureResponse, Status> {
+    let route = engine
+        .plan(facts.route.as_ref(), &facts.operation)
+        .map_err(|refusal| match refusal {
+            Refusal::RouteNotFound { route, nearest } => status::route_not_found(
+                route.as_str(),
+                nearest
+                    .as_ref()
+                    .map(super::super::domain::ids::RouteName::as_str),
+            ),
+            Refusal::Overrides(_)
+            | Refusal::ToolNotFound { .. }
+            | Refusal::ToolAmbiguous { .. }
+            | Refusal::ToolsUnlisted { .. } => {
+                status::internal("a dry run has no overrides and calls no tool")
+            }
+        })?;
     let failed = route.targets.first().map(|target| target.id.clone());
     let mut failure = engine.failure(&facts.error, failed.clone());
     route.texts.apply(&mut failure, None);
     let (retry_after_ms, source) = wait_fields(failure.retry_after, false, Some(failure.class));
     Ok(v1::ClassifyFailureResponse {
         failure_class: v1::FailureClass::from(failure.class).into(),
-        detail: failure.detail.map_or(0, |detail| v1::InvalidRequestDetail::from(detail).into()),
+        detail: failure
+            .detail
+            .map_or(0, |detail| v1::InvalidRequestDetail::from(detail).into()),
         retryable_same_target: failure.retryable,
         fallback_helps: failure.fallback_helps,
         retry_after_ms: failure.retry_after.map(|_| retry_after_ms),
-        retry_after_source: if failure.retry_after.is_some() { source } else { 0 },
+        retry_after_source: if failure.retry_after.is_some() {
+            source
+        } else {
+            0
+        },
         code: v1::FailureCode::from(failure.class.code()).into(),
         message: failure.message.clone(),
         user_message: failure.user_message.clone(),
@@ -58,11 +74,23 @@ pub(super) fn classify(engine: &Engine, facts: &FailureFacts) -> Result<v1::Clas
     })
 }
 
-fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option<&TargetId>) -> v1::PlannedRecovery {
+fn planned(
+    route: &Plan,
+    facts: &FailureFacts,
+    failure: &Failure,
+    failed: Option<&TargetId>,
+) -> v1::PlannedRecovery {
     let now = Instant::now();
     let candidate = |target: &Arc<Target>| {
-        let attempts = if failed == Some(&target.id) { facts.attempt } else { 0 };
-        Candidate { attempts, ..Candidate::new(target.id.clone()) }
+        let attempts = if failed == Some(&target.id) {
+            facts.attempt
+        } else {
+            0
+        };
+        Candidate {
+            attempts,
+            ..Candidate::new(target.id.clone())
+        }
     };
     let candidates: Vec<Candidate> = route.targets.iter().map(candidate).collect();
     let mut situation = Situation::new(now, now + Duration::from_mins(10), failure, &candidates);
@@ -70,11 +98,22 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
     situation.retries_made = facts.attempt.saturating_sub(1);
     let max_retries = route.retry.max_retries;
     match plan_without_spread(&route.retry, &situation) {
-        Decision::Again { wait, strategy, target_hint, .. } => {
+        Decision::Again {
+            wait,
+            strategy,
+            target_hint,
+            ..
+        } => {
             let elsewhere = target_hint.is_some() && target_hint.as_ref() != failed;
             let (wait_ms, wait_source) = wait_fields(Some(wait), elsewhere, Some(failure.class));
             let count = (facts.attempt, max_retries);
-            let display_text = recovery_words(facts.operation.as_str(), failure.class.phrase(), count, None, None);
+            let display_text = recovery_words(
+                facts.operation.as_str(),
+                failure.class.phrase(),
+                count,
+                None,
+                None,
+            );
             v1::PlannedRecovery {
                 strategy: v1::RecoveryStrategy::from(strategy).into(),
                 wait_ms,
@@ -82,7 +121,9 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
                 display_text,
                 injected_note: note(route, facts, failure),
                 reason: match (strategy, target_hint) {
-                    (RecoveryStrategy::Fallback, Some(target)) => format!("`{target}` is called in its place."),
+                    (RecoveryStrategy::Fallback, Some(target)) => {
+                        format!("`{target}` is called in its place.")
+                    }
                     _ => "The same target is called again.".to_owned(),
                 },
             }
@@ -104,9 +145,21 @@ fn planned(route: &Plan, facts: &FailureFacts, failure: &Failure, failed: Option
 
 /// The note that a model would get with a conversation of one user turn.
 fn note(route: &Plan, facts: &FailureFacts, failure: &Failure) -> String {
-    let call = ModelCall { messages: vec![Message::text(Role::User, "…")], ..ModelCall::default() };
-    let Some(target) = route.targets.first() else { return String::new() };
-    let placement = inject::inject(&route.injection, route.injection_mode, &facts.operation, &call, target, &[failure]);
+    let call = ModelCall {
+        messages: vec![Message::text(Role::User, "…")],
+        ..ModelCall::default()
+    };
+    let Some(target) = route.targets.first() else {
+        return String::new();
+    };
+    let placement = inject::inject(
+        &route.injection,
+        route.injection_mode,
+        &facts.operation,
+        &call,
+        target,
+        &[failure],
+    );
     match placement {
         inject::Placement::Injected { note, .. } => note,
         inject::Placement::NotNeeded | inject::Placement::Skipped { .. } => String::new(),

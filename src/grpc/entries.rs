@@ -1,7 +1,8 @@
 //! Counts the fields of an encoded request before it is decoded.
 //!
-//! An empty entry takes two bytes on the wire and some hundred in memory, so that the length of a message is no measure
-//! of its cost. The count follows the contract's descriptors and allocates nothing.
+//! An empty entry takes two bytes on the wire and some hundred in memory, so that the length of a
+//! message is no measure of its cost. The count follows the contract's descriptors and allocates
+//! nothing.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -42,15 +43,18 @@ enum FieldKind {
     Numbers,
 }
 
-/// How many fields an encoded request of the method at `path` (`/relight.v1.RecoveryService/…`) has, nested ones included.
-/// Methods that do not exist are left to the router, texts that are no UTF-8 to the decoder.
+/// How many fields an encoded request of the method at `path` (`/relight.v1.RecoveryService/…`)
+/// has, nested ones included. Methods that do not exist are left to the router, texts that are no
+/// UTF-8 to the decoder.
 ///
 /// # Errors
 /// When it has more than `max`, or cannot be decoded.
 pub fn count(path: &str, message: &[u8], max: usize) -> Result<usize, Entries> {
     static CONTRACT: OnceLock<Contract> = OnceLock::new();
     let contract = CONTRACT.get_or_init(Contract::of_this_build);
-    let Some(request) = contract.requests.get(path) else { return Ok(0) };
+    let Some(request) = contract.requests.get(path) else {
+        return Ok(0);
+    };
     let mut left = max;
     contract.subtract(*request, message, MAX_DEPTH, &mut left)?;
     Ok(max - left)
@@ -61,17 +65,27 @@ pub fn count(path: &str, message: &[u8], max: usize) -> Result<usize, Entries> {
 impl Contract {
     fn of_this_build() -> Self {
         let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap_or_default();
-        let (mut contract, mut known) = (Self { requests: HashMap::new(), messages: Vec::new() }, HashMap::new());
+        let (mut contract, mut known) = (
+            Self {
+                requests: HashMap::new(),
+                messages: Vec::new(),
+            },
+            HashMap::new(),
+        );
         for service in pool.services() {
             for method in service.methods() {
                 let request = contract.add(&method.input(), &mut known);
-                contract.requests.insert(format!("/{}/{}", service.full_name(), method.name()), request);
+                contract.requests.insert(
+                    format!("/{}/{}", service.full_name(), method.name()),
+                    request,
+                );
             }
         }
         contract
     }
 
-    /// Adds a message and those that it may hold, but for those that are `known`. Returns its index.
+    /// Adds a message and those that it may hold, but for those that are `known`. Returns its
+    /// index.
     fn add(&mut self, message: &MessageDescriptor, known: &mut HashMap<String, usize>) -> usize {
         if let Some(index) = known.get(message.full_name()) {
             return *index;
@@ -94,7 +108,13 @@ impl Contract {
     }
 
     /// Subtracts the fields of a message from what is left.
-    fn subtract(&self, message: usize, mut bytes: &[u8], depth: usize, left: &mut usize) -> Result<(), Entries> {
+    fn subtract(
+        &self,
+        message: usize,
+        mut bytes: &[u8],
+        depth: usize,
+        left: &mut usize,
+    ) -> Result<(), Entries> {
         if depth == 0 {
             return Err(Entries::Undecodable);
         }
@@ -111,9 +131,14 @@ impl Contract {
             let length = usize::try_from(length).map_err(|_| Entries::Undecodable)?;
             let (value, rest) = bytes.split_at_checked(length).ok_or(Entries::Undecodable)?;
             bytes = rest;
-            match kinds.binary_search_by_key(&number, |(number, _)| *number).map(|index| kinds[index].1) {
+            match kinds
+                .binary_search_by_key(&number, |(number, _)| *number)
+                .map(|index| kinds[index].1)
+            {
                 Ok(FieldKind::Message(inner)) => self.subtract(inner, value, depth - 1, left)?,
-                Ok(FieldKind::Numbers) => *left = left.checked_sub(value.len()).ok_or(Entries::TooMany)?,
+                Ok(FieldKind::Numbers) => {
+                    *left = left.checked_sub(value.len()).ok_or(Entries::TooMany)?;
+                }
                 Ok(FieldKind::Bytes) | Err(_) => {}
             }
         }
@@ -126,27 +151,51 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::grpc::v1::{Invocation, InvokeWithRecoveryRequest, Message, ModelCall, invocation::Call};
+    use crate::grpc::v1::{
+        Invocation, InvokeWithRecoveryRequest, Message, ModelCall, invocation::Call,
+    };
 
     const INVOKE: &str = "/relight.v1.RecoveryService/InvokeWithRecovery";
 
     fn of(messages: usize) -> Vec<u8> {
-        let call = ModelCall { messages: vec![Message::default(); messages], ..ModelCall::default() };
-        let invocation = Invocation { call: Some(Call::Model(call)), ..Invocation::default() };
-        InvokeWithRecoveryRequest { invocation: Some(invocation) }.encode_to_vec()
+        let call = ModelCall {
+            messages: vec![Message::default(); messages],
+            ..ModelCall::default()
+        };
+        let invocation = Invocation {
+            call: Some(Call::Model(call)),
+            ..Invocation::default()
+        };
+        InvokeWithRecoveryRequest {
+            invocation: Some(invocation),
+        }
+        .encode_to_vec()
     }
 
     #[test]
     fn empty_entries_count_like_any_others() {
         assert_eq!(count(INVOKE, &of(98), 100), Ok(100));
         assert_eq!(count(INVOKE, &of(99), 100), Err(Entries::TooMany));
-        assert_eq!(count("/relight.v1.RecoveryService/Nothing", &of(99), 1), Ok(0), "the router refuses it");
+        assert_eq!(
+            count("/relight.v1.RecoveryService/Nothing", &of(99), 1),
+            Ok(0),
+            "the router refuses it"
+        );
     }
 
     #[test]
     fn what_is_no_message_is_undecodable() {
-        for bytes in [&[0x0a, 0xff][..], &[0x0a, 0x05, 1], &[0xff; 12], &[0x0a, 2, 0x0a, 9]] {
-            assert_eq!(count(INVOKE, bytes, 100), Err(Entries::Undecodable), "{bytes:?}");
+        for bytes in [
+            &[0x0a, 0xff][..],
+            &[0x0a, 0x05, 1],
+            &[0xff; 12],
+            &[0x0a, 2, 0x0a, 9],
+        ] {
+            assert_eq!(
+                count(INVOKE, bytes, 100),
+                Err(Entries::Undecodable),
+                "{bytes:?}"
+            );
         }
     }
 }

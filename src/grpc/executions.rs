@@ -34,16 +34,28 @@ impl Recovery {
     ) -> Result<v1::ListExecutionsResponse, Status> {
         let (wanted, page) = wanted(identity, request)?;
         // One more than is shown says whether there are more.
-        let mut found = self.executions.executions(&wanted, page + 1).await.map_err(|error| journal_failed(&error))?;
+        let mut found = self
+            .executions
+            .executions(&wanted, page + 1)
+            .await
+            .map_err(|error| journal_failed(&error))?;
         let has_more = found.len() > page;
         found.truncate(page);
         let last = found.last().filter(|_| has_more);
-        let next_page_token = last.map(|last| format!("{}.{}", last.invocation, last.attempt)).unwrap_or_default();
-        Ok(v1::ListExecutionsResponse { executions: found.iter().map(execution).collect(), next_page_token })
+        let next_page_token = last
+            .map(|last| format!("{}.{}", last.invocation, last.attempt))
+            .unwrap_or_default();
+        Ok(v1::ListExecutionsResponse {
+            executions: found.iter().map(execution).collect(),
+            next_page_token,
+        })
     }
 }
 
-fn wanted(identity: &Identity, request: v1::ListExecutionsRequest) -> Result<(ExecutionListing, usize), Status> {
+fn wanted(
+    identity: &Identity,
+    request: v1::ListExecutionsRequest,
+) -> Result<(ExecutionListing, usize), Status> {
     let v1::ListExecutionsRequest {
         tenant,
         target,
@@ -88,7 +100,9 @@ fn wanted(identity: &Identity, request: v1::ListExecutionsRequest) -> Result<(Ex
         time
     });
     let before = named(page_token).and_then(|token| {
-        let place = token.rsplit_once('.').and_then(|(id, attempt)| Some((id.into(), attempt.parse().ok()?)));
+        let place = token
+            .rsplit_once('.')
+            .and_then(|(id, attempt)| Some((id.into(), attempt.parse().ok()?)));
         if place.is_none() {
             faults.add("page_token", "was not given by this service");
         }
@@ -117,7 +131,14 @@ fn wanted(identity: &Identity, request: v1::ListExecutionsRequest) -> Result<(Ex
         since,
         before,
     };
-    Ok((wanted, if page_size == 0 { PAGE } else { page_size as usize }))
+    Ok((
+        wanted,
+        if page_size == 0 {
+            PAGE
+        } else {
+            page_size as usize
+        },
+    ))
 }
 
 fn execution(one: &ToolExecution) -> v1::ToolExecution {
@@ -127,7 +148,11 @@ fn execution(one: &ToolExecution) -> v1::ToolExecution {
         attempt: one.attempt,
         tenant: one.tenant.to_string(),
         operation: one.operation.to_string(),
-        thread_id: one.thread.as_ref().map(ToString::to_string).unwrap_or_default(),
+        thread_id: one
+            .thread
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         target: one.target.to_string(),
         goal: detail.goal,
         arguments_json: detail.arguments,

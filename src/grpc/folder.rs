@@ -1,8 +1,10 @@
-//! The reference way for a client to fold a `StreamWithRecovery`: the blocks held, the cursor, and consistency checks.
+//! The reference way for a client to fold a `StreamWithRecovery`: the blocks held, the cursor, and
+//! consistency checks.
 //!
-//! Apply every event in the order in which it came, over as many connections as that takes; resume after its cursor. It
-//! skips events it has, discards what a rewind revokes, replaces missed events by a snapshot, and checks offsets,
-//! lengths and hashes. What does not fit is an error instead of a silently wrong answer.
+//! Apply every event in the order in which it came, over as many connections as that takes; resume
+//! after its cursor. It skips events it has, discards what a rewind revokes, replaces missed events
+//! by a snapshot, and checks offsets, lengths and hashes. What does not fit is an error instead of
+//! a silently wrong answer.
 
 use super::v1::{self, stream_event::Body};
 use crate::domain::{
@@ -104,8 +106,14 @@ impl Folder {
     /// The text of all text blocks.
     #[must_use]
     pub fn text(&self) -> String {
-        let texts = self.blocks().iter().filter(|block| block.kind == BlockKind::Text);
-        texts.map(|block| block.text.as_str()).collect::<Vec<_>>().join("\n")
+        let texts = self
+            .blocks()
+            .iter()
+            .filter(|block| block.kind == BlockKind::Text);
+        texts
+            .map(|block| block.text.as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// The id of the invocation; empty before the first event.
@@ -117,7 +125,8 @@ impl Folder {
     /// Where to resume; `None` from the beginning.
     #[must_use]
     pub fn cursor(&self) -> Option<v1::StreamCursor> {
-        self.cursor.map(|(epoch, seq)| v1::StreamCursor { epoch, seq })
+        self.cursor
+            .map(|(epoch, seq)| v1::StreamCursor { epoch, seq })
     }
 
     /// Whether the end came.
@@ -136,20 +145,33 @@ impl Folder {
     fn has(&self, event: &v1::StreamEvent) -> Result<bool, Unfit> {
         let (last_epoch, last) = self.cursor.unwrap_or((event.epoch, 0));
         if event.epoch < last_epoch {
-            return Err(Unfit::OldOwner { last: last_epoch, got: event.epoch });
+            return Err(Unfit::OldOwner {
+                last: last_epoch,
+                got: event.epoch,
+            });
         }
         if event.epoch == last_epoch && event.seq <= last {
             return Ok(true);
         }
         if event.seq != last + 1 {
-            return Err(Unfit::Gap { last, got: event.seq });
+            return Err(Unfit::Gap {
+                last,
+                got: event.seq,
+            });
         }
-        if self.ended { Err(FoldError::AfterEnd.into()) } else { Ok(false) }
+        if self.ended {
+            Err(FoldError::AfterEnd.into())
+        } else {
+            Ok(false)
+        }
     }
 
     fn apply(&mut self, body: &Body) -> Result<Change, Unfit> {
         let step = match body {
-            Body::BlockStart(start) => StreamStep::BlockStart { block: start.block_id, kind: kind(start)? },
+            Body::BlockStart(start) => StreamStep::BlockStart {
+                block: start.block_id,
+                kind: kind(start)?,
+            },
             Body::BlockDelta(delta) => StreamStep::BlockDelta {
                 block: delta.block_id,
                 offset: delta.start_offset_bytes,
@@ -160,7 +182,11 @@ impl Folder {
                 stopped(stop)
             }
             Body::Rewind(rewind) => StreamStep::Rewind {
-                keep: rewind.keep.iter().map(|keep| (keep.block_id, keep.length_bytes)).collect(),
+                keep: rewind
+                    .keep
+                    .iter()
+                    .map(|keep| (keep.block_id, keep.length_bytes))
+                    .collect(),
                 // What is folded does not depend on it.
                 cause: FailureClass::Unknown,
                 attempt: rewind.failed_attempt,
@@ -183,7 +209,11 @@ impl Folder {
             | Body::Snapshot(_) => return Ok(Change::Added),
         };
         self.fold.apply(&step)?;
-        Ok(if matches!(body, Body::Rewind(_)) { Change::Replaced } else { Change::Added })
+        Ok(if matches!(body, Body::Rewind(_)) {
+            Change::Replaced
+        } else {
+            Change::Added
+        })
     }
 
     /// A tool call's whole arguments are what its deltas made.
@@ -203,8 +233,15 @@ impl Folder {
         for block in &snapshot.blocks {
             let start = block.start.as_ref().ok_or(Unfit::Malformed("start"))?;
             let id = start.block_id;
-            fold.apply(&StreamStep::BlockStart { block: id, kind: kind(start)? })?;
-            fold.apply(&StreamStep::BlockDelta { block: id, offset: 0, text: block.text.clone() })?;
+            fold.apply(&StreamStep::BlockStart {
+                block: id,
+                kind: kind(start)?,
+            })?;
+            fold.apply(&StreamStep::BlockDelta {
+                block: id,
+                offset: 0,
+                text: block.text.clone(),
+            })?;
             if let Some(stop) = &block.stop {
                 fold.apply(&stopped(stop))?;
             }
@@ -222,21 +259,41 @@ fn kind(start: &v1::BlockStart) -> Result<BlockKind, Unfit> {
         v1::BlockKind::Text => BlockKind::Text,
         v1::BlockKind::Reasoning => BlockKind::Reasoning,
         v1::BlockKind::Refusal => BlockKind::Refusal,
-        v1::BlockKind::ToolCall => BlockKind::ToolCall { id: start.call_id.clone(), name: start.tool_name.clone() },
+        v1::BlockKind::ToolCall => BlockKind::ToolCall {
+            id: start.call_id.clone(),
+            name: start.tool_name.clone(),
+        },
         v1::BlockKind::Unspecified => return Err(Unfit::Malformed("kind")),
     })
 }
 
 fn stopped(stop: &v1::BlockStop) -> StreamStep {
-    let opaque = stop.opaque.first().map(|opaque| Opaque { kind: opaque.kind.clone(), bytes: opaque.data.clone() });
+    let opaque = stop.opaque.first().map(|opaque| Opaque {
+        kind: opaque.kind.clone(),
+        bytes: opaque.data.clone(),
+    });
     let (block, bytes, hash) = (stop.block_id, stop.length_bytes, hex(&stop.hash));
-    StreamStep::BlockStop { block, bytes, hash, opaque, committed: stop.committed }
+    StreamStep::BlockStop {
+        block,
+        bytes,
+        hash,
+        opaque,
+        committed: stop.committed,
+    }
 }
 
 /// The domain writes hashes in hex, the contract in bytes.
 pub(super) fn bytes(hex: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap_or(0);
-    hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+            .unwrap_or(0)
+    };
+    hex.as_bytes()
+        .chunks_exact(2)
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ use crate::{
 const PAGE: usize = 50;
 /// Invocations on a page at most.
 const MAX_PAGE: u32 = 500;
-/// How many invocations are passed over at most for one page; then it ends, and names where the next one begins.
+/// How many invocations are passed over at most for one page; then it ends, and names where the
+/// next one begins.
 const MAX_READ: usize = 5_000;
 
 impl Recovery {
@@ -39,7 +40,11 @@ impl Recovery {
         let mut invocations = Vec::new();
         let mut read = 0;
         loop {
-            let records = self.executions.list(&wanted, PAGE).await.map_err(|error| journal_failed(&error))?;
+            let records = self
+                .executions
+                .list(&wanted, PAGE)
+                .await
+                .map_err(|error| journal_failed(&error))?;
             let is_last = records.len() < PAGE;
             read += records.len();
             for record in records {
@@ -49,14 +54,23 @@ impl Recovery {
                     invocations.push(summary(&record, state));
                 }
                 if invocations.len() == page {
-                    return Ok(v1::ListInvocationsResponse { invocations, next_page_token: token(&wanted) });
+                    return Ok(v1::ListInvocationsResponse {
+                        invocations,
+                        next_page_token: token(&wanted),
+                    });
                 }
             }
             if is_last {
-                return Ok(v1::ListInvocationsResponse { invocations, next_page_token: String::new() });
+                return Ok(v1::ListInvocationsResponse {
+                    invocations,
+                    next_page_token: String::new(),
+                });
             }
             if read >= MAX_READ {
-                return Ok(v1::ListInvocationsResponse { invocations, next_page_token: token(&wanted) });
+                return Ok(v1::ListInvocationsResponse {
+                    invocations,
+                    next_page_token: token(&wanted),
+                });
             }
         }
     }
@@ -67,8 +81,16 @@ fn wanted(
     identity: &Identity,
     request: v1::ListInvocationsRequest,
 ) -> Result<(Listing, Vec<v1::InvocationState>, usize), Status> {
-    let v1::ListInvocationsRequest { tenant, route, operation, thread_id, states, since, page_size, page_token } =
-        request;
+    let v1::ListInvocationsRequest {
+        tenant,
+        route,
+        operation,
+        thread_id,
+        states,
+        since,
+        page_size,
+        page_token,
+    } = request;
     let mut faults = Violations::default();
     for (field, value, max_bytes) in [
         ("tenant", &tenant, MAX_ID_BYTES),
@@ -88,7 +110,9 @@ fn wanted(
             // One that waits is running as far as the journal knows.
             Ok(v1::InvocationState::Waiting) => named_states.push(v1::InvocationState::Running),
             Ok(state) if state != v1::InvocationState::Unspecified => named_states.push(state),
-            Ok(_) | Err(_) => faults.add(format!("states[{index}]"), format!("{state} is no state")),
+            Ok(_) | Err(_) => {
+                faults.add(format!("states[{index}]"), format!("{state} is no state"));
+            }
         }
     }
     let since = since.and_then(|at| {
@@ -134,13 +158,21 @@ fn wanted(
         since,
         before: named(page_token).map(InvocationId::from),
     };
-    let page = if page_size == 0 { PAGE } else { page_size as usize };
+    let page = if page_size == 0 {
+        PAGE
+    } else {
+        page_size as usize
+    };
     Ok((wanted, named_states, page))
 }
 
 /// Where the page after it begins.
 fn token(wanted: &Listing) -> String {
-    wanted.before.as_ref().map(|before| before.as_str().to_owned()).unwrap_or_default()
+    wanted
+        .before
+        .as_ref()
+        .map(|before| before.as_str().to_owned())
+        .unwrap_or_default()
 }
 
 fn summary(record: &Record, state: v1::InvocationState) -> v1::InvocationSummary {
@@ -149,10 +181,18 @@ fn summary(record: &Record, state: v1::InvocationState) -> v1::InvocationSummary
     v1::InvocationSummary {
         invocation_id: record.id.to_string(),
         tenant: record.tenant.to_string(),
-        request_id: record.request_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        request_id: record
+            .request_id
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         route: record.route.to_string(),
         operation: record.operation.to_string(),
-        thread_id: record.thread.as_ref().map(ToString::to_string).unwrap_or_default(),
+        thread_id: record
+            .thread
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         labels: record.labels.clone().into_iter().collect(),
         state: state.into(),
         created_at: Some(wire_time(record.created_at)),
@@ -160,9 +200,13 @@ fn summary(record: &Record, state: v1::InvocationState) -> v1::InvocationSummary
             RunState::Finished { at } => Some(wire_time(at)),
             RunState::Running { .. } => None,
         },
-        attempts: outcome.map_or(0, |outcome| u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX)),
+        attempts: outcome.map_or(0, |outcome| {
+            u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX)
+        }),
         failure_class: class_field(failure.map(|failure| failure.class)),
-        recovery_applied: outcome.map(|outcome| strategies_field(&outcome.recovery_applied)).unwrap_or_default(),
+        recovery_applied: outcome
+            .map(|outcome| strategies_field(&outcome.recovery_applied))
+            .unwrap_or_default(),
         final_target: outcome.map(final_target).unwrap_or_default(),
         usage: outcome.map(|outcome| usage(&outcome.usage)),
     }

@@ -1,7 +1,7 @@
 //! Looks up invocations and threads in the journal, cancels the former and deletes the latter.
 //!
-//! Another tenant's invocations and threads are reported as not found, except to an administrator; so are invocations
-//! on routes that a key may not use.
+//! Another tenant's invocations and threads are reported as not found, except to an administrator;
+//! so are invocations on routes that a key may not use.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use super::{
         enums::{class_field, strategies_field, wait_fields},
         message::wire_message,
         outcome::{
-            ResponseContext, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage,
+            ResponseContext, attempts, completion_of, failure_of, final_model, final_target,
+            history_patch, usage,
         },
         time::{millis, wire_time},
     },
@@ -43,20 +44,26 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 const MAX_STEPS: usize = 100_000;
 
 impl Recovery {
-    /// An invocation of this caller's tenant on a route that it may use, as it is kept; for one who administers, of any
-    /// tenant.
-    pub(super) async fn record(&self, identity: &Identity, name: &InvocationName) -> Result<Record, Status> {
+    /// An invocation of this caller's tenant on a route that it may use, as it is kept; for one who
+    /// administers, of any tenant.
+    pub(super) async fn record(
+        &self,
+        identity: &Identity,
+        name: &InvocationName,
+    ) -> Result<Record, Status> {
         let found = match name {
             InvocationName::Id(id) if identity.is_admin() => self.executions.find_of_any(id).await,
             name => self.executions.find(&identity.tenant, name).await,
         };
         let found = found.map_err(|error| journal_failed(&error))?;
-        found.filter(|record| identity.may_use(&record.route).is_ok()).ok_or_else(|| {
-            status::invocation_not_found(match name {
-                InvocationName::Id(id) => id.as_str(),
-                InvocationName::Request(request) => request.as_str(),
+        found
+            .filter(|record| identity.may_use(&record.route).is_ok())
+            .ok_or_else(|| {
+                status::invocation_not_found(match name {
+                    InvocationName::Id(id) => id.as_str(),
+                    InvocationName::Request(request) => request.as_str(),
+                })
             })
-        })
     }
 
     /// Explains an invocation.
@@ -66,8 +73,14 @@ impl Recovery {
         name: InvocationName,
     ) -> Result<v1::GetInvocationResponse, Status> {
         let record = self.record(identity, &name).await?;
-        let steps = self.executions.steps(&record.id, MAX_STEPS).await.map_err(|error| journal_failed(&error))?;
-        Ok(v1::GetInvocationResponse { invocation: Some(explained(&record, &steps, &self.engine.config())) })
+        let steps = self
+            .executions
+            .steps(&record.id, MAX_STEPS)
+            .await
+            .map_err(|error| journal_failed(&error))?;
+        Ok(v1::GetInvocationResponse {
+            invocation: Some(explained(&record, &steps, &self.engine.config())),
+        })
     }
 
     /// Cancels an invocation and waits, for a while, until it has ended.
@@ -79,9 +92,16 @@ impl Recovery {
     ) -> Result<v1::CancelInvocationResponse, Status> {
         let record = self.record(identity, &name).await?;
         let id = record.id.clone();
-        let words =
-            if reason.is_empty() { "CancelInvocation".to_owned() } else { format!("CancelInvocation: {reason}") };
-        let cancellation = self.executions.cancel(&id, &words).await.map_err(|error| journal_failed(&error))?;
+        let words = if reason.is_empty() {
+            "CancelInvocation".to_owned()
+        } else {
+            format!("CancelInvocation: {reason}")
+        };
+        let cancellation = self
+            .executions
+            .cancel(&id, &words)
+            .await
+            .map_err(|error| journal_failed(&error))?;
         let state = match cancellation {
             Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),
             Cancelled::Ended => state(record.outcome.as_deref(), &record, &[]),
@@ -94,36 +114,67 @@ impl Recovery {
                 }
             }
         };
-        let cancelled = cancellation == Cancelled::Accepted && state == v1::InvocationState::Cancelled;
-        Ok(v1::CancelInvocationResponse { invocation_id: id.as_str().to_owned(), state: state.into(), cancelled })
+        let cancelled =
+            cancellation == Cancelled::Accepted && state == v1::InvocationState::Cancelled;
+        Ok(v1::CancelInvocationResponse {
+            invocation_id: id.as_str().to_owned(),
+            state: state.into(),
+            cancelled,
+        })
     }
 
     /// Reads a kept conversation.
-    pub(super) async fn thread(&self, identity: &Identity, id: ThreadId) -> Result<v1::GetThreadResponse, Status> {
+    pub(super) async fn thread(
+        &self,
+        identity: &Identity,
+        id: ThreadId,
+    ) -> Result<v1::GetThreadResponse, Status> {
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
         let thread = self.open_thread(identity, &key).await?;
         let error = |outcome: &Outcome| {
             let operation = outcome.operation.clone().unwrap_or_else(|| "".into());
             let disposition = v1::RequestDisposition::Unspecified;
-            failure_of(outcome, &ResponseContext { operation, thread: Some(id.clone()), disposition })
+            failure_of(
+                outcome,
+                &ResponseContext {
+                    operation,
+                    thread: Some(id.clone()),
+                    disposition,
+                },
+            )
         };
         let wire = v1::Thread {
             thread_id: id.as_str().to_owned(),
             version: thread.version,
-            messages: thread.messages.iter().map(|message| wire_message(message, false)).collect(),
+            messages: thread
+                .messages
+                .iter()
+                .map(|message| wire_message(message, false))
+                .collect(),
             errors: thread.errors.iter().filter_map(error).collect(),
             created_at: Some(wire_time(thread.created_at)),
             updated_at: Some(wire_time(thread.updated_at)),
-            running_invocation_id: thread.running.map(|running| running.as_str().to_owned()).unwrap_or_default(),
+            running_invocation_id: thread
+                .running
+                .map(|running| running.as_str().to_owned())
+                .unwrap_or_default(),
         };
         Ok(v1::GetThreadResponse { thread: Some(wire) })
     }
 
     /// A kept conversation that began on a route which the caller may use.
     async fn open_thread(&self, identity: &Identity, key: &ThreadKey) -> Result<Thread, Status> {
-        let thread = self.executions.thread(key).await.map_err(|error| journal_failed(&error))?;
+        let thread = self
+            .executions
+            .thread(key)
+            .await
+            .map_err(|error| journal_failed(&error))?;
         let thread = thread.ok_or_else(|| status::thread_not_found(&key.id))?;
-        if thread.is_open_to(&identity.routes) { Ok(thread) } else { Err(status::thread_of_other_route()) }
+        if thread.is_open_to(&identity.routes) {
+            Ok(thread)
+        } else {
+            Err(status::thread_of_other_route())
+        }
     }
 
     /// Deletes a kept conversation for good.
@@ -144,9 +195,14 @@ impl Recovery {
             Err(ThreadError::Version { current }) => Err(status::failed_precondition(
                 "THREAD_VERSION",
                 &format!("the thread is at version {current}"),
-                vec![("threadId", id.as_str().to_owned()), ("version", current.to_string())],
+                vec![
+                    ("threadId", id.as_str().to_owned()),
+                    ("version", current.to_string()),
+                ],
             )),
-            Err(ThreadError::NotLocked { .. }) => Err(status::internal("a deletion required a lock")),
+            Err(ThreadError::NotLocked { .. }) => {
+                Err(status::internal("a deletion required a lock"))
+            }
             Err(ThreadError::Store(error)) => Err(journal_failed(&error)),
         }
     }
@@ -166,23 +222,38 @@ fn explained(record: &Record, steps: &[Entry], config: &Config) -> v1::Invocatio
     };
     v1::InvocationRecord {
         invocation_id: record.id.as_str().to_owned(),
-        request_id: record.request_id.as_ref().map(|id| id.as_str().to_owned()).unwrap_or_default(),
+        request_id: record
+            .request_id
+            .as_ref()
+            .map(|id| id.as_str().to_owned())
+            .unwrap_or_default(),
         route: record.route.as_str().to_owned(),
         operation: record.operation.as_str().to_owned(),
-        thread_id: record.thread.as_ref().map(|id| id.as_str().to_owned()).unwrap_or_default(),
+        thread_id: record
+            .thread
+            .as_ref()
+            .map(|id| id.as_str().to_owned())
+            .unwrap_or_default(),
         labels: record.labels.clone().into_iter().collect(),
         state: state(outcome, record, steps).into(),
         created_at: Some(wire_time(record.created_at)),
         finished_at,
         deadline: Some(wire_time(record.deadline_at)),
         attempts: outcome.map_or_else(|| attempts_so_far(steps, clock::wall_now()), attempts),
-        decisions: decisions(steps).into_iter().chain(outcome.and_then(|outcome| end(outcome, finished_at))).collect(),
+        decisions: decisions(steps)
+            .into_iter()
+            .chain(outcome.and_then(|outcome| end(outcome, finished_at)))
+            .collect(),
         outcome: outcome.map(|outcome| match &outcome.result {
             Ok(completion) => End::Completion(completion_of(completion)),
             Err(_) => End::Failure(failure_of(outcome, &context).unwrap_or_default()),
         }),
-        recovery_applied: outcome.map(|outcome| strategies_field(&outcome.recovery_applied)).unwrap_or_default(),
-        reasoning: outcome.map(|outcome| outcome.reasoning.clone()).unwrap_or_default(),
+        recovery_applied: outcome
+            .map(|outcome| strategies_field(&outcome.recovery_applied))
+            .unwrap_or_default(),
+        reasoning: outcome
+            .map(|outcome| outcome.reasoning.clone())
+            .unwrap_or_default(),
         usage: outcome.map(|outcome| usage(&outcome.usage)),
         history_patch: outcome.map(history_patch).unwrap_or_default(),
         final_model: outcome.map(final_model).unwrap_or_default(),
@@ -190,19 +261,27 @@ fn explained(record: &Record, steps: &[Entry], config: &Config) -> v1::Invocatio
         epoch: record.epoch,
         last_seq: record.last_seq,
         rewinds: rewinds(steps),
-        cost: outcome.and_then(|outcome| config.cost_of(outcome)).map(|cost| v1::Cost {
-            currency: config.currency.clone(),
-            spent_micros: cost.spent_micros,
-            delivered_micros: cost.delivered_micros,
-        }),
+        cost: outcome
+            .and_then(|outcome| config.cost_of(outcome))
+            .map(|cost| v1::Cost {
+                currency: config.currency.clone(),
+                spent_micros: cost.spent_micros,
+                delivered_micros: cost.delivered_micros,
+            }),
     }
 }
 
 /// The state of an invocation. One whose answer is not kept counts as succeeded.
-pub(super) fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry]) -> v1::InvocationState {
+pub(super) fn state(
+    outcome: Option<&Outcome>,
+    record: &Record,
+    steps: &[Entry],
+) -> v1::InvocationState {
     match outcome.map(|outcome| &outcome.result) {
         Some(Ok(_)) => v1::InvocationState::Succeeded,
-        Some(Err(failure)) if failure.class == FailureClass::Cancelled => v1::InvocationState::Cancelled,
+        Some(Err(failure)) if failure.class == FailureClass::Cancelled => {
+            v1::InvocationState::Cancelled
+        }
         Some(Err(_)) => v1::InvocationState::Failed,
         None if record.is_finished() => v1::InvocationState::Succeeded,
         None => {
@@ -217,7 +296,11 @@ pub(super) fn state(outcome: Option<&Outcome>, record: &Record, steps: &[Entry])
                 | StreamStep::Usage { .. }
                 | StreamStep::Terminal(_) => None,
             });
-            if waits == Some(true) { v1::InvocationState::Waiting } else { v1::InvocationState::Running }
+            if waits == Some(true) {
+                v1::InvocationState::Waiting
+            } else {
+                v1::InvocationState::Running
+            }
         }
     }
 }
@@ -227,7 +310,14 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
     let mut decisions: Vec<v1::Decision> = Vec::new();
     for entry in steps {
         match &entry.step {
-            StreamStep::Recovery { attempt, class, strategy, wait, display, .. } => {
+            StreamStep::Recovery {
+                attempt,
+                class,
+                strategy,
+                wait,
+                display,
+                ..
+            } => {
                 let to_other = *strategy == RecoveryStrategy::Fallback;
                 let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
                 decisions.push(v1::Decision {
@@ -262,20 +352,39 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
 /// What was taken back, as far as its steps are kept.
 fn rewinds(steps: &[Entry]) -> Vec<v1::RecordedRewind> {
     let rewind = |entry: &Entry| {
-        let StreamStep::Rewind { cause, attempt, .. } = &entry.step else { return None };
+        let StreamStep::Rewind { cause, attempt, .. } = &entry.step else {
+            return None;
+        };
         let (time, failure_class) = (Some(wire_time(entry.at)), class_field(Some(*cause)));
-        Some(v1::RecordedRewind { time, attempt: *attempt, failure_class })
+        Some(v1::RecordedRewind {
+            time,
+            attempt: *attempt,
+            failure_class,
+        })
     };
     steps.iter().filter_map(rewind).collect()
 }
 
 /// The decision after the last attempt of a call that failed: there was no other.
 fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Decision> {
-    let failure = outcome.result.as_ref().err().filter(|failure| failure.class != FailureClass::Cancelled)?;
+    let failure = outcome
+        .result
+        .as_ref()
+        .err()
+        .filter(|failure| failure.class != FailureClass::Cancelled)?;
     let last = outcome.attempts.last()?;
-    let is_impossible = outcome.recovery_applied.contains(&RecoveryStrategy::Impossible);
-    let strategy = if is_impossible { RecoveryStrategy::Impossible } else { RecoveryStrategy::None };
-    let class = last.failure.as_ref().map_or(failure.class, |failure| failure.class);
+    let is_impossible = outcome
+        .recovery_applied
+        .contains(&RecoveryStrategy::Impossible);
+    let strategy = if is_impossible {
+        RecoveryStrategy::Impossible
+    } else {
+        RecoveryStrategy::None
+    };
+    let class = last
+        .failure
+        .as_ref()
+        .map_or(failure.class, |failure| failure.class);
     Some(v1::Decision {
         time: at,
         attempt: last.number,
@@ -286,14 +395,24 @@ fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Deci
     })
 }
 
-/// The attempts of an invocation that has not ended, as far as its steps show them, and how long they took until `now`.
+/// The attempts of an invocation that has not ended, as far as its steps show them, and how long
+/// they took until `now`.
 fn attempts_so_far(steps: &[Entry], now: Timestamp) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
     let mut starts = Vec::new();
     // A clock that was set back in between gives no negative time.
-    let took = |from: Timestamp, to: Timestamp| millis(Duration::try_from(to.duration_since(from)).unwrap_or_default());
+    let took = |from: Timestamp, to: Timestamp| {
+        millis(Duration::try_from(to.duration_since(from)).unwrap_or_default())
+    };
     for entry in steps.iter().filter(|entry| !is_end(&entry.step)) {
-        if let StreamStep::AttemptStarted { attempt, target, cause, model, .. } = &entry.step {
+        if let StreamStep::AttemptStarted {
+            attempt,
+            target,
+            cause,
+            model,
+            ..
+        } = &entry.step
+        {
             attempts.push(v1::Attempt {
                 number: *attempt,
                 target: target.as_str().to_owned(),
@@ -308,7 +427,10 @@ fn attempts_so_far(steps: &[Entry], now: Timestamp) -> Vec<v1::Attempt> {
             starts.push(entry.at);
         }
         if let StreamStep::Recovery { attempt, class, .. } = &entry.step
-            && let Some((failed, start)) = attempts.iter_mut().zip(&starts).find(|(known, _)| known.number == *attempt)
+            && let Some((failed, start)) = attempts
+                .iter_mut()
+                .zip(&starts)
+                .find(|(known, _)| known.number == *attempt)
         {
             failed.state = v1::AttemptState::Failed.into();
             failed.failure_class = class_field(Some(*class));

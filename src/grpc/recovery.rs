@@ -1,5 +1,5 @@
-//! What the methods of `RecoveryService` share: authentication, how a call is resolved and started, and the status
-//! where it cannot be.
+//! What the methods of `RecoveryService` share: authentication, how a call is resolved and started,
+//! and the status where it cannot be.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -63,7 +63,13 @@ impl Recovery {
         authenticator: Arc<ArcSwap<Authenticator>>,
         drain: DrainState,
     ) -> Self {
-        Self { engine, executions, tokens: Arc::new(tokens), authenticator, drain }
+        Self {
+            engine,
+            executions,
+            tokens: Arc::new(tokens),
+            authenticator,
+            drain,
+        }
     }
 
     /// Authenticates the caller.
@@ -100,31 +106,42 @@ impl Recovery {
 
     /// Begins an invocation, or joins the one that it repeats.
     pub(super) async fn start(&self, incoming: InvocationContext) -> Result<Started, Status> {
-        let (request, thread) = (incoming.invocation.request_id.clone(), incoming.invocation.thread.clone());
-        self.executions.start(incoming).await.map_err(|error| match error {
-            StartError::Refused(refused) => refusal(&refused),
-            StartError::Closing => status::draining(TRY_ELSEWHERE_IN),
-            StartError::Conflict(earlier) => {
-                status::request_id_reused(&request.unwrap_or_else(|| "".into()), Some(&earlier))
-            }
-            StartError::ResultNotRetained(earlier) => status::failed_precondition(
-                "ANSWER_NOT_KEPT",
-                "the same request is finished, but the journal keeps no answers",
-                vec![("invocationId", earlier.as_str().to_owned())],
-            ),
-            StartError::ThreadBusy(running) => status::thread_busy(&thread.unwrap_or_else(|| "".into()), &running),
-            StartError::ThreadOfOtherRoute => status::thread_of_other_route(),
-            StartError::Journal(error) => journal_failed(&error),
-        })
+        let (request, thread) = (
+            incoming.invocation.request_id.clone(),
+            incoming.invocation.thread.clone(),
+        );
+        self.executions
+            .start(incoming)
+            .await
+            .map_err(|error| match error {
+                StartError::Refused(refused) => refusal(&refused),
+                StartError::Closing => status::draining(TRY_ELSEWHERE_IN),
+                StartError::Conflict(earlier) => {
+                    status::request_id_reused(&request.unwrap_or_else(|| "".into()), Some(&earlier))
+                }
+                StartError::ResultNotRetained(earlier) => status::failed_precondition(
+                    "ANSWER_NOT_KEPT",
+                    "the same request is finished, but the journal keeps no answers",
+                    vec![("invocationId", earlier.as_str().to_owned())],
+                ),
+                StartError::ThreadBusy(running) => {
+                    status::thread_busy(&thread.unwrap_or_else(|| "".into()), &running)
+                }
+                StartError::ThreadOfOtherRoute => status::thread_of_other_route(),
+                StartError::Journal(error) => journal_failed(&error),
+            })
     }
 }
 
 /// The status for a request that has no plan.
 fn unresolved(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::RouteNotFound { route, nearest } => {
-            status::route_not_found(route.as_str(), nearest.as_ref().map(super::super::domain::ids::RouteName::as_str))
-        }
+        Refusal::RouteNotFound { route, nearest } => status::route_not_found(
+            route.as_str(),
+            nearest
+                .as_ref()
+                .map(super::super::domain::ids::RouteName::as_str),
+        ),
         Refusal::Overrides(faults) => {
             let mut violations = Violations::default();
             for (field, reason) in faults {
@@ -134,11 +151,21 @@ fn unresolved(refusal: Refusal) -> Status {
         }
         Refusal::ToolNotFound { tool, nearest } => status::tool_not_found(&tool, &nearest),
         Refusal::ToolAmbiguous { candidates, .. } => {
-            let names = candidates.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            status::invalid_field("invocation.tool.name", &format!("is the name of several tools; name one of {names}"))
+            let names = candidates
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ");
+            status::invalid_field(
+                "invocation.tool.name",
+                &format!("is the name of several tools; name one of {names}"),
+            )
         }
         Refusal::ToolsUnlisted { tool, servers } => {
-            let servers: Vec<String> = servers.iter().map(|(server, error)| format!("{server} ({error})")).collect();
+            let servers: Vec<String> = servers
+                .iter()
+                .map(|(server, error)| format!("{server} ({error})"))
+                .collect();
             status::tools_unlisted(&tool, &servers, TOOLS_BACK_IN)
         }
     }
@@ -146,7 +173,10 @@ fn unresolved(refusal: Refusal) -> Status {
 
 /// The status for an invocation that was refused before any attempt.
 pub(super) fn refusal(refused: &Failure) -> Status {
-    let retry_in = refused.retry_after.map(|wait| wait.duration).unwrap_or_default();
+    let retry_in = refused
+        .retry_after
+        .map(|wait| wait.duration)
+        .unwrap_or_default();
     if refused.class == FailureClass::Shed {
         status::shed("invocations", &refused.message, retry_in)
     } else {

@@ -26,10 +26,18 @@ pub(super) fn list(
     let (all, subject) = (executions.releases().all(), request.subject.as_str());
     if !subject.is_empty() && all.iter().all(|monitor| monitor.subject != subject) {
         let names: Vec<&str> = all.iter().map(|monitor| monitor.subject.as_str()).collect();
-        return Err(status::not_found("subject", subject, nearest(subject, &names)));
+        return Err(status::not_found(
+            "subject",
+            subject,
+            nearest(subject, &names),
+        ));
     }
-    let wanted = all.iter().filter(|monitor| subject.is_empty() || monitor.subject == subject);
-    Ok(v1::ListReleasesResponse { releases: wanted.flat_map(|monitor| listed(engine, monitor)).collect() })
+    let wanted = all
+        .iter()
+        .filter(|monitor| subject.is_empty() || monitor.subject == subject);
+    Ok(v1::ListReleasesResponse {
+        releases: wanted.flat_map(|monitor| listed(engine, monitor)).collect(),
+    })
 }
 
 /// Takes the traffic from a release.
@@ -38,9 +46,17 @@ pub(super) async fn roll_back(
     executions: &Executions,
     request: v1::RollbackReleaseRequest,
 ) -> Result<v1::RollbackReleaseResponse, Status> {
-    let v1::RollbackReleaseRequest { release_id, reason, pin } = request;
+    let v1::RollbackReleaseRequest {
+        release_id,
+        reason,
+        pin,
+    } = request;
     let reason = bounded(&reason)?;
-    let monitor = executions.releases().roll_back(&release_id, reason, pin).await.map_err(refused)?;
+    let monitor = executions
+        .releases()
+        .roll_back(&release_id, reason, pin)
+        .await
+        .map_err(refused)?;
     let release = monitor.releases().find(|release| release.id == release_id);
     Ok(v1::RollbackReleaseResponse {
         release: release.map(|release| wire(engine, &monitor, release)),
@@ -54,10 +70,20 @@ pub(super) async fn promote(
     executions: &Executions,
     request: v1::PromoteReleaseRequest,
 ) -> Result<v1::PromoteReleaseResponse, Status> {
-    let v1::PromoteReleaseRequest { release_id, reason, pin } = request;
+    let v1::PromoteReleaseRequest {
+        release_id,
+        reason,
+        pin,
+    } = request;
     let reason = bounded(&reason)?;
-    let monitor = executions.releases().promote(&release_id, reason, pin).await.map_err(refused)?;
-    Ok(v1::PromoteReleaseResponse { release: Some(wire(engine, &monitor, &monitor.stable)) })
+    let monitor = executions
+        .releases()
+        .promote(&release_id, reason, pin)
+        .await
+        .map_err(refused)?;
+    Ok(v1::PromoteReleaseResponse {
+        release: Some(wire(engine, &monitor, &monitor.stable)),
+    })
 }
 
 /// Pins the releases of a subject, or ends that.
@@ -66,11 +92,26 @@ pub(super) async fn pin(
     executions: &Executions,
     request: v1::PinReleaseRequest,
 ) -> Result<v1::PinReleaseResponse, Status> {
-    let v1::PinReleaseRequest { subject, pinned, reason } = request;
+    let v1::PinReleaseRequest {
+        subject,
+        pinned,
+        reason,
+    } = request;
     let reason = bounded(&reason)?;
-    let monitor = executions.releases().pin(&subject, pinned).await.map_err(refused)?;
-    tracing::info!(subject, pinned, reason, "an operator pinned releases, or ended that");
-    Ok(v1::PinReleaseResponse { releases: listed(engine, &monitor) })
+    let monitor = executions
+        .releases()
+        .pin(&subject, pinned)
+        .await
+        .map_err(refused)?;
+    tracing::info!(
+        subject,
+        pinned,
+        reason,
+        "an operator pinned releases, or ended that"
+    );
+    Ok(v1::PinReleaseResponse {
+        releases: listed(engine, &monitor),
+    })
 }
 
 fn listed(engine: &Engine, monitor: &ReleaseMonitor) -> Vec<v1::Release> {
@@ -78,12 +119,20 @@ fn listed(engine: &Engine, monitor: &ReleaseMonitor) -> Vec<v1::Release> {
 }
 
 fn wire(engine: &Engine, monitor: &ReleaseMonitor, release: &Release) -> v1::Release {
-    wire_release(monitor, release, &engine.config().releases, clock::wall_now())
+    wire_release(
+        monitor,
+        release,
+        &engine.config().releases,
+        clock::wall_now(),
+    )
 }
 
 fn bounded(reason: &str) -> Result<&str, Status> {
     if reason.len() > MAX_REASON_BYTES {
-        return Err(status::invalid_field("reason", &format!("is longer than {MAX_REASON_BYTES} bytes")));
+        return Err(status::invalid_field(
+            "reason",
+            &format!("is longer than {MAX_REASON_BYTES} bytes"),
+        ));
     }
     Ok(reason)
 }

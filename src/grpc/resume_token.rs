@@ -1,7 +1,7 @@
 //! The token that resumes an invocation: it names the invocation and its tenant, and is signed.
 //!
-//! It is a name and not a permission: its bearer is authorised again. The signature (HMAC-SHA256, RFC 2104) only
-//! prevents forged tokens. Nothing in it is secret.
+//! It is a name and not a permission: its bearer is authorised again. The signature (HMAC-SHA256,
+//! RFC 2104) only prevents forged tokens. Nothing in it is secret.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use jiff::Timestamp;
@@ -44,10 +44,18 @@ impl TokenKey {
     /// Writes a token.
     #[must_use]
     pub fn write(&self, resumable: &Resumable) -> String {
-        let Resumable { tenant, invocation, after: (epoch, seq), expires_at } = resumable;
+        let Resumable {
+            tenant,
+            invocation,
+            after: (epoch, seq),
+            expires_at,
+        } = resumable;
         // The ids come last and with their lengths, because they may hold any character.
-        let payload =
-            format!("1 {epoch} {seq} {} {} {invocation}{tenant}", expires_at.as_second(), invocation.as_str().len());
+        let payload = format!(
+            "1 {epoch} {seq} {} {} {invocation}{tenant}",
+            expires_at.as_second(),
+            invocation.as_str().len()
+        );
         let signature = self.sign(payload.as_bytes());
         let mut bytes = signature.to_vec();
         bytes.extend_from_slice(payload.as_bytes());
@@ -61,7 +69,10 @@ impl TokenKey {
         let (signature, payload) = bytes.split_at_checked(32)?;
         let expected = self.sign(payload);
         // Compared as a whole, whatever differs.
-        let differs = expected.iter().zip(signature).fold(0, |differs, (one, other)| differs | (one ^ other));
+        let differs = expected
+            .iter()
+            .zip(signature)
+            .fold(0, |differs, (one, other)| differs | (one ^ other));
         if differs != 0 {
             return None;
         }
@@ -72,14 +83,26 @@ impl TokenKey {
         let expires_at = Timestamp::from_second(words.next()?.parse().ok()?).ok()?;
         let length: usize = words.next()?.parse().ok()?;
         let (invocation, tenant) = words.next()?.split_at_checked(length)?;
-        let resumable = Resumable { tenant: tenant.into(), invocation: invocation.into(), after, expires_at };
+        let resumable = Resumable {
+            tenant: tenant.into(),
+            invocation: invocation.into(),
+            after,
+            expires_at,
+        };
         (expires_at > now).then_some(resumable)
     }
 
     fn sign(&self, message: &[u8]) -> [u8; 32] {
         let pad = |with: u8| self.0.map(|byte| byte ^ with);
-        let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
-        Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
+        let inner = Sha256::new()
+            .chain_update(pad(0x36))
+            .chain_update(message)
+            .finalize();
+        Sha256::new()
+            .chain_update(pad(0x5c))
+            .chain_update(inner)
+            .finalize()
+            .into()
     }
 }
 
@@ -106,8 +129,15 @@ mod tests {
     fn a_valid_token_yields_what_was_signed() {
         let key = TokenKey::new(b"secret");
         let token = key.write(&resumable());
-        assert_eq!(key.read(&token, Timestamp::from_second(999).unwrap()), Some(resumable()));
-        assert_eq!(key.read(&token, Timestamp::from_second(1000).unwrap()), None, "expired");
+        assert_eq!(
+            key.read(&token, Timestamp::from_second(999).unwrap()),
+            Some(resumable())
+        );
+        assert_eq!(
+            key.read(&token, Timestamp::from_second(1000).unwrap()),
+            None,
+            "expired"
+        );
     }
 
     #[test]
@@ -119,7 +149,11 @@ mod tests {
             let mut bytes = token.clone().into_bytes();
             bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(bytes).unwrap();
-            assert_ne!(key.read(&changed, now), Some(resumable()).filter(|_| changed != token), "{index}");
+            assert_ne!(
+                key.read(&changed, now),
+                Some(resumable()).filter(|_| changed != token),
+                "{index}"
+            );
         }
         for no_token in ["", "x", "AAAA", &"A".repeat(100)] {
             assert_eq!(key.read(no_token, now), None);
@@ -133,8 +167,13 @@ mod tests {
         key[..4].copy_from_slice(b"Jefe");
         let signature = TokenKey(key).sign(b"what do ya want for nothing?");
         let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        let pairs = expected.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
-        let expected: Vec<u8> = pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+        let pairs = expected
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| std::str::from_utf8(pair).unwrap());
+        let expected: Vec<u8> = pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect();
         assert_eq!(signature.to_vec(), expected);
     }
 }

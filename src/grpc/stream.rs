@@ -1,7 +1,9 @@
-//! `StreamWithRecovery`: one client's stream of an invocation, from its beginning or from where an earlier one broke.
+//! `StreamWithRecovery`: one client's stream of an invocation, from its beginning or from where an
+//! earlier one broke.
 //!
-//! It ends with OK only after a `Terminal`; any other end is an error after which the client resumes. Nothing is
-//! decided here: who runs the invocation, and which steps the client still needs, is decided below.
+//! It ends with OK only after a `Terminal`; any other end is an error after which the client
+//! resumes. Nothing is decided here: who runs the invocation, and which steps the client still
+//! needs, is decided below.
 
 use std::time::Duration;
 
@@ -41,7 +43,11 @@ impl Recovery {
         let incoming = self.resolve(request, identity).await?;
         let max_retries = incoming.plan.retry.max_retries;
         let started = self.start(incoming).await?;
-        let context = ResponseContext { operation, thread, disposition: wire_disposition(started.disposition) };
+        let context = ResponseContext {
+            operation,
+            thread,
+            disposition: wire_disposition(started.disposition),
+        };
         let writer = StreamWriter::new(started.id.clone(), context, max_retries);
         Ok(self.stream(started, writer, tenant, (0, 0)))
     }
@@ -54,13 +60,22 @@ impl Recovery {
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
         let (name, given) = match resume.of {
             ResumeName::Token(token) => {
-                let token_payload = self.tokens.read(&token, clock::wall_now()).ok_or_else(|| {
-                    status::invalid_field("resume.token", "was not given by this service, or is no longer good")
-                })?;
+                let token_payload =
+                    self.tokens.read(&token, clock::wall_now()).ok_or_else(|| {
+                        status::invalid_field(
+                            "resume.token",
+                            "was not given by this service, or is no longer good",
+                        )
+                    })?;
                 if token_payload.tenant != identity.tenant {
-                    return Err(status::invocation_not_found(token_payload.invocation.as_str()));
+                    return Err(status::invocation_not_found(
+                        token_payload.invocation.as_str(),
+                    ));
                 }
-                (InvocationName::Id(token_payload.invocation), Some(token_payload.after))
+                (
+                    InvocationName::Id(token_payload.invocation),
+                    Some(token_payload.after),
+                )
             }
             ResumeName::Request(request) => (InvocationName::Request(request), None),
         };
@@ -68,8 +83,10 @@ impl Recovery {
         identity.may_use(&record.route)?;
         let after = resume.after.or(given).filter(|(_, seq)| *seq > 0);
         let started = self.executions.follow(&record, after);
-        let max_retries =
-            self.engine.plan(Some(&record.route), &record.operation).map_or(0, |plan| plan.retry.max_retries);
+        let max_retries = self
+            .engine
+            .plan(Some(&record.route), &record.operation)
+            .map_or(0, |plan| plan.retry.max_retries);
         let context = ResponseContext {
             operation: record.operation.clone(),
             thread: record.thread.clone(),
@@ -86,14 +103,32 @@ impl Recovery {
         tenant: crate::domain::ids::TenantId,
         after: (u64, u64),
     ) -> Streaming<v1::StreamWithRecoveryResponse> {
-        let Started { id, deadline_at, epoch, mode, events_kept, mut follower, .. } = started;
+        let Started {
+            id,
+            deadline_at,
+            epoch,
+            mode,
+            events_kept,
+            mut follower,
+            ..
+        } = started;
         let resume_token = if events_kept.is_zero() {
             String::new()
         } else {
             let expires_at = later(deadline_at.max(clock::wall_now()), events_kept);
-            self.tokens.write(&Resumable { tenant, invocation: id.clone(), after, expires_at })
+            self.tokens.write(&Resumable {
+                tenant,
+                invocation: id.clone(),
+                after,
+                expires_at,
+            })
         };
-        let header = StreamHeader { resume_token, deadline: deadline_at, retention: events_kept, mode };
+        let header = StreamHeader {
+            resume_token,
+            deadline: deadline_at,
+            retention: events_kept,
+            mode,
+        };
         Box::pin(stream! {
             let mut last = EventPosition { epoch, seq: 0, at: clock::wall_now() };
             yield Ok(message(writer.accepted(last, &header)));

@@ -1,7 +1,7 @@
 //! `WatchRecovery`: recovery events as they happen, from any cursor on.
 //!
-//! A watcher holds only a cursor. One that is too slow is informed how many events it missed and continues; an idle one
-//! receives a bookmark now and then, so that its cursor stays fresh.
+//! A watcher holds only a cursor. One that is too slow is informed how many events it missed and
+//! continues; an idle one receives a bookmark now and then, so that its cursor stays fresh.
 
 use std::{pin::Pin, time::Duration};
 
@@ -39,7 +39,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 type Watching = Pin<Box<dyn Stream<Item = Result<v1::WatchRecoveryResponse, Status>> + Send>>;
 
 /// What a watcher gets.
-pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilter, start: WatchStart) -> Watching {
+pub(super) fn stream(
+    recovery: &Recovery,
+    identity: Identity,
+    filter: EventFilter,
+    start: WatchStart,
+) -> Watching {
     let events = recovery.engine.events();
     let mut reader = match start {
         WatchStart::After(cursor) => events.reader(cursor),
@@ -49,7 +54,8 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
     let drain = recovery.drain.clone();
     let watcher = drain.watch();
     Box::pin(stream! {
-        // The first message is the watcher's position, so that it can return to it whatever happens next.
+        // The first message is the watcher's position, so that it can return to it whatever happens
+        // next.
         yield Ok(response(bookmark(reader.position(), clock::wall_now())));
         loop {
             let reading = tokio::select! {
@@ -84,11 +90,18 @@ pub(super) fn stream(recovery: &Recovery, identity: Identity, filter: EventFilte
 ///
 /// # Errors
 /// `NOT_FOUND` with the nearest name.
-pub(super) fn check_names(engine: &Engine, identity: &Identity, filter: &EventFilter) -> Result<(), Status> {
+pub(super) fn check_names(
+    engine: &Engine,
+    identity: &Identity,
+    filter: &EventFilter,
+) -> Result<(), Status> {
     let config = engine.config();
     for route in filter.routes() {
         if !config.routes.contains_key(&RouteName::from(route)) {
-            let names = config.routes.keys().filter(|name| identity.may_use(name).is_ok());
+            let names = config
+                .routes
+                .keys()
+                .filter(|name| identity.may_use(name).is_ok());
             let names: Vec<&str> = names.map(RouteName::as_str).collect();
             return Err(status::route_not_found(route, nearest(route, &names)));
         }
@@ -102,16 +115,17 @@ pub(super) fn check_names(engine: &Engine, identity: &Identity, filter: &EventFi
     Ok(())
 }
 
-/// A caller sees the invocations of its tenant on the routes that it may use, and what happens to targets; changes of the
-/// configuration are for those who administer.
+/// A caller sees the invocations of its tenant on the routes that it may use, and what happens to
+/// targets; changes of the configuration are for those who administer.
 fn may_see(identity: &Identity, event: &Event) -> bool {
-    let of_operators =
-        matches!(event.body, EventBody::ConfigurationReloaded { .. } | EventBody::ConfigurationRejected { .. });
+    let of_operators = matches!(
+        event.body,
+        EventBody::ConfigurationReloaded { .. } | EventBody::ConfigurationRejected { .. }
+    );
     identity.is_admin()
-        || event
-            .scope
-            .as_ref()
-            .map_or(!of_operators, |scope| scope.tenant == identity.tenant && identity.may_use(&scope.route).is_ok())
+        || event.scope.as_ref().map_or(!of_operators, |scope| {
+            scope.tenant == identity.tenant && identity.may_use(&scope.route).is_ok()
+        })
 }
 
 fn response(event: v1::RecoveryEvent) -> v1::WatchRecoveryResponse {

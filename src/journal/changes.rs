@@ -1,7 +1,7 @@
 //! Notifies readers that an invocation's record changed, so that they need not poll.
 //!
-//! A reader subscribes, then reads, then waits: what was written between its read and its wait wakes it at once. A
-//! notification is a hint without content; the journal alone holds the facts.
+//! A reader subscribes, then reads, then waits: what was written between its read and its wait
+//! wakes it at once. A notification is a hint without content; the journal alone holds the facts.
 
 use std::{
     collections::HashMap,
@@ -45,10 +45,24 @@ impl Notices {
         }
     }
 
-    /// Subscribes to an invocation; with `poll`, the subscription also wakes after that long without a notification.
-    pub(super) fn subscribe(&self, id: &InvocationId, poll: Option<watch::Receiver<Duration>>) -> Changes {
-        let signal = self.lock().entry(id.clone()).or_insert_with(|| watch::channel(()).0).subscribe();
-        Changes { id: id.clone(), signal, notices: self.clone(), poll }
+    /// Subscribes to an invocation; with `poll`, the subscription also wakes after that long
+    /// without a notification.
+    pub(super) fn subscribe(
+        &self,
+        id: &InvocationId,
+        poll: Option<watch::Receiver<Duration>>,
+    ) -> Changes {
+        let signal = self
+            .lock()
+            .entry(id.clone())
+            .or_insert_with(|| watch::channel(()).0)
+            .subscribe();
+        Changes {
+            id: id.clone(),
+            signal,
+            notices: self.clone(),
+            poll,
+        }
     }
 
     /// How many invocations are listened to.
@@ -68,7 +82,8 @@ impl Changes {
     /// Waits until the record may have changed since this was made or last returned. Cancel safe.
     pub async fn wait(&mut self) {
         let poll = self.poll.as_ref().map(|poll| *poll.borrow());
-        // The sender lives as long as an subscription does, so that `changed` cannot fail; a time-out is a reason to look, too.
+        // The sender lives as long as an subscription does, so that `changed` cannot fail; a
+        // time-out is a reason to look, too.
         match poll {
             Some(limit) => drop(timeout(limit, self.signal.changed()).await),
             None => drop(self.signal.changed().await),
@@ -80,7 +95,10 @@ impl Drop for Changes {
     fn drop(&mut self) {
         let mut readers = self.notices.lock();
         // This subscription still counts as one.
-        if readers.get(&self.id).is_some_and(|sender| sender.receiver_count() <= 1) {
+        if readers
+            .get(&self.id)
+            .is_some_and(|sender| sender.receiver_count() <= 1)
+        {
             readers.remove(&self.id);
         }
     }
@@ -97,10 +115,16 @@ mod tests {
         let notices = Notices::default();
         let id = InvocationId::from("a");
         let mut subscription = notices.subscribe(&id, None);
-        assert!(subscription.wait().now_or_never().is_none(), "nothing happened yet");
+        assert!(
+            subscription.wait().now_or_never().is_none(),
+            "nothing happened yet"
+        );
         notices.announce(&id);
         assert!(subscription.wait().now_or_never().is_some());
-        assert!(subscription.wait().now_or_never().is_none(), "one change wakes once");
+        assert!(
+            subscription.wait().now_or_never().is_none(),
+            "one change wakes once"
+        );
     }
 
     #[tokio::test]

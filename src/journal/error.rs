@@ -1,4 +1,5 @@
-//! The errors of the journal: each operation has its own type, so that callers know exactly what may happen.
+//! The errors of the journal: each operation has its own type, so that callers know exactly what
+//! may happen.
 //!
 //! Texts hold neither payloads nor credentials: a reason is the store's own code or phrase.
 
@@ -58,7 +59,8 @@ pub enum AppendError {
         /// The number that came.
         got: u64,
     },
-    /// The invocation's own cap is reached: continue as `ATOMIC`, and pass the remaining steps to `finish`.
+    /// The invocation's own cap is reached: continue as `ATOMIC`, and pass the remaining steps to
+    /// `finish`.
     #[error("the invocation holds {held} bytes of events, of at most {cap}")]
     Full {
         /// Bytes recorded.
@@ -100,7 +102,8 @@ pub enum ThreadError {
     Store(#[from] JournalError),
 }
 
-/// Why an outcome was not recorded; neither it, nor its last steps, nor its thread's change was kept.
+/// Why an outcome was not recorded; neither it, nor its last steps, nor its thread's change was
+/// kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FinishError {
     /// The steps or the epoch were refused.

@@ -1,7 +1,7 @@
 //! The fingerprint of a request: equal for equal requests, whatever their time and labels.
 //!
-//! It decides whether a repeated `request_id` means the same request. Time, trace, labels and ids are excluded, since a
-//! legitimate repetition differs in them.
+//! It decides whether a repeated `request_id` means the same request. Time, trace, labels and ids
+//! are excluded, since a legitimate repetition differs in them.
 
 use std::fmt;
 
@@ -33,8 +33,21 @@ impl Fingerprint {
     /// Of an invocation.
     #[must_use]
     pub fn of(invocation: &Invocation) -> Self {
-        let Invocation { route, operation, thread, call, overrides, .. } = invocation;
-        let canonical = Canonical { route, operation, thread, call, overrides };
+        let Invocation {
+            route,
+            operation,
+            thread,
+            call,
+            overrides,
+            ..
+        } = invocation;
+        let canonical = Canonical {
+            route,
+            operation,
+            thread,
+            call,
+            overrides,
+        };
         // These types are plain data with text keys, which JSON can always express.
         let value = serde_json::to_value(canonical).unwrap_or(Value::Null);
         let mut hasher = Sha256::new();
@@ -60,13 +73,16 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The value with the keys of every object in order, so that maps that were built differently are equal.
+/// The value with the keys of every object in order, so that maps that were built differently are
+/// equal.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
         Value::Object(fields) => {
-            let mut fields: Vec<(String, Value)> =
-                fields.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut fields: Vec<(String, Value)> = fields
+                .into_iter()
+                .map(|(name, value)| (name, sorted(value)))
+                .collect();
             fields.sort_by(|one, other| one.0.cmp(&other.0));
             Value::Object(fields.into_iter().collect())
         }

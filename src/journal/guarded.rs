@@ -1,11 +1,13 @@
-//! Guards a database's journal: detects its failures at once, waits for them briefly, and recovers by itself.
+//! Guards a database's journal: detects its failures at once, waits for them briefly, and recovers
+//! by itself.
 //!
-//! The store's health is judged by writes, not reads: while nothing was written for a while, a probe is written, and
-//! while much is written, the file is checked, since writes to a removed or overwritten file succeed. A slow or failed
-//! operation triggers a probe at once. A store that fails its probe is unavailable: every operation then fails at once
-//! instead of waiting, and the store is reopened, from its file or server, until a probe succeeds. So a full disk, a
-//! locked, replaced or removed file, and a stopped or frozen server need no restart, and broken connections are dropped
-//! together with the store that held them.
+//! The store's health is judged by writes, not reads: while nothing was written for a while, a
+//! probe is written, and while much is written, the file is checked, since writes to a removed or
+//! overwritten file succeed. A slow or failed operation triggers a probe at once. A store that
+//! fails its probe is unavailable: every operation then fails at once instead of waiting, and the
+//! store is reopened, from its file or server, until a probe succeeds. So a full disk, a locked,
+//! replaced or removed file, and a stopped or frozen server need no restart, and broken connections
+//! are dropped together with the store that held them.
 
 mod late;
 mod operations;
@@ -27,7 +29,8 @@ use tokio::{
 
 use self::late::LateRecords;
 use super::{
-    AppendError, FinishError, Journal as _, JournalError, LateRecord, SqlJournal, ThreadError, instance::Instance,
+    AppendError, FinishError, Journal as _, JournalError, LateRecord, SqlJournal, ThreadError,
+    instance::Instance,
 };
 use crate::domain::ids::InvocationId;
 
@@ -55,7 +58,8 @@ pub enum StoreHealth {
 }
 
 /// Opens the store, from the beginning.
-pub(super) type StoreOpener = Box<dyn Fn() -> BoxFuture<'static, Result<SqlJournal, JournalError>> + Send + Sync>;
+pub(super) type StoreOpener =
+    Box<dyn Fn() -> BoxFuture<'static, Result<SqlJournal, JournalError>> + Send + Sync>;
 
 /// A database's journal, and the health of its store.
 pub struct GuardedJournal {
@@ -87,11 +91,16 @@ trait OfStore: From<JournalError> {
 // === impl GuardedJournal ===
 
 impl GuardedJournal {
-    /// Opens a store and guards it; with `late`, invocations that cannot be looked up are recorded when they end.
+    /// Opens a store and guards it; with `late`, invocations that cannot be looked up are recorded
+    /// when they end.
     ///
     /// # Errors
     /// [`JournalError`] when the store cannot be opened at all.
-    pub(super) async fn start(instance: Option<Instance>, late: bool, open: StoreOpener) -> Result<Self, JournalError> {
+    pub(super) async fn start(
+        instance: Option<Instance>,
+        late: bool,
+        open: StoreOpener,
+    ) -> Result<Self, JournalError> {
         let first = open().await?;
         if instance.as_ref().is_some_and(Instance::is_alone) {
             first.give_up_all().await?;
@@ -111,7 +120,11 @@ impl GuardedJournal {
         tasks.spawn(async move { probed.keep_probing().await });
         let writing = Arc::clone(&guard);
         tasks.spawn(async move { writing.keep_recording().await });
-        Ok(Self { guard, _tasks: tasks, _instance: instance })
+        Ok(Self {
+            guard,
+            _tasks: tasks,
+            _instance: instance,
+        })
     }
 
     /// Does something with the store while it is there.
@@ -124,7 +137,10 @@ impl GuardedJournal {
     }
 
     /// As `with`, for a write: its success shows that the store is healthy.
-    async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
+    async fn write<T, E: OfStore>(
+        &self,
+        work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.guard.write(work).await
     }
 
@@ -151,7 +167,9 @@ impl GuardedJournal {
 
 impl fmt::Debug for GuardedJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedJournal").field("health", &*self.guard.health.borrow()).finish_non_exhaustive()
+        f.debug_struct("GuardedJournal")
+            .field("health", &*self.guard.health.borrow())
+            .finish_non_exhaustive()
     }
 }
 
@@ -181,14 +199,20 @@ impl StoreGuard {
                 }
             }
         };
-        if done.as_ref().is_err_and(|error| error.of_store().is_some_and(JournalError::is_of_the_store)) {
+        if done
+            .as_ref()
+            .is_err_and(|error| error.of_store().is_some_and(JournalError::is_of_the_store))
+        {
             self.suspected.notify_one();
         }
         done
     }
 
     /// As `with`, for a write: its success shows that the store is healthy.
-    async fn write<T, E: OfStore>(&self, work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>) -> Result<T, E> {
+    async fn write<T, E: OfStore>(
+        &self,
+        work: impl AsyncFnOnce(&SqlJournal) -> Result<T, E>,
+    ) -> Result<T, E> {
         let done = self.with(LONGEST, work).await;
         if done.is_ok() {
             self.wrote();
@@ -198,7 +222,9 @@ impl StoreGuard {
 
     /// Waits until the record of an invocation, or every record, is written.
     async fn recorded(&self, id: Option<&InvocationId>) -> Result<(), JournalError> {
-        let Some(late) = &self.late else { return Ok(()) };
+        let Some(late) = &self.late else {
+            return Ok(());
+        };
         let wanted = late.want(id);
         if wanted.is_empty() {
             return Ok(());
@@ -243,7 +269,10 @@ impl StoreGuard {
 
     /// Writes records that wait; returns whether the store takes records.
     async fn record(&self, late: &LateRecords, due: Vec<LateRecord>) -> bool {
-        match self.write(async |store| store.record_late(&due).await).await {
+        match self
+            .write(async |store| store.record_late(&due).await)
+            .await
+        {
             Ok(()) => late.done(&due),
             Err(error @ JournalError::Unavailable(_)) => {
                 let given_up = late.put_back(due);
@@ -266,15 +295,21 @@ impl StoreGuard {
     }
 
     fn wrote(&self) {
-        *self.written_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self
+            .written_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     fn last_written(&self) -> Instant {
-        *self.written_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .written_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Probes the store for as long as it exists: when it is suspected, when nothing was written for a while, and while
-    /// it is unavailable.
+    /// Probes the store for as long as it exists: when it is suspected, when nothing was written
+    /// for a while, and while it is unavailable.
     async fn keep_probing(&self) {
         loop {
             let looked_at = Instant::now();
@@ -284,7 +319,11 @@ impl StoreGuard {
             };
             let current = self.current.load_full();
             let is_busy = !is_suspected && self.last_written() > looked_at;
-            let probed = if is_busy { current.check_file() } else { self.probe(&current).await };
+            let probed = if is_busy {
+                current.check_file()
+            } else {
+                self.probe(&current).await
+            };
             if let Err(error) = probed {
                 drop(current);
                 self.become_down(&error);
@@ -303,7 +342,9 @@ impl StoreGuard {
             Ok(Err(error)) => Err(error),
             // Other writes succeeded meanwhile, so it is busy rather than unavailable.
             Err(_) if self.last_written() > began => Ok(()),
-            Err(_) => Err(JournalError::Unavailable("its store does not respond".to_owned())),
+            Err(_) => Err(JournalError::Unavailable(
+                "its store does not respond".to_owned(),
+            )),
         }
     }
 
@@ -311,8 +352,11 @@ impl StoreGuard {
     async fn reopen(&self) {
         loop {
             let opened = timeout(REOPEN_WITHIN, (self.open)()).await;
-            let opened =
-                opened.unwrap_or_else(|_| Err(JournalError::Unavailable("it cannot be opened in time".to_owned())));
+            let opened = opened.unwrap_or_else(|_| {
+                Err(JournalError::Unavailable(
+                    "it cannot be opened in time".to_owned(),
+                ))
+            });
             let taken = match opened {
                 Ok(store) => self.take_in(&store).await.map(|()| store),
                 Err(error) => Err(error),
@@ -340,7 +384,9 @@ impl StoreGuard {
     }
 
     fn properties(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.properties.lock().unwrap_or_else(PoisonError::into_inner)
+        self.properties
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn become_down(&self, error: &JournalError) {
@@ -374,13 +420,21 @@ impl OfStore for JournalError {
 
 impl OfStore for AppendError {
     fn of_store(&self) -> Option<&JournalError> {
-        if let Self::Store(error) = self { Some(error) } else { None }
+        if let Self::Store(error) = self {
+            Some(error)
+        } else {
+            None
+        }
     }
 }
 
 impl OfStore for ThreadError {
     fn of_store(&self) -> Option<&JournalError> {
-        if let Self::Store(error) = self { Some(error) } else { None }
+        if let Self::Store(error) = self {
+            Some(error)
+        } else {
+            None
+        }
     }
 }
 

@@ -1,9 +1,11 @@
-//! Detects which processes use a journal's file, so that one that starts alone knows that every earlier owner is dead.
+//! Detects which processes use a journal's file, so that one that starts alone knows that every
+//! earlier owner is dead.
 //!
-//! Each process holds a shared lock on a file beside the journal's for as long as it lives; the system drops it however
-//! the process ends. A process that starts tries to get the lock exclusively first: success means that no other process
-//! lives, so that running executions have lost their owners. It owns no execution before its lock is shared. Where such
-//! locks are not supported, owners are judged by their leases, as on a server.
+//! Each process holds a shared lock on a file beside the journal's for as long as it lives; the
+//! system drops it however the process ends. A process that starts tries to get the lock
+//! exclusively first: success means that no other process lives, so that running executions have
+//! lost their owners. It owns no execution before its lock is shared. Where such locks are not
+//! supported, owners are judged by their leases, as on a server.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,7 +16,8 @@ use std::{
 
 use tokio::time::sleep;
 
-/// How often, and after which pauses, the shared lock is tried: another process that starts holds it for a moment.
+/// How often, and after which pauses, the shared lock is tried: another process that starts holds
+/// it for a moment.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,7 +35,13 @@ impl Instance {
     pub(super) async fn of(journal: &Path) -> Option<Self> {
         let mut path = journal.as_os_str().to_owned();
         path.push(".lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).ok()?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .ok()?;
         if file.try_lock().is_ok() {
             return Some(Self { file, alone: true });
         }
@@ -53,6 +62,9 @@ impl Instance {
     /// Shares the lock, so that other processes can use the journal, too.
     pub(super) fn shared(self) -> Option<Self> {
         self.file.lock_shared().ok()?;
-        Some(Self { alone: false, ..self })
+        Some(Self {
+            alone: false,
+            ..self
+        })
     }
 }

@@ -1,7 +1,8 @@
 //! The journal in memory: complete, bounded, and gone with the process.
 //!
-//! The default, for development and for callers who need no more than retries. Apart from durability it makes the same
-//! guarantees as the durable engines, tested by the same specification. It does no I/O.
+//! The default, for development and for callers who need no more than retries. Apart from
+//! durability it makes the same guarantees as the durable engines, tested by the same
+//! specification. It does no I/O.
 
 mod state;
 mod threads;
@@ -13,9 +14,10 @@ use tokio::sync::watch;
 
 use self::state::MemoryState;
 use super::{
-    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
-    Journal, JournalFuture, Limits, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
-    Takeover, Thread, ThreadError, ThreadKey, ToolExecution, changes::Notices, record::OWNER_DEAD,
+    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish,
+    FinishError, Held, Journal, JournalFuture, Limits, Listing, Locked, NewInvocation, Owner, Page,
+    Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey, ToolExecution,
+    changes::Notices, record::OWNER_DEAD,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -35,7 +37,10 @@ impl MemoryJournal {
     /// An empty journal.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { state: Mutex::new(MemoryState::new(limits)), notices: Notices::default() }
+        Self {
+            state: Mutex::new(MemoryState::new(limits)),
+            notices: Notices::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, MemoryState> {
@@ -58,7 +63,11 @@ impl Journal for MemoryJournal {
         Box::pin(async move { self.state().begin(new, now) })
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
+    fn append<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        entries: &'a [Entry],
+    ) -> JournalFuture<'a, (), AppendError> {
         Box::pin(async move {
             self.state().append(id, entries)?;
             self.notices.announce(id);
@@ -66,7 +75,11 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
+    fn remember<'a>(
+        &'a self,
+        held: &'a Held,
+        upstream: &'a UpstreamHandle,
+    ) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(async move {
             self.state().remember(held, upstream)?;
             // No other process ever sees it.
@@ -74,7 +87,12 @@ impl Journal for MemoryJournal {
         })
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
+    fn read<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        after_seq: u64,
+        limit: usize,
+    ) -> JournalFuture<'a, Option<Page>> {
         Box::pin(async move { Ok(self.state().read(id, after_seq, limit)) })
     }
 
@@ -91,7 +109,11 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(self.state().get(id)) })
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
+    fn get_by_request<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        request: &'a RequestId,
+    ) -> JournalFuture<'a, Option<Record>> {
         Box::pin(async move { Ok(self.state().get_by_request(tenant, request)) })
     }
 
@@ -99,11 +121,20 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(self.state().list(wanted, limit)) })
     }
 
-    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+    fn executions<'a>(
+        &'a self,
+        wanted: &'a ExecutionListing,
+        limit: usize,
+    ) -> JournalFuture<'a, Vec<ToolExecution>> {
         Box::pin(async move { Ok(self.state().executions(wanted, limit)) })
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
+    fn renew<'a>(
+        &'a self,
+        owner: &'a Owner,
+        held: &'a [Held],
+        now: Timestamp,
+    ) -> JournalFuture<'a, Renewed> {
         Box::pin(async move { Ok(self.state().renew(owner, held, now)) })
     }
 
@@ -122,7 +153,12 @@ impl Journal for MemoryJournal {
         Box::pin(async move { Ok(self.state().expired(OWNER_DEAD, limit)) })
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
+    fn take_over<'a>(
+        &'a self,
+        expected: &'a Held,
+        owner: &'a Owner,
+        now: Timestamp,
+    ) -> JournalFuture<'a, Takeover> {
         Box::pin(async move {
             let takeover = self.state().take_over(expected, owner, now);
             self.notices.announce(&expected.id);

@@ -24,7 +24,8 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub const EVENTS_KEPT: Duration = Duration::from_mins(15);
 /// When a lease expires that was released: before every other one.
 pub(super) const RELEASED: Timestamp = Timestamp::UNIX_EPOCH;
-/// When a lease expires whose owner is known to be dead: after those that were released, before every other one.
+/// When a lease expires whose owner is known to be dead: after those that were released, before
+/// every other one.
 pub(super) const OWNER_DEAD: Timestamp = Timestamp::constant(0, 1_000);
 /// How many bytes of events one invocation may hold.
 pub const INVOCATION_CAP_BYTES: u64 = 8 * 1024 * 1024;
@@ -38,15 +39,15 @@ pub struct Limits {
     pub events_kept: Duration,
     /// How long a finished invocation is kept at all, and with it its request id.
     pub outcomes_kept: Duration,
-    /// Invocations kept at most; the oldest finished go first: at once in memory, where a begin is refused when all
-    /// of them run, and with the next compaction in a database.
+    /// Invocations kept at most; the oldest finished go first: at once in memory, where a begin is
+    /// refused when all of them run, and with the next compaction in a database.
     pub max_invocations: u64,
     /// Bytes of events that one invocation may hold.
     pub invocation_bytes: u64,
-    /// Bytes of everything that is kept: requests, events, answers and threads. The oldest finished invocations are
-    /// removed first: completely and at once in memory; with the next compaction in a database, first their events,
-    /// then the records, then the threads that were unused for longest. In memory nothing new is accepted where that is
-    /// not enough.
+    /// Bytes of everything that is kept: requests, events, answers and threads. The oldest finished
+    /// invocations are removed first: completely and at once in memory; with the next compaction in
+    /// a database, first their events, then the records, then the threads that were unused for
+    /// longest. In memory nothing new is accepted where that is not enough.
     pub total_bytes: u64,
     /// How long a thread is kept that is not used.
     pub threads_kept: Duration,
@@ -54,8 +55,8 @@ pub struct Limits {
     pub payloads: Payloads,
 }
 
-/// A process that executes invocations: the replica's name and its incarnation, so that a restarted replica is another
-/// owner.
+/// A process that executes invocations: the replica's name and its incarnation, so that a restarted
+/// replica is another owner.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Owner(Arc<str>);
@@ -225,7 +226,8 @@ pub struct Page {
     pub epoch: u64,
     /// Whether the invocation has its outcome.
     pub finished: bool,
-    /// Whether steps after the cursor are gone (retention, or payloads are not kept): use the record's snapshot.
+    /// Whether steps after the cursor are gone (retention, or payloads are not kept): use the
+    /// record's snapshot.
     pub gone: bool,
 }
 
@@ -353,13 +355,26 @@ impl Finish {
 impl Listing {
     /// Whether an invocation is among them.
     pub(super) fn holds(&self, record: &Record) -> bool {
-        self.tenant.as_ref().is_none_or(|tenant| *tenant == record.tenant)
+        self.tenant
+            .as_ref()
+            .is_none_or(|tenant| *tenant == record.tenant)
             && record.route.is_allowed_by(&self.routes)
-            && self.operation.as_ref().is_none_or(|operation| *operation == record.operation)
-            && self.thread.as_ref().is_none_or(|thread| Some(thread) == record.thread.as_ref())
-            && self.finished.is_none_or(|finished| finished == record.is_finished())
+            && self
+                .operation
+                .as_ref()
+                .is_none_or(|operation| *operation == record.operation)
+            && self
+                .thread
+                .as_ref()
+                .is_none_or(|thread| Some(thread) == record.thread.as_ref())
+            && self
+                .finished
+                .is_none_or(|finished| finished == record.is_finished())
             && self.since.is_none_or(|since| record.created_at >= since)
-            && self.before.as_ref().is_none_or(|before| record.id < *before)
+            && self
+                .before
+                .as_ref()
+                .is_none_or(|before| record.id < *before)
     }
 }
 
@@ -418,8 +433,19 @@ impl fmt::Display for Owner {
 impl Record {
     /// Whose it is, for what is kept of its tools.
     pub(super) fn whose(&self) -> Whose<'_> {
-        let Self { tenant, route, operation, thread, .. } = self;
-        Whose { tenant, route, operation, thread: thread.as_ref() }
+        let Self {
+            tenant,
+            route,
+            operation,
+            thread,
+            ..
+        } = self;
+        Whose {
+            tenant,
+            route,
+            operation,
+            thread: thread.as_ref(),
+        }
     }
 
     /// Whether it has its outcome.
@@ -428,7 +454,8 @@ impl Record {
         matches!(self.state, RunState::Finished { .. })
     }
 
-    /// Whether it runs, and its owner surely does not: it gave it up of its own accord, or is known to be dead.
+    /// Whether it runs, and its owner surely does not: it gave it up of its own accord, or is known
+    /// to be dead.
     #[must_use]
     pub fn is_released(&self) -> bool {
         matches!(self.state, RunState::Running { lease_expires_at } if lease_expires_at <= OWNER_DEAD)

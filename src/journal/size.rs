@@ -1,4 +1,5 @@
-//! About how many bytes a value takes: as JSON, counted without writing it, or the length of its texts where they may be long.
+//! About how many bytes a value takes: as JSON, counted without writing it, or the length of its
+//! texts where they may be long.
 
 use std::io;
 
@@ -14,8 +15,8 @@ use crate::domain::{
 /// What is around the numbers and the text of a delta as JSON, in bytes.
 const DELTA_BYTES: u64 = 51;
 
-/// About what an attempt is beside its failure, its note and its tool, and an outcome beside its attempts and its answer,
-/// in bytes.
+/// About what an attempt is beside its failure, its note and its tool, and an outcome beside its
+/// attempts and its answer, in bytes.
 const RECORD_BYTES: u64 = 512;
 
 /// A writer that counts bytes.
@@ -30,9 +31,11 @@ fn step_bytes(step: &StreamStep) -> u64 {
     match step {
         StreamStep::Terminal(_) => 0,
         // As JSON, but for what must be escaped in its text.
-        StreamStep::BlockDelta { block, offset, text } => {
-            DELTA_BYTES + digits(u64::from(*block)) + digits(*offset) + text.len() as u64
-        }
+        StreamStep::BlockDelta {
+            block,
+            offset,
+            text,
+        } => DELTA_BYTES + digits(u64::from(*block)) + digits(*offset) + text.len() as u64,
         other => json_bytes(other),
     }
 }
@@ -47,10 +50,19 @@ pub(super) fn outcome_bytes(outcome: &Outcome) -> u64 {
         Ok(answer) => answer.message.approximate_bytes() as u64 + json_bytes(&answer.tool_output),
         Err(failure) => json_bytes(failure),
     };
-    let own = |attempt: &AttemptRecord| json_bytes(&(&attempt.failure, &attempt.note, &attempt.tool));
-    let attempts = outcome.attempts.iter().map(|attempt| RECORD_BYTES + own(attempt));
-    let patch = outcome.history_patch.messages.iter().map(Message::approximate_bytes);
-    let words = outcome.reasoning.len() + outcome.alternatives.iter().map(String::len).sum::<usize>();
+    let own =
+        |attempt: &AttemptRecord| json_bytes(&(&attempt.failure, &attempt.note, &attempt.tool));
+    let attempts = outcome
+        .attempts
+        .iter()
+        .map(|attempt| RECORD_BYTES + own(attempt));
+    let patch = outcome
+        .history_patch
+        .messages
+        .iter()
+        .map(Message::approximate_bytes);
+    let words =
+        outcome.reasoning.len() + outcome.alternatives.iter().map(String::len).sum::<usize>();
     RECORD_BYTES + result + attempts.sum::<u64>() + patch.sum::<usize>() as u64 + words as u64
 }
 
@@ -67,8 +79,16 @@ pub(super) fn request_bytes(request: &RecordedRequest) -> u64 {
 /// The size of an answer's blocks.
 pub(super) fn snapshot_bytes(blocks: &[Block]) -> u64 {
     const BLOCK_BYTES: u64 = 64;
-    let opaque = |block: &Block| block.opaque.as_ref().map_or(0, |opaque| opaque.bytes.len() as u64);
-    blocks.iter().map(|block| BLOCK_BYTES + block.text.len() as u64 + opaque(block)).sum()
+    let opaque = |block: &Block| {
+        block
+            .opaque
+            .as_ref()
+            .map_or(0, |opaque| opaque.bytes.len() as u64)
+    };
+    blocks
+        .iter()
+        .map(|block| BLOCK_BYTES + block.text.len() as u64 + opaque(block))
+        .sum()
 }
 
 /// The length of a value as JSON, in bytes.
@@ -99,7 +119,11 @@ mod tests {
     #[test]
     fn a_delta_is_as_long_as_its_json() {
         for (block, offset) in [(0, 0), (9, 10), (10, 99), (u32::MAX, u64::MAX)] {
-            let step = StreamStep::BlockDelta { block, offset, text: "Hello, wörld".into() };
+            let step = StreamStep::BlockDelta {
+                block,
+                offset,
+                text: "Hello, wörld".into(),
+            };
             assert_eq!(step_bytes(&step), json_bytes(&step), "{step:?}");
         }
     }

@@ -1,6 +1,8 @@
-//! The journal over SQL: one set of statements for `SQLite` and `PostgreSQL`, which differ in a [`SqlDialect`] only.
+//! The journal over SQL: one set of statements for `SQLite` and `PostgreSQL`, which differ in a
+//! [`SqlDialect`] only.
 //!
-//! Every change is one transaction that first locks the row it depends on, then checks the shared rules, then writes.
+//! Every change is one transaction that first locks the row it depends on, then checks the shared
+//! rules, then writes.
 
 mod additions;
 mod executions;
@@ -22,9 +24,10 @@ use tokio::{sync::watch, task::JoinSet};
 use self::groups::OperationGroups;
 pub(super) use self::store::{FileIdentity, SqlDialect, Store};
 use super::{
-    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
-    Journal, JournalError, JournalFuture, LateRecord, Listing, Locked, NewInvocation, Owner, Page, PayloadCipher,
-    Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey, ToolExecution, changes::Notices,
+    AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish,
+    FinishError, Held, Journal, JournalError, JournalFuture, LateRecord, Listing, Locked,
+    NewInvocation, Owner, Page, PayloadCipher, Record, Renewed, Stats, StoreHealth, Takeover,
+    Thread, ThreadError, ThreadKey, ToolExecution, changes::Notices,
 };
 use crate::domain::{
     ids::{InvocationId, RequestId, TenantId},
@@ -46,18 +49,30 @@ pub struct SqlJournal {
 impl SqlJournal {
     /// Over a store whose changes are all made by this process.
     pub(super) fn new(store: Store) -> Self {
-        Self { store, groups: OnceLock::new(), poll: None, _tasks: JoinSet::new() }
+        Self {
+            store,
+            groups: OnceLock::new(),
+            poll: None,
+            _tasks: JoinSet::new(),
+        }
     }
 
     /// Returns the journal with encryption of inputs and answers.
     #[must_use]
     pub fn with_encryption(self, cipher: PayloadCipher) -> Self {
-        Self { store: self.store.with_encryption(cipher), ..self }
+        Self {
+            store: self.store.with_encryption(cipher),
+            ..self
+        }
     }
 
-    /// The same journal, whose readers listen there: those of a store that this one replaces are woken, too.
+    /// The same journal, whose readers listen there: those of a store that this one replaces are
+    /// woken, too.
     pub(super) fn announcing(self, notices: Notices) -> Self {
-        Self { store: self.store.announcing(notices), ..self }
+        Self {
+            store: self.store.announcing(notices),
+            ..self
+        }
     }
 
     /// Releases every running invocation on behalf of its owner: none of the owners lives.
@@ -92,9 +107,14 @@ impl SqlJournal {
         self.store.check_file()
     }
 
-    /// Returns the journal for a store with other writers: `tasks` receive change hints, and readers poll at `poll`.
+    /// Returns the journal for a store with other writers: `tasks` receive change hints, and
+    /// readers poll at `poll`.
     pub(super) fn listening(self, poll: watch::Receiver<Duration>, tasks: JoinSet<()>) -> Self {
-        Self { poll: Some(poll), _tasks: tasks, ..self }
+        Self {
+            poll: Some(poll),
+            _tasks: tasks,
+            ..self
+        }
     }
 }
 
@@ -115,15 +135,28 @@ impl Journal for SqlJournal {
         Box::pin(self.begin_grouped(new, now))
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
+    fn append<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        entries: &'a [Entry],
+    ) -> JournalFuture<'a, (), AppendError> {
         Box::pin(self.append_grouped(id, entries))
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
+    fn remember<'a>(
+        &'a self,
+        held: &'a Held,
+        upstream: &'a UpstreamHandle,
+    ) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(self.store.remember(held, upstream))
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
+    fn read<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        after_seq: u64,
+        limit: usize,
+    ) -> JournalFuture<'a, Option<Page>> {
         Box::pin(self.store.read(id, after_seq, limit))
     }
 
@@ -135,7 +168,11 @@ impl Journal for SqlJournal {
         Box::pin(self.store.get(id))
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
+    fn get_by_request<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        request: &'a RequestId,
+    ) -> JournalFuture<'a, Option<Record>> {
         Box::pin(self.find(tenant, request))
     }
 
@@ -143,7 +180,11 @@ impl Journal for SqlJournal {
         Box::pin(self.store.list(wanted, limit))
     }
 
-    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+    fn executions<'a>(
+        &'a self,
+        wanted: &'a ExecutionListing,
+        limit: usize,
+    ) -> JournalFuture<'a, Vec<ToolExecution>> {
         Box::pin(self.store.executions(wanted, limit))
     }
 
@@ -151,7 +192,12 @@ impl Journal for SqlJournal {
         Box::pin(self.store.free_request(id))
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
+    fn renew<'a>(
+        &'a self,
+        owner: &'a Owner,
+        held: &'a [Held],
+        now: Timestamp,
+    ) -> JournalFuture<'a, Renewed> {
         Box::pin(self.store.renew(owner, held, now))
     }
 
@@ -167,7 +213,12 @@ impl Journal for SqlJournal {
         Box::pin(self.store.released(limit))
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
+    fn take_over<'a>(
+        &'a self,
+        expected: &'a Held,
+        owner: &'a Owner,
+        now: Timestamp,
+    ) -> JournalFuture<'a, Takeover> {
         Box::pin(self.store.take_over(expected, owner, now))
     }
 
@@ -209,7 +260,12 @@ impl Journal for SqlJournal {
         Box::pin(self.store.property(name, fresh))
     }
 
-    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
+    fn swap_property<'a>(
+        &'a self,
+        name: &'a str,
+        expected: &'a str,
+        new: String,
+    ) -> JournalFuture<'a, bool> {
         Box::pin(self.store.swap_property(name, expected, new))
     }
 

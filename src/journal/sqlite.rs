@@ -1,7 +1,8 @@
 //! The journal in a `SQLite` file: durable without any other service.
 //!
-//! It uses a write-ahead log, so that readers do not wait for the writer; writers queue fairly in the process. Meant
-//! for one process: another one may open the file, but is not notified of changes.
+//! It uses a write-ahead log, so that readers do not wait for the writer; writers queue fairly in
+//! the process. Meant for one process: another one may open the file, but is not notified of
+//! changes.
 
 use std::{
     fmt::Write as _,
@@ -38,7 +39,10 @@ const DIALECT: SqlDialect = SqlDialect {
     for_update_free: "",
     one_writer: true,
     clock: None,
-    shrink: &["PRAGMA incremental_vacuum", "PRAGMA wal_checkpoint(TRUNCATE)"],
+    shrink: &[
+        "PRAGMA incremental_vacuum",
+        "PRAGMA wal_checkpoint(TRUNCATE)",
+    ],
 };
 
 /// Opens the file, creating it where there is none, and brings its tables to this version.
@@ -46,12 +50,20 @@ const DIALECT: SqlDialect = SqlDialect {
 /// In `strict` mode a commit outlives a power failure, in `fast` mode it outlives the process.
 ///
 /// # Errors
-/// [`JournalError::Unavailable`] when it cannot be opened, [`JournalError::Corrupt`] when it is not a journal of this
-/// version or an older one.
-pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJournal, JournalError> {
+/// [`JournalError::Unavailable`] when it cannot be opened, [`JournalError::Corrupt`] when it is not
+/// a journal of this version or an older one.
+pub async fn open(
+    path: &Path,
+    mode: JournalMode,
+    limits: Limits,
+) -> Result<SqlJournal, JournalError> {
     let pragmas = match mode {
-        JournalMode::Fast => "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 1500; PRAGMA synchronous = NORMAL",
-        JournalMode::Strict => "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 1500; PRAGMA synchronous = FULL",
+        JournalMode::Fast => {
+            "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 1500; PRAGMA synchronous = NORMAL"
+        }
+        JournalMode::Strict => {
+            "PRAGMA foreign_keys = ON; PRAGMA busy_timeout = 1500; PRAGMA synchronous = FULL"
+        }
     };
     let path = std::path::absolute(path).map_err(|error| unavailable(&error))?;
     make_private(&path).map_err(|error| unavailable(&error))?;
@@ -64,9 +76,13 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
     let mut connection = connect(&options).await?;
     // Takes the lock: no other writer until the transaction ends.
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    migrate::migrator(migrate::SQLITE).run_direct(None, &mut *transaction, false).await?;
+    migrate::migrator(migrate::SQLITE)
+        .run_direct(None, &mut *transaction, false)
+        .await?;
     transaction.commit().await?;
-    let shrinks: i64 = sqlx::query_scalar("PRAGMA auto_vacuum").fetch_one(&mut connection).await?;
+    let shrinks: i64 = sqlx::query_scalar("PRAGMA auto_vacuum")
+        .fetch_one(&mut connection)
+        .await?;
     if shrinks == 0 {
         // A file of an earlier version is rewritten once, so that it can shrink from now on.
         if let Err(error) = sqlx::query("VACUUM").execute(&mut connection).await {
@@ -87,17 +103,25 @@ pub async fn open(path: &Path, mode: JournalMode, limits: Limits) -> Result<SqlJ
         .connect(&url(&path))
         .await?;
     let file = FileIdentity::of(&path).map_err(|error| unavailable(&error))?;
-    Ok(SqlJournal::new(Store::new(pool, limits, DIALECT).in_file(file)))
+    Ok(SqlJournal::new(
+        Store::new(pool, limits, DIALECT).in_file(file),
+    ))
 }
 
-/// Makes a new or existing file readable by its owner alone: it holds prompts and answers. `SQLite` gives its log
-/// beside it the same permissions.
+/// Makes a new or existing file readable by its owner alone: it holds prompts and answers. `SQLite`
+/// gives its log beside it the same permissions.
 fn make_private(path: &Path) -> io::Result<()> {
-    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    match fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let mode = fs::metadata(path)?.permissions().mode();
             if mode & 0o077 != 0
-                && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700))
+                && let Err(error) =
+                    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700))
             {
                 tracing::warn!(%error, path = %path.display(), "the journal's file can be read by other users");
             }
@@ -111,8 +135,8 @@ fn unavailable(error: &io::Error) -> JournalError {
     JournalError::Unavailable(error.to_string())
 }
 
-/// Connects, and waits where another process is just creating the file: `SQLite` waits for a lock itself, but not to
-/// turn the write-ahead log on while another process writes.
+/// Connects, and waits where another process is just creating the file: `SQLite` waits for a lock
+/// itself, but not to turn the write-ahead log on while another process writes.
 async fn connect(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -134,7 +158,9 @@ fn url(path: &Path) -> String {
     let mut url = "sqlite://".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => url.push(char::from(*byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                url.push(char::from(*byte));
+            }
             byte => {
                 // Writing to a string does not fail.
                 let _ = write!(url, "%{byte:02X}");

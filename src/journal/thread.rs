@@ -1,6 +1,8 @@
-//! Threads: conversations that Relight keeps, each with a version, a lock and its accumulated errors.
+//! Threads: conversations that Relight keeps, each with a version, a lock and its accumulated
+//! errors.
 //!
-//! Only an accepted answer changes the messages, atomically; a failure is added to the errors and nowhere else.
+//! Only an accepted answer changes the messages, atomically; a failure is added to the errors and
+//! nowhere else.
 
 use jiff::Timestamp;
 
@@ -42,11 +44,13 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Whether a caller that is limited to these routes may use it; one of which no route is known is for callers without
-    /// a limit.
+    /// Whether a caller that is limited to these routes may use it; one of which no route is known
+    /// is for callers without a limit.
     #[must_use]
     pub fn is_open_to(&self, routes: &[RouteName]) -> bool {
-        self.route.as_ref().map_or(routes.is_empty(), |route| route.is_allowed_by(routes))
+        self.route
+            .as_ref()
+            .map_or(routes.is_empty(), |route| route.is_allowed_by(routes))
     }
 }
 
@@ -104,13 +108,17 @@ impl ThreadKey {
 // === impl ThreadCommit ===
 
 impl ThreadCommit {
-    /// The commit as a change of the stored messages. A patch may reach back over the turn into what is stored, where
-    /// a note changed an older message.
+    /// The commit as a change of the stored messages. A patch may reach back over the turn into
+    /// what is stored, where a note changed an older message.
     pub(super) fn splice(&self) -> Splice {
         let replaced = usize::try_from(self.patch.replace_tail).unwrap_or(usize::MAX);
         let drop = replaced.saturating_sub(self.turn.len());
         let kept = self.turn.len().saturating_sub(replaced);
-        let append = self.turn[..kept].iter().chain(&self.patch.messages).cloned().collect();
+        let append = self.turn[..kept]
+            .iter()
+            .chain(&self.patch.messages)
+            .cloned()
+            .collect();
         Splice { drop, append }
     }
 }
@@ -129,14 +137,25 @@ mod tests {
         for stored in 0..4_usize {
             for turn in 0..3_usize {
                 for replace_tail in 0..6_u32 {
-                    let stored: Vec<Message> = (0..stored).map(|n| message_of(&format!("stored {n}"))).collect();
-                    let turn: Vec<Message> = (0..turn).map(|n| message_of(&format!("turn {n}"))).collect();
-                    let patch =
-                        HistoryPatch { replace_tail, messages: vec![message_of("patched"), message_of("answer")] };
+                    let stored: Vec<Message> = (0..stored)
+                        .map(|n| message_of(&format!("stored {n}")))
+                        .collect();
+                    let turn: Vec<Message> = (0..turn)
+                        .map(|n| message_of(&format!("turn {n}")))
+                        .collect();
+                    let patch = HistoryPatch {
+                        replace_tail,
+                        messages: vec![message_of("patched"), message_of("answer")],
+                    };
                     let mut expected: Vec<Message> = stored.iter().chain(&turn).cloned().collect();
                     patch.apply(&mut expected);
 
-                    let splice = ThreadCommit { expected_version: 1, turn, patch }.splice();
+                    let splice = ThreadCommit {
+                        expected_version: 1,
+                        turn,
+                        patch,
+                    }
+                    .splice();
                     let mut got = stored;
                     got.truncate(got.len().saturating_sub(splice.drop));
                     got.extend(splice.append);

@@ -108,7 +108,11 @@ pub fn goal_key(tenant: &TenantId, thread: Option<&ThreadId>, goal: &str) -> Str
     }
     let mut hash = Sha256::new();
     let goal = history::goal_key(goal);
-    for part in [tenant.as_str(), thread.map_or("", ThreadId::as_str), goal.as_str()] {
+    for part in [
+        tenant.as_str(),
+        thread.map_or("", ThreadId::as_str),
+        goal.as_str(),
+    ] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -124,8 +128,14 @@ impl ToolExecution {
             let tool = record.tool.as_deref()?;
             let failure = record.failure.as_ref();
             let class = failure.map(|failure| failure.class);
-            let error = failure.map(|failure| failure.message.clone()).unwrap_or_default();
-            let detail = ExecutionDetail { arguments: tool.arguments.clone(), goal: tool.goal.clone(), error };
+            let error = failure
+                .map(|failure| failure.message.clone())
+                .unwrap_or_default();
+            let detail = ExecutionDetail {
+                arguments: tool.arguments.clone(),
+                goal: tool.goal.clone(),
+                error,
+            };
             Some(Self {
                 invocation: outcome.invocation.clone(),
                 attempt: record.number,
@@ -150,7 +160,9 @@ impl ToolExecution {
     /// Roughly what it takes in memory, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let detail = self.detail.as_ref();
-        let content = detail.map_or(0, |detail| detail.arguments.len() + detail.goal.len() + detail.error.len());
+        let content = detail.map_or(0, |detail| {
+            detail.arguments.len() + detail.goal.len() + detail.error.len()
+        });
         (size_of::<Self>() + content) as u64
     }
 }
@@ -168,7 +180,12 @@ pub(super) struct Whose<'a> {
 
 impl ExecutionState {
     /// Every one of them.
-    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Unknown, Self::Cancelled];
+    pub const ALL: [Self; 4] = [
+        Self::Succeeded,
+        Self::Failed,
+        Self::Unknown,
+        Self::Cancelled,
+    ];
 
     /// The state's name in snake case.
     #[must_use]
@@ -202,15 +219,35 @@ impl ExecutionState {
 impl ExecutionListing {
     /// Whether an execution is among them.
     pub(super) fn holds(&self, one: &ToolExecution) -> bool {
-        self.tenant.as_ref().is_none_or(|tenant| *tenant == one.tenant)
+        self.tenant
+            .as_ref()
+            .is_none_or(|tenant| *tenant == one.tenant)
             && one.route.is_allowed_by(&self.routes)
-            && self.target.as_ref().is_none_or(|target| *target == one.target)
-            && self.operation.as_ref().is_none_or(|operation| *operation == one.operation)
-            && self.thread.as_ref().is_none_or(|thread| Some(thread) == one.thread.as_ref())
-            && self.invocation.as_ref().is_none_or(|invocation| *invocation == one.invocation)
-            && self.goal_key.as_ref().is_none_or(|key| *key == one.goal_key)
+            && self
+                .target
+                .as_ref()
+                .is_none_or(|target| *target == one.target)
+            && self
+                .operation
+                .as_ref()
+                .is_none_or(|operation| *operation == one.operation)
+            && self
+                .thread
+                .as_ref()
+                .is_none_or(|thread| Some(thread) == one.thread.as_ref())
+            && self
+                .invocation
+                .as_ref()
+                .is_none_or(|invocation| *invocation == one.invocation)
+            && self
+                .goal_key
+                .as_ref()
+                .is_none_or(|key| *key == one.goal_key)
             && self.state.is_none_or(|state| state == one.state)
             && self.since.is_none_or(|since| one.started_at >= since)
-            && self.before.as_ref().is_none_or(|(id, attempt)| (&one.invocation, one.attempt) < (id, *attempt))
+            && self
+                .before
+                .as_ref()
+                .is_none_or(|(id, attempt)| (&one.invocation, one.attempt) < (id, *attempt))
     }
 }

@@ -1,6 +1,8 @@
-//! The rules that all engines share: which steps may be recorded, what a repeated request returns, who may take over.
+//! The rules that all engines share: which steps may be recorded, what a repeated request returns,
+//! who may take over.
 //!
-//! Pure functions of what is stored; an engine stores only what they allow, in the same transaction.
+//! Pure functions of what is stored; an engine stores only what they allow, in the same
+//! transaction.
 
 use jiff::Timestamp;
 
@@ -29,7 +31,9 @@ impl WriteGuard {
     /// Checks the writer's epoch, and that the invocation has not ended.
     pub(super) const fn admit(&self, epoch: u64) -> Result<(), AppendError> {
         if epoch != self.epoch {
-            return Err(AppendError::Fenced { current_epoch: self.epoch });
+            return Err(AppendError::Fenced {
+                current_epoch: self.epoch,
+            });
         }
         if self.finished {
             return Err(AppendError::Finished);
@@ -43,13 +47,19 @@ impl WriteGuard {
         Ok(entries.get(known..).unwrap_or_default())
     }
 
-    /// How many steps of a batch, from its first one on, are recorded already; a step is its epoch and its number.
+    /// How many steps of a batch, from its first one on, are recorded already; a step is its epoch
+    /// and its number.
     ///
-    /// Steps that the same epoch recorded are known: only its owner writes in an epoch, so they can only be the same
-    /// batch sent again. Steps of an earlier epoch are not.
-    pub(super) fn known(&self, steps: impl IntoIterator<Item = (u64, u64)>) -> Result<usize, AppendError> {
+    /// Steps that the same epoch recorded are known: only its owner writes in an epoch, so they can
+    /// only be the same batch sent again. Steps of an earlier epoch are not.
+    pub(super) fn known(
+        &self,
+        steps: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<usize, AppendError> {
         let mut steps = steps.into_iter().peekable();
-        let Some(&(_, first)) = steps.peek() else { return Ok(0) };
+        let Some(&(_, first)) = steps.peek() else {
+            return Ok(0);
+        };
         for (expected, (epoch, seq)) in (first..).zip(steps) {
             self.admit(epoch)?;
             if seq != expected {
@@ -58,7 +68,10 @@ impl WriteGuard {
         }
         let next = self.last_seq + 1;
         if first > next || first < self.epoch_first_seq {
-            return Err(AppendError::Gap { expected: next, got: first });
+            return Err(AppendError::Gap {
+                expected: next,
+                got: first,
+            });
         }
         Ok(usize::try_from(next - first).unwrap_or(usize::MAX))
     }
@@ -114,14 +127,18 @@ impl Record {
     /// The result of a repeated request with the request id of this invocation.
     pub(super) fn begin_again(self, new: &NewInvocation) -> BeginResult {
         if self.fingerprint != new.fingerprint {
-            return BeginResult::Conflict { invocation: self.id };
+            return BeginResult::Conflict {
+                invocation: self.id,
+            };
         }
         if !self.is_finished() {
             return BeginResult::Attached(Box::new(self));
         }
         match self.outcome {
             Some(outcome) => BeginResult::Replay(outcome),
-            None => BeginResult::ResultNotRetained { invocation: self.id },
+            None => BeginResult::ResultNotRetained {
+                invocation: self.id,
+            },
         }
     }
 
@@ -129,9 +146,13 @@ impl Record {
     pub(super) fn refuses_takeover(&self, epoch: u64, now: Timestamp) -> Option<Takeover> {
         match self.state {
             RunState::Finished { .. } => Some(Takeover::Finished),
-            RunState::Running { .. } if self.epoch != epoch => Some(Takeover::Lost { current_epoch: self.epoch }),
+            RunState::Running { .. } if self.epoch != epoch => Some(Takeover::Lost {
+                current_epoch: self.epoch,
+            }),
             RunState::Running { lease_expires_at } if lease_expires_at > now => {
-                Some(Takeover::Alive { until: lease_expires_at })
+                Some(Takeover::Alive {
+                    until: lease_expires_at,
+                })
             }
             RunState::Running { .. } => None,
         }

@@ -47,7 +47,10 @@ impl<S> tower::Layer<S> for AdmitLayer {
     type Service = Admit<S>;
 
     fn layer(&self, inner: S) -> Admit<S> {
-        Admit { inner, admission: Arc::clone(&self.admission) }
+        Admit {
+            inner,
+            admission: Arc::clone(&self.admission),
+        }
     }
 }
 
@@ -55,7 +58,10 @@ impl<S> tower::Layer<S> for AdmitLayer {
 
 impl<S> Service<Arc<InvocationScope>> for Admit<S>
 where
-    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure> + Clone + Send + 'static,
+    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send,
 {
     type Response = StepStream;
@@ -73,7 +79,8 @@ where
             let tenant = scope.invocation.tenant.clone();
             let entered = lock(&admission).try_enter(&tenant, Instant::now());
             if let Err(shed) = entered {
-                let refused = Failure::local(FailureClass::Shed, "too many invocations are in flight");
+                let refused =
+                    Failure::local(FailureClass::Shed, "too many invocations are in flight");
                 return Err(refused.with_retry_after(shed.retry_in, WaitSource::Backoff));
             }
             let place = AdmissionGuard { admission, tenant };

@@ -1,15 +1,16 @@
-//! State that an append-only front shares with the retry loop: that it has sent something, and that a new attempt
-//! differs from what was sent.
+//! State that an append-only front shares with the retry loop: that it has sent something, and that
+//! a new attempt differs from what was sent.
 //!
-//! Such a front pulls the steps of its invocation one by one, so that the loop sees a change right after the step that
-//! it concerns.
+//! Such a front pulls the steps of its invocation one by one, so that the loop sees a change right
+//! after the step that it concerns.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// The delivery state of an append-only front; clones share it. By default nothing irrevocable has been sent.
+/// The delivery state of an append-only front; clones share it. By default nothing irrevocable has
+/// been sent.
 #[derive(Debug, Clone, Default)]
 pub struct AppendOnly {
     shared: Arc<AppendOnlyState>,

@@ -1,9 +1,10 @@
 //! What followers of the invocation have received so far, and how it is taken back.
 //!
-//! Attempts number their blocks from 0; followers see numbers from 1 that are unique within the invocation. When an
-//! attempt is abandoned, one rewind names exactly what stays; a text that the next attempt repeats word for word is
-//! not taken back at all: followers just see it continue. No delta ends inside a grapheme, and a tool call is
-//! committed only together with the whole answer, so that what may be acted upon is never taken back.
+//! Attempts number their blocks from 0; followers see numbers from 1 that are unique within the
+//! invocation. When an attempt is abandoned, one rewind names exactly what stays; a text that the
+//! next attempt repeats word for word is not taken back at all: followers just see it continue. No
+//! delta ends inside a grapheme, and a tool call is committed only together with the whole answer,
+//! so that what may be acted upon is never taken back.
 
 mod graphemes;
 
@@ -17,7 +18,8 @@ use crate::domain::{
     message::{Message, Opaque},
 };
 
-/// Turns the deltas of one attempt after another into one progress, and folds it as its followers do.
+/// Turns the deltas of one attempt after another into one progress, and folds it as its followers
+/// do.
 #[derive(Debug, Default)]
 pub struct DeltaAssembler {
     fold: AnswerState,
@@ -36,7 +38,8 @@ pub struct DeltaAssembler {
     finish: Option<(FinishReason, String)>,
 }
 
-/// A text of an abandoned attempt that followers still hold, while the next attempt may be repeating it.
+/// A text of an abandoned attempt that followers still hold, while the next attempt may be
+/// repeating it.
 #[derive(Debug)]
 struct AbandonedText {
     /// Its block as followers know it.
@@ -54,7 +57,10 @@ struct AbandonedText {
 impl DeltaAssembler {
     /// The delivery of an invocation that an earlier owner began.
     pub fn after(blocks: Vec<Block>, last_block: u32) -> Self {
-        let mut assembler = Self { last_block, ..Self::default() };
+        let mut assembler = Self {
+            last_block,
+            ..Self::default()
+        };
         assembler.fold.restore(blocks);
         assembler
     }
@@ -76,11 +82,14 @@ impl DeltaAssembler {
         self.finish = None;
     }
 
-    /// The steps that a delta means for followers. A delta for a block that is not open means nothing.
+    /// The steps that a delta means for followers. A delta for a block that is not open means
+    /// nothing.
     pub fn push(&mut self, attempt: u32, delta: Delta) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         match delta {
-            Delta::Start { model, response_id, .. } => {
+            Delta::Start {
+                model, response_id, ..
+            } => {
                 self.model = model;
                 self.response_id = response_id;
             }
@@ -91,11 +100,17 @@ impl DeltaAssembler {
                 self.usage = usage;
                 self.emit(StreamStep::Usage { attempt, usage }, &mut steps);
             }
-            // Followers see an answer that continues; what a tool returned is delivered when the planner accepts it.
+            // Followers see an answer that continues; what a tool returned is delivered when the
+            // planner accepts it.
             Delta::ReadOn(_) | Delta::ToolReply(_) => {}
             Delta::Finish { reason, raw } => {
                 // A tool call that did not stop is cut: it never stops, and so is never committed.
-                let mut open: Vec<u32> = self.numbers.keys().copied().filter(|block| !self.is_call(*block)).collect();
+                let mut open: Vec<u32> = self
+                    .numbers
+                    .keys()
+                    .copied()
+                    .filter(|block| !self.is_call(*block))
+                    .collect();
                 open.sort_unstable();
                 for block in open {
                     self.end(block, None, &mut steps);
@@ -108,22 +123,42 @@ impl DeltaAssembler {
         steps
     }
 
-    /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that is the only block is only
-    /// taken back once the next attempt turns out not to repeat it.
-    pub fn abandon(&mut self, attempt: u32, cause: FailureClass, seamless: bool) -> Vec<StreamStep> {
+    /// Abandons what was delivered since the last accepted answer. With `seamless`, a text that is
+    /// the only block is only taken back once the next attempt turns out not to repeat it.
+    pub fn abandon(
+        &mut self,
+        attempt: u32,
+        cause: FailureClass,
+        seamless: bool,
+    ) -> Vec<StreamStep> {
         self.uncommitted.clear();
         self.closing = None;
         let alone = match self.fold.blocks() {
             [only] if seamless && only.kind == BlockKind::Text => Some(only.id),
             [] | [_, ..] => None,
         };
-        let steps = if alone.is_some() { self.flush() } else { Vec::new() };
+        let steps = if alone.is_some() {
+            self.flush()
+        } else {
+            Vec::new()
+        };
         self.tails.clear();
-        self.abandoned = alone.map(|id| AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
+        self.abandoned = alone.map(|id| AbandonedText {
+            id,
+            cause,
+            attempt,
+            repeated_by: None,
+            matched: 0,
+        });
         if self.abandoned.is_some() || !self.has_content() {
             return steps;
         }
-        let step = StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash: hash_blocks(std::iter::empty()) };
+        let step = StreamStep::Rewind {
+            keep: Vec::new(),
+            cause,
+            attempt,
+            hash: hash_blocks(std::iter::empty()),
+        };
         self.apply(&step);
         vec![step]
     }
@@ -131,7 +166,11 @@ impl DeltaAssembler {
     /// The text of an abandoned attempt that followers still hold.
     pub fn held_text(&self) -> Option<Arc<str>> {
         let abandoned = self.abandoned.as_ref()?;
-        let held = self.fold.blocks().iter().find(|held| held.id == abandoned.id && !held.stopped)?;
+        let held = self
+            .fold
+            .blocks()
+            .iter()
+            .find(|held| held.id == abandoned.id && !held.stopped)?;
         Some(Arc::from(held.text.as_str()))
     }
 
@@ -142,15 +181,27 @@ impl DeltaAssembler {
 
     /// Bytes that followers hold, or are about to.
     pub fn bytes(&self) -> usize {
-        let held: usize = self.fold.blocks().iter().map(|block| block.text.len()).sum();
+        let held: usize = self
+            .fold
+            .blocks()
+            .iter()
+            .map(|block| block.text.len())
+            .sum();
         held + self.tails.values().map(String::len).sum::<usize>()
     }
 
-    /// Keeps the text of a whole answer open, so that the next attempt continues it. Returns how it had finished.
+    /// Keeps the text of a whole answer open, so that the next attempt continues it. Returns how it
+    /// had finished.
     pub fn reopen(&mut self, attempt: u32) -> Option<(FinishReason, String)> {
         let (id, _) = self.closing.take()?;
         let cause = FailureClass::StreamInterrupted;
-        self.abandoned = Some(AbandonedText { id, cause, attempt, repeated_by: None, matched: 0 });
+        self.abandoned = Some(AbandonedText {
+            id,
+            cause,
+            attempt,
+            repeated_by: None,
+            matched: 0,
+        });
         self.finish.take()
     }
 
@@ -160,7 +211,13 @@ impl DeltaAssembler {
         self.abandoned = None;
         self.closing = None;
         self.finish = Some(finish);
-        let open: Vec<u32> = self.fold.blocks().iter().filter(|block| !block.stopped).map(|block| block.id).collect();
+        let open: Vec<u32> = self
+            .fold
+            .blocks()
+            .iter()
+            .filter(|block| !block.stopped)
+            .map(|block| block.id)
+            .collect();
         for id in open {
             if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id) {
                 let step = stop(held, None);
@@ -188,7 +245,12 @@ impl DeltaAssembler {
         let mut steps = Vec::new();
         self.close(&mut steps);
         for (id, opaque) in std::mem::take(&mut self.uncommitted) {
-            if let Some(block) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
+            if let Some(block) = self
+                .fold
+                .blocks()
+                .iter()
+                .find(|held| held.id == id && !held.stopped)
+            {
                 let step = stop(block, opaque);
                 self.emit(step, &mut steps);
             }
@@ -232,11 +294,28 @@ impl DeltaAssembler {
     }
 
     fn grow(&mut self, block: u32, text: &str, steps: &mut Vec<StreamStep>) {
-        let Some(id) = self.numbers.get(&block).copied().filter(|_| !text.is_empty()) else { return };
+        let Some(id) = self
+            .numbers
+            .get(&block)
+            .copied()
+            .filter(|_| !text.is_empty())
+        else {
+            return;
+        };
         let mut new = text;
-        if let Some(abandoned) = self.abandoned.as_mut().filter(|abandoned| abandoned.repeated_by == Some(block)) {
-            let held = self.fold.blocks().iter().find(|held| held.id == abandoned.id);
-            let (left, open) = held.map_or(("", false), |held| (&held.text[abandoned.matched..], !held.stopped));
+        if let Some(abandoned) = self
+            .abandoned
+            .as_mut()
+            .filter(|abandoned| abandoned.repeated_by == Some(block))
+        {
+            let held = self
+                .fold
+                .blocks()
+                .iter()
+                .find(|held| held.id == abandoned.id);
+            let (left, open) = held.map_or(("", false), |held| {
+                (&held.text[abandoned.matched..], !held.stopped)
+            });
             if left.starts_with(text) {
                 abandoned.matched += text.len();
                 return;
@@ -263,19 +342,37 @@ impl DeltaAssembler {
     }
 
     fn end(&mut self, block: u32, opaque: Option<Opaque>, steps: &mut Vec<StreamStep>) {
-        if let Some(abandoned) = self.abandoned.as_ref().filter(|abandoned| abandoned.repeated_by == Some(block)) {
-            let held = self.fold.blocks().iter().find(|held| held.id == abandoned.id);
-            if held.is_some_and(|held| held.text.len() == abandoned.matched && (!held.stopped || held.opaque == opaque))
-            {
+        if let Some(abandoned) = self
+            .abandoned
+            .as_ref()
+            .filter(|abandoned| abandoned.repeated_by == Some(block))
+        {
+            let held = self
+                .fold
+                .blocks()
+                .iter()
+                .find(|held| held.id == abandoned.id);
+            if held.is_some_and(|held| {
+                held.text.len() == abandoned.matched && (!held.stopped || held.opaque == opaque)
+            }) {
                 self.abandoned = None;
             } else {
                 self.diverge(steps);
             }
         }
-        let Some(id) = self.numbers.remove(&block) else { return };
+        let Some(id) = self.numbers.remove(&block) else {
+            return;
+        };
         let rest = self.tails.remove(&block).unwrap_or_default();
         self.add(id, rest, steps);
-        let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) else { return };
+        let Some(held) = self
+            .fold
+            .blocks()
+            .iter()
+            .find(|held| held.id == id && !held.stopped)
+        else {
+            return;
+        };
         match held.kind {
             BlockKind::ToolCall { .. } => self.uncommitted.push((id, opaque)),
             BlockKind::Text => {
@@ -290,26 +387,56 @@ impl DeltaAssembler {
     }
 
     fn is_call(&self, block: u32) -> bool {
-        let held = self.numbers.get(&block).and_then(|id| self.fold.blocks().iter().find(|held| held.id == *id));
+        let held = self
+            .numbers
+            .get(&block)
+            .and_then(|id| self.fold.blocks().iter().find(|held| held.id == *id));
         held.is_some_and(|held| matches!(held.kind, BlockKind::ToolCall { .. }))
     }
 
     /// Ends the text whose end was held back.
     fn close(&mut self, steps: &mut Vec<StreamStep>) {
-        let Some((id, opaque)) = self.closing.take() else { return };
-        if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped) {
+        let Some((id, opaque)) = self.closing.take() else {
+            return;
+        };
+        if let Some(held) = self
+            .fold
+            .blocks()
+            .iter()
+            .find(|held| held.id == id && !held.stopped)
+        {
             let step = stop(held, opaque);
             self.emit(step, steps);
         }
     }
 
-    /// The running attempt does not repeat what was delivered: takes it back, and delivers what was passed over so far.
+    /// The running attempt does not repeat what was delivered: takes it back, and delivers what was
+    /// passed over so far.
     fn diverge(&mut self, steps: &mut Vec<StreamStep>) {
-        let Some(AbandonedText { id, cause, attempt, repeated_by, matched }) = self.abandoned.take() else { return };
+        let Some(AbandonedText {
+            id,
+            cause,
+            attempt,
+            repeated_by,
+            matched,
+        }) = self.abandoned.take()
+        else {
+            return;
+        };
         let held = self.fold.blocks().iter().find(|held| held.id == id);
-        let repeated = held.map(|held| held.text[..matched].to_owned()).unwrap_or_default();
+        let repeated = held
+            .map(|held| held.text[..matched].to_owned())
+            .unwrap_or_default();
         let hash = hash_blocks(std::iter::empty());
-        self.emit(StreamStep::Rewind { keep: Vec::new(), cause, attempt, hash }, steps);
+        self.emit(
+            StreamStep::Rewind {
+                keep: Vec::new(),
+                cause,
+                attempt,
+                hash,
+            },
+            steps,
+        );
         if let Some(block) = repeated_by {
             self.start(block, BlockKind::Text, steps);
             self.grow(block, &repeated, steps);
@@ -317,10 +444,21 @@ impl DeltaAssembler {
     }
 
     fn add(&mut self, id: u32, text: String, steps: &mut Vec<StreamStep>) {
-        let held = self.fold.blocks().iter().find(|held| held.id == id && !held.stopped);
+        let held = self
+            .fold
+            .blocks()
+            .iter()
+            .find(|held| held.id == id && !held.stopped);
         if let Some(held) = held.filter(|_| !text.is_empty()) {
             let offset = held.text.len() as u64;
-            self.emit(StreamStep::BlockDelta { block: id, offset, text }, steps);
+            self.emit(
+                StreamStep::BlockDelta {
+                    block: id,
+                    offset,
+                    text,
+                },
+                steps,
+            );
         }
     }
 
@@ -331,7 +469,8 @@ impl DeltaAssembler {
 
     fn apply(&mut self, step: &StreamStep) {
         if let Err(error) = self.fold.apply(step) {
-            // The steps were made from this very fold, so this is a defect of this file, not of any input.
+            // The steps were made from this very fold, so this is a defect of this file, not of any
+            // input.
             tracing::error!(%error, "a delivered step does not fold");
         }
     }

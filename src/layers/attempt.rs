@@ -53,9 +53,11 @@ pub struct PendingAttempt {
     pub extends: bool,
     /// A text of an abandoned attempt that followers hold and that may be gone on with.
     pub held: Option<Arc<str>>,
-    /// The answer that it continues to read, instead of requesting one: of that answer's target, and no other.
+    /// The answer that it continues to read, instead of requesting one: of that answer's target,
+    /// and no other.
     pub attach: Option<UpstreamHandle>,
-    /// The tool call that it makes, of that call's target, and no other; `None` where a model is called.
+    /// The tool call that it makes, of that call's target, and no other; `None` where a model is
+    /// called.
     pub tool: Option<Arc<ToolAttempt>>,
     /// Where its spans hang.
     pub trace: AttemptTrace,
@@ -120,23 +122,38 @@ pub struct Attempt {
 // === impl Attempt ===
 
 impl Attempt {
-    /// Begins the attempt, when gates, slots and circuit let it pass. One that Relight refuses itself never starts, and
-    /// leaves nothing.
+    /// Begins the attempt, when gates, slots and circuit let it pass. One that Relight refuses
+    /// itself never starts, and leaves nothing.
     pub fn begin(&self) {
-        let Self { scope, cause, target, prepared, trace, .. } = self;
+        let Self {
+            scope,
+            cause,
+            target,
+            prepared,
+            trace,
+            ..
+        } = self;
         let tool = self.tool.as_ref().map(|tool| &tool.kept);
         // Set once, here.
-        let _ = self.number.set(scope.begin(*cause, target, tool, prepared, trace));
+        let _ = self
+            .number
+            .set(scope.begin(*cause, target, tool, prepared, trace));
     }
 
     /// Reports what happened to it; a step of it is sent to followers.
     pub fn report(&self, event: &InvocationEvent<'_>) {
-        self.scope.emit(self.scope.report(self.number(), Some(&self.target.id), event));
+        self.scope.emit(
+            self.scope
+                .report(self.number(), Some(&self.target.id), event),
+        );
     }
 
     /// Its number, 1 for the invocation's first; before it starts the one that it would have now.
     pub fn number(&self) -> u32 {
-        self.number.get().copied().unwrap_or_else(|| self.scope.next_number())
+        self.number
+            .get()
+            .copied()
+            .unwrap_or_else(|| self.scope.next_number())
     }
 
     /// Reports the id by which the provider knows the request, where these headers have it.
@@ -154,9 +171,15 @@ impl PendingAttempt {
     pub fn adapted_to(&self, target: &Target) -> (Arc<ModelCall>, DialectOverrides) {
         let (mut call, mut wording) = (Arc::clone(&self.call), DialectOverrides::default());
         if let Some(prompt) = &target.system_prompt {
-            Arc::make_mut(&mut call).messages.insert(0, Message::text(Role::System, prompt.as_ref()));
+            Arc::make_mut(&mut call)
+                .messages
+                .insert(0, Message::text(Role::System, prompt.as_ref()));
         }
-        for (_, change) in self.changes.iter().filter(|(refused, _)| *refused == target.id) {
+        for (_, change) in self
+            .changes
+            .iter()
+            .filter(|(refused, _)| *refused == target.id)
+        {
             change.change(Arc::make_mut(&mut call));
             change.apply(&mut wording);
         }

@@ -1,7 +1,8 @@
 //! A request to end an invocation early, and its reason.
 //!
-//! The owner of the invocation keeps one end; the layer that ends invocations waits at the other. A request cannot be
-//! withdrawn, and only the first one's reason counts. An owner that cannot even let the invocation begin says so here.
+//! The owner of the invocation keeps one end; the layer that ends invocations waits at the other. A
+//! request cannot be withdrawn, and only the first one's reason counts. An owner that cannot even
+//! let the invocation begin says so here.
 
 use std::sync::{Arc, OnceLock};
 
@@ -35,7 +36,8 @@ impl Cancel {
         self.token.cancel();
     }
 
-    /// Notes that the invocation cannot begin; its steps are dropped unread, and this is the failure that it ends with.
+    /// Notes that the invocation cannot begin; its steps are dropped unread, and this is the
+    /// failure that it ends with.
     pub fn cannot_begin(&self, failure: Failure) {
         let _ = self.reason.set(EarlyEnd::NotBegun(Box::new(failure)));
     }
@@ -86,8 +88,14 @@ mod tests {
 
     #[test]
     fn an_invocation_that_could_not_begin_is_not_wanted_ended() {
-        let (cancel, failure) = (Cancel::default(), Failure::local(FailureClass::State, "no record"));
+        let (cancel, failure) = (
+            Cancel::default(),
+            Failure::local(FailureClass::State, "no record"),
+        );
         cancel.cannot_begin(failure.clone());
-        assert_eq!((cancel.not_begun(), cancel.reason(), cancel.is_cancelled()), (Some(&failure), None, false));
+        assert_eq!(
+            (cancel.not_begun(), cancel.reason(), cancel.is_cancelled()),
+            (Some(&failure), None, false)
+        );
     }
 }

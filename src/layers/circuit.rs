@@ -1,7 +1,8 @@
-//! Protects a failing target: takes a permit from its circuit, and reports the result to the circuit.
+//! Protects a failing target: takes a permit from its circuit, and reports the result to the
+//! circuit.
 //!
-//! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with the stream: success is
-//! reported at the first token, and dropping a stream is reported too.
+//! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with
+//! the stream: success is reported at the first token, and dropping a stream is reported too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,11 +74,21 @@ impl Admitted {
     fn admit(targets: Targets, attempt: Arc<Attempt>) -> Result<Self, Failure> {
         let now = Instant::now();
         let permit = attempt.state.admit(now, rng(&attempt)).map_err(|reject| {
-            attempt.state.refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
+            attempt
+                .state
+                .refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
         })?;
         let slow_threshold = attempt.state.circuit().policy().slow_threshold;
         let number = attempt.state.health().began(now);
-        Ok(Self { targets, attempt, permit, began: now, slow_threshold, number, reported: false })
+        Ok(Self {
+            targets,
+            attempt,
+            permit,
+            began: now,
+            slow_threshold,
+            number,
+            reported: false,
+        })
     }
 
     fn is_slow(&self) -> bool {
@@ -94,16 +105,32 @@ impl Admitted {
         let answered = match signal {
             Signal::FirstToken => Some(true),
             Signal::Failed { .. } => Some(false),
-            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => None,
+            Signal::Neutral
+            | Signal::RateLimited
+            | Signal::Cancelled { .. }
+            | Signal::Abandoned => None,
         };
-        self.attempt.state.health().ended(self.number, now, answered);
-        let alternative_healthy = self.targets.alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
-        let context = ReportContext { now, rng: rng(&self.attempt), alternative_healthy };
+        self.attempt
+            .state
+            .health()
+            .ended(self.number, now, answered);
+        let alternative_healthy =
+            self.targets
+                .alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
+        let context = ReportContext {
+            now,
+            rng: rng(&self.attempt),
+            alternative_healthy,
+        };
         let cause = class.filter(|_| matches!(signal, Signal::Failed { .. }));
         if let Some(class) = cause {
             self.attempt.state.failed_by(class);
         }
-        let transitions = self.attempt.state.circuit().report(&self.permit, signal, context);
+        let transitions = self
+            .attempt
+            .state
+            .circuit()
+            .report(&self.permit, signal, context);
         self.attempt.state.moved(transitions, cause);
     }
 }
@@ -111,8 +138,8 @@ impl Admitted {
 impl AttemptGuard for Admitted {
     fn on_delta(&mut self, delta: &Delta) {
         let now = Instant::now();
-        // A response that an earlier owner requested does not show how fast responses begin, or whether they are
-        // complete.
+        // A response that an earlier owner requested does not show how fast responses begin, or
+        // whether they are complete.
         let is_own = self.attempt.attach.is_none();
         if is_own && matches!(delta, Delta::Finish { .. }) {
             self.attempt.state.whole().record(now, now - self.began);
@@ -128,7 +155,12 @@ impl AttemptGuard for Admitted {
 
     fn on_failure(&mut self, failure: &Failure) {
         let any_failure = self.attempt.state.circuit().policy().any_failure;
-        let signal = Signal::of(failure, self.is_slow(), self.attempt.attach.is_some(), any_failure);
+        let signal = Signal::of(
+            failure,
+            self.is_slow(),
+            self.attempt.attach.is_some(),
+            any_failure,
+        );
         self.report_because(signal, Some(failure.class));
     }
 }
@@ -136,11 +168,18 @@ impl AttemptGuard for Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         if !self.reported {
-            self.report(Signal::Cancelled { after_slow_threshold: self.is_slow() });
+            self.report(Signal::Cancelled {
+                after_slow_threshold: self.is_slow(),
+            });
         }
     }
 }
 
 fn rng(attempt: &Attempt) -> f64 {
-    SeededRng::new(attempt.scope.plan.seed, &attempt.scope.invocation.id, attempt.number()).unit()
+    SeededRng::new(
+        attempt.scope.plan.seed,
+        &attempt.scope.invocation.id,
+        attempt.number(),
+    )
+    .unit()
 }

@@ -1,8 +1,9 @@
-//! The one verdict: turns bare facts into a judged failure. It is the only change of error type in the stack, so a
-//! stack without it does not compile.
+//! The one verdict: turns bare facts into a judged failure. It is the only change of error type in
+//! the stack, so a stack without it does not compile.
 //!
-//! An answer that came is judged here too: one that ends without its end mark is a cut, and one that is whole but
-//! cannot be used (empty, tool arguments that are no JSON, a shape that was not requested) is malformed.
+//! An answer that came is judged here too: one that ends without its end mark is a cut, and one
+//! that is whole but cannot be used (empty, tool arguments that are no JSON, a shape that was not
+//! requested) is malformed.
 
 mod bounded;
 
@@ -53,7 +54,10 @@ impl<S> tower::Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        Classify { inner, classifier: Arc::clone(&self.classifier) }
+        Classify {
+            inner,
+            classifier: Arc::clone(&self.classifier),
+        }
     }
 }
 
@@ -68,7 +72,10 @@ where
     type Error = Failure;
 
     async fn call(&self, attempt: Arc<Attempt>) -> Result<Deltas, Failure> {
-        let judge = Judge { classifier: self.classifier.load_full(), attempt: Arc::clone(&attempt) };
+        let judge = Judge {
+            classifier: self.classifier.load_full(),
+            attempt: Arc::clone(&attempt),
+        };
         let deltas = self.inner.call(attempt).await;
         let mut deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
         if judge.attempt.tool.is_some() {
@@ -104,7 +111,8 @@ where
                         yield Ok(delta);
                     }
                     Err(facts) => {
-                        // What the provider calls malformed is described better by what is seen of it here.
+                        // What the provider calls malformed is described better by what is seen of
+                        // it here.
                         let malformed = facts.fault == Some(TransportFault::Protocol);
                         let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
                         yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
@@ -133,8 +141,14 @@ struct Judge {
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
         self.attempt.report_request_id(&facts.headers);
-        let failure = self.classifier.classify(facts, clock::wall_now()).reported_cancellation_as_network();
-        let mut failure = Failure { target: Some(self.attempt.target.id.clone()), ..failure };
+        let failure = self
+            .classifier
+            .classify(facts, clock::wall_now())
+            .reported_cancellation_as_network();
+        let mut failure = Failure {
+            target: Some(self.attempt.target.id.clone()),
+            ..failure
+        };
         if let Some(tool) = &self.attempt.tool {
             return tool.effects.judged(failure.of_tool(&tool.request.tool));
         }
@@ -164,8 +178,11 @@ impl Judge {
     /// Reports that the response passed without a check of its shape.
     fn unchecked(&self, reason: &'static str) {
         let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
-        let is_first = scope.record(number).is_some_and(|record| record.unchecked.is_none());
-        self.attempt.report(&InvocationEvent::ShapeUnchecked { reason });
+        let is_first = scope
+            .record(number)
+            .is_some_and(|record| record.unchecked.is_none());
+        self.attempt
+            .report(&InvocationEvent::ShapeUnchecked { reason });
         if is_first {
             tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
                 "the shape of a response was not checked");

@@ -1,7 +1,8 @@
-//! A slot per attempt: the number of concurrent attempts at a target, derived from its overload signals.
+//! A slot per attempt: the number of concurrent attempts at a target, derived from its overload
+//! signals.
 //!
-//! The slot is taken in `call` after a bounded wait and held until the stream ends. The layer is inside the planner's
-//! loop, so that waits between attempts occupy no slot.
+//! The slot is taken in `call` after a bounded wait and held until the stream ends. The layer is
+//! inside the planner's loop, so that waits between attempts occupy no slot.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,8 +34,8 @@ pub struct HeldSlot {
     slot: Slot,
     began: Instant,
     state: Arc<TargetState>,
-    /// Nothing of the answer came yet. Success is reported at the first token, as failures are: whole answers take
-    /// longer, and would be counted too late.
+    /// Nothing of the answer came yet. Success is reported at the first token, as failures are:
+    /// whole answers take longer, and would be counted too late.
     silent: bool,
 }
 
@@ -54,15 +55,24 @@ impl AdmitAttempt for ConcurrencyLayer {
     async fn admit(&self, attempt: &Arc<Attempt>) -> Result<HeldSlot, Failure> {
         let waiting_since = Instant::now();
         let slots = &attempt.state.slots;
-        let slot = slots.take(&attempt.scope.invocation.tenant, attempt.deadline).await.map_err(|retry_in| {
-            let mut refused = Failure::local(FailureClass::Shed, "all slots of the target are taken");
-            refused.target = Some(attempt.target.id.clone());
-            refused.with_retry_after(retry_in, WaitSource::Parked)
-        })?;
+        let slot = slots
+            .take(&attempt.scope.invocation.tenant, attempt.deadline)
+            .await
+            .map_err(|retry_in| {
+                let mut refused =
+                    Failure::local(FailureClass::Shed, "all slots of the target are taken");
+                refused.target = Some(attempt.target.id.clone());
+                refused.with_retry_after(retry_in, WaitSource::Parked)
+            })?;
         if waiting_since.elapsed() >= QUEUED_AFTER {
             attempt.trace.queued(waiting_since);
         }
-        Ok(HeldSlot { slot, began: Instant::now(), state: Arc::clone(&attempt.state), silent: true })
+        Ok(HeldSlot {
+            slot,
+            began: Instant::now(),
+            state: Arc::clone(&attempt.state),
+            silent: true,
+        })
     }
 }
 
@@ -78,7 +88,11 @@ impl AttemptGuard for HeldSlot {
 
     fn on_failure(&mut self, failure: &Failure) {
         if is_back_pressure(failure) {
-            let p50 = self.state.latency().p50(Instant::now()).unwrap_or(Duration::from_secs(1));
+            let p50 = self
+                .state
+                .latency()
+                .p50(Instant::now())
+                .unwrap_or(Duration::from_secs(1));
             self.state.slots.pushed_back(self.began, p50);
         }
     }

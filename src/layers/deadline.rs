@@ -1,7 +1,8 @@
 //! The absolute end of an invocation: it covers admission, parking, backoff and every attempt.
 //!
-//! When it comes, or when somebody wants it to come, everything below is dropped (which cancels it upstream) and the
-//! caller gets a `timeout` or `cancelled` failure that lists the attempts, while there is still time to send it.
+//! When it comes, or when somebody wants it to come, everything below is dropped (which cancels it
+//! upstream) and the caller gets a `timeout` or `cancelled` failure that lists the attempts, while
+//! there is still time to send it.
 
 use std::{sync::Arc, task::Poll};
 
@@ -42,7 +43,10 @@ impl<S> tower::Layer<S> for DeadlineLayer {
 
 impl<S> Service<Arc<InvocationScope>> for Deadline<S>
 where
-    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure> + Clone + Send + 'static,
+    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send,
 {
     type Response = StepStream;
@@ -72,7 +76,8 @@ where
                             None => break,
                         },
                         () = &mut end => {
-                            // Dropping what is below comes first: the attempts' records are then complete.
+                            // Dropping what is below comes first: the attempts' records are then
+                            // complete.
                             steps = None;
                             yield too_late(&scope);
                         }
@@ -84,7 +89,10 @@ where
 }
 
 fn cancelled(scope: &InvocationScope, reason: String) -> StreamStep {
-    let target = scope.attempts().last().and_then(|record| record.target.clone());
+    let target = scope
+        .attempts()
+        .last()
+        .and_then(|record| record.target.clone());
     let failure = Failure::local(FailureClass::Cancelled, reason);
     let outcome = scope.outcome(Err(failure), "It was cancelled.", target);
     StreamStep::Terminal(Arc::new(outcome))
@@ -98,21 +106,35 @@ fn too_late(scope: &InvocationScope) -> StreamStep {
     failure.retryable = true;
     failure.fallback_helps = true;
     "The answer took too long.".clone_into(&mut failure.user_message);
-    "Raise the deadline, shorten the task, or add a faster target.".clone_into(&mut failure.recovery_hint);
-    failure.target = scope.attempts().last().and_then(|record| record.target.clone());
+    "Raise the deadline, shorten the task, or add a faster target."
+        .clone_into(&mut failure.recovery_hint);
+    failure.target = scope
+        .attempts()
+        .last()
+        .and_then(|record| record.target.clone());
     let target = failure.target.clone();
     let failure = of_call(scope, failure);
-    StreamStep::Terminal(Arc::new(scope.outcome(Err(failure), "The deadline was reached.", target)))
+    StreamStep::Terminal(Arc::new(scope.outcome(
+        Err(failure),
+        "The deadline was reached.",
+        target,
+    )))
 }
 
-/// The same failure, in the words of a tool where one was called; one that ran until now and is executed at most once may
-/// have done what it was called for.
+/// The same failure, in the words of a tool where one was called; one that ran until now and is
+/// executed at most once may have done what it was called for.
 fn of_call(scope: &InvocationScope, failure: Failure) -> Failure {
-    let Call::Tool(call) = &scope.invocation.call else { return failure };
+    let Call::Tool(call) = &scope.invocation.call else {
+        return failure;
+    };
     let failure = failure.of_tool(&call.name);
     let attempts = scope.attempts();
     let running = attempts.last().filter(|record| {
-        record.sent && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Cancelled)
+        record.sent
+            && record
+                .failure
+                .as_ref()
+                .is_some_and(|failure| failure.class == FailureClass::Cancelled)
     });
     let offer = running.and_then(|record| scope.plan.tool.as_ref()?.offer(record.target.as_ref()?));
     match offer {

@@ -1,7 +1,9 @@
-//! What can happen to one invocation or to one of its attempts, and what each of its readers gets of it.
+//! What can happen to one invocation or to one of its attempts, and what each of its readers gets
+//! of it.
 //!
-//! A layer that learns something reports one `InvocationEvent`, which holds the fact once. What the record of the attempt,
-//! the bus, the followers of the stream and the attempt's span get of it is derived here, by one function for each of them.
+//! A layer that learns something reports one `InvocationEvent`, which holds the fact once. What the
+//! record of the attempt, the bus, the followers of the stream and the attempt's span get of it is
+//! derived here, by one function for each of them.
 
 use std::time::Duration;
 
@@ -186,7 +188,12 @@ impl InvocationEvent<'_> {
     /// Writes what the record of its attempt keeps.
     pub fn write_record(&self, record: &mut AttemptRecord) {
         match self {
-            Self::AttemptStarted { wait, repaired, tool, .. } => {
+            Self::AttemptStarted {
+                wait,
+                repaired,
+                tool,
+                ..
+            } => {
                 record.wait = *wait;
                 record.repaired.clone_from(repaired);
                 record.tool = tool.map(|tool| Box::new(tool.clone()));
@@ -208,7 +215,12 @@ impl InvocationEvent<'_> {
                 (record.duration, record.usage) = (*duration, *usage);
                 (record.sent, record.winner) = (true, true);
             }
-            Self::AttemptFailed { failure, duration, sent, usage } => {
+            Self::AttemptFailed {
+                failure,
+                duration,
+                sent,
+                usage,
+            } => {
                 (record.duration, record.usage, record.sent) = (*duration, *usage, *sent);
                 record.failure = Some((*failure).clone());
             }
@@ -226,49 +238,94 @@ impl InvocationEvent<'_> {
     /// What the bus publishes: telemetry, logs and watchers read it.
     pub fn body(&self) -> Option<EventBody> {
         Some(match self {
-            Self::Started { time_left, max_retries } => {
-                EventBody::InvocationStarted { deadline_ms: millis(*time_left), max_retries: *max_retries }
-            }
+            Self::Started {
+                time_left,
+                max_retries,
+            } => EventBody::InvocationStarted {
+                deadline_ms: millis(*time_left),
+                max_retries: *max_retries,
+            },
             Self::Ended { outcome, duration } => ended(outcome, *duration),
-            Self::Parked { class, wait, in_line } => {
-                EventBody::InvocationParked { class: *class, wait_ms: millis(wait.duration), in_line: *in_line }
-            }
-            Self::BudgetExhausted { level, capacity } => {
-                EventBody::BudgetExhausted { level: *level, capacity: *capacity }
-            }
-            Self::RecoveryDecided { class, count, strategy, wait, adaptation, going_on, .. } => {
-                EventBody::RecoveryAttempted {
-                    error: class.phrase().to_owned(),
-                    class: *class,
-                    retry: count.0,
-                    max_retries: count.1,
-                    strategy: *strategy,
-                    wait: *wait,
-                    adaptation: adaptation.map(str::to_owned),
-                    going_on: going_on.map(str::to_owned),
-                }
-            }
-            Self::AttemptStarted { cause, target, wait, .. } => {
-                EventBody::AttemptStarted { cause: *cause, model: target.model.to_string(), wait: *wait }
-            }
-            Self::FallbackChosen { from, class } => EventBody::FallbackChosen { from: from.clone(), class: *class },
-            Self::HedgeStarted { beside, after } => {
-                EventBody::HedgeStarted { beside: beside.clone(), after_ms: millis(*after) }
-            }
-            Self::ContextInjected { note, vehicle, class, .. } => EventBody::ContextInjected {
+            Self::Parked {
+                class,
+                wait,
+                in_line,
+            } => EventBody::InvocationParked {
+                class: *class,
+                wait_ms: millis(wait.duration),
+                in_line: *in_line,
+            },
+            Self::BudgetExhausted { level, capacity } => EventBody::BudgetExhausted {
+                level: *level,
+                capacity: *capacity,
+            },
+            Self::RecoveryDecided {
+                class,
+                count,
+                strategy,
+                wait,
+                adaptation,
+                going_on,
+                ..
+            } => EventBody::RecoveryAttempted {
+                error: class.phrase().to_owned(),
+                class: *class,
+                retry: count.0,
+                max_retries: count.1,
+                strategy: *strategy,
+                wait: *wait,
+                adaptation: adaptation.map(str::to_owned),
+                going_on: going_on.map(str::to_owned),
+            },
+            Self::AttemptStarted {
+                cause,
+                target,
+                wait,
+                ..
+            } => EventBody::AttemptStarted {
+                cause: *cause,
+                model: target.model.to_string(),
+                wait: *wait,
+            },
+            Self::FallbackChosen { from, class } => EventBody::FallbackChosen {
+                from: from.clone(),
+                class: *class,
+            },
+            Self::HedgeStarted { beside, after } => EventBody::HedgeStarted {
+                beside: beside.clone(),
+                after_ms: millis(*after),
+            },
+            Self::ContextInjected {
+                note,
+                vehicle,
+                class,
+                ..
+            } => EventBody::ContextInjected {
                 vehicle: (*vehicle).to_owned(),
                 class: *class,
                 note_bytes: note.len() as u64,
             },
-            Self::ContextInjectionSkipped { reason, class } => {
-                EventBody::ContextInjectionSkipped { reason: reason.clone(), class: *class }
-            }
-            Self::FirstToken { after } => EventBody::FirstToken { after_ms: millis(*after) },
-            Self::ReadOn { cut } => EventBody::AttemptReadOn { reason: cut.words().to_owned(), requests: cut.requests },
-            Self::AttemptSucceeded { duration, usage } => {
-                EventBody::AttemptSucceeded { duration_ms: millis(*duration), usage: *usage }
-            }
-            Self::AttemptFailed { failure, duration, sent, usage } => attempt_failed(failure, *duration, *sent, *usage),
+            Self::ContextInjectionSkipped { reason, class } => EventBody::ContextInjectionSkipped {
+                reason: reason.clone(),
+                class: *class,
+            },
+            Self::FirstToken { after } => EventBody::FirstToken {
+                after_ms: millis(*after),
+            },
+            Self::ReadOn { cut } => EventBody::AttemptReadOn {
+                reason: cut.words().to_owned(),
+                requests: cut.requests,
+            },
+            Self::AttemptSucceeded { duration, usage } => EventBody::AttemptSucceeded {
+                duration_ms: millis(*duration),
+                usage: *usage,
+            },
+            Self::AttemptFailed {
+                failure,
+                duration,
+                sent,
+                usage,
+            } => attempt_failed(failure, *duration, *sent, *usage),
             Self::RequestChanged { .. }
             | Self::ContextInjectionNotNeeded { .. }
             | Self::RequestSent
@@ -281,15 +338,43 @@ impl InvocationEvent<'_> {
     /// The step that followers of the stream receive.
     pub fn step(&self, attempt: u32, target: Option<&TargetId>) -> Option<StreamStep> {
         Some(match self {
-            Self::Parked { class, wait, in_line } => {
+            Self::Parked {
+                class,
+                wait,
+                in_line,
+            } => {
                 let target = target?.clone();
-                let display = parked_words(target.as_str(), *class, millis(wait.duration), *in_line);
-                StreamStep::Parked { attempt, target, class: *class, wait: *wait, display }
+                let display =
+                    parked_words(target.as_str(), *class, millis(wait.duration), *in_line);
+                StreamStep::Parked {
+                    attempt,
+                    target,
+                    class: *class,
+                    wait: *wait,
+                    display,
+                }
             }
-            Self::RecoveryDecided { operation, class, count, strategy, wait, adaptation, going_on, budget_left } => {
+            Self::RecoveryDecided {
+                operation,
+                class,
+                count,
+                strategy,
+                wait,
+                adaptation,
+                going_on,
+                budget_left,
+            } => {
                 let display = match (strategy, adaptation) {
-                    (RecoveryStrategy::Chunk, Some(reason)) => format!("Splitting {operation}: {reason}"),
-                    _ => recovery_words(operation.as_str(), class.phrase(), *count, *adaptation, *going_on),
+                    (RecoveryStrategy::Chunk, Some(reason)) => {
+                        format!("Splitting {operation}: {reason}")
+                    }
+                    _ => recovery_words(
+                        operation.as_str(),
+                        class.phrase(),
+                        *count,
+                        *adaptation,
+                        *going_on,
+                    ),
                 };
                 StreamStep::Recovery {
                     attempt,
@@ -301,14 +386,24 @@ impl InvocationEvent<'_> {
                     adaptation: adaptation.map(str::to_owned),
                 }
             }
-            Self::AttemptStarted { cause, target, repaired, .. } => StreamStep::AttemptStarted {
+            Self::AttemptStarted {
+                cause,
+                target,
+                repaired,
+                ..
+            } => StreamStep::AttemptStarted {
                 attempt,
                 target: target.id.clone(),
                 cause: *cause,
                 model: target.model.to_string(),
                 repaired: repaired.clone(),
             },
-            Self::ContextInjected { note, vehicle, message, .. } => StreamStep::ContextInjected {
+            Self::ContextInjected {
+                note,
+                vehicle,
+                message,
+                ..
+            } => StreamStep::ContextInjected {
                 attempt,
                 note: note.clone(),
                 vehicle: (*vehicle).to_owned(),
@@ -333,8 +428,9 @@ impl InvocationEvent<'_> {
         })
     }
 
-    /// Writes what the span of its attempt shows; an attempt that begins opens it. What a span alone shows (why a target was
-    /// chosen, waits, how it ended) is no event and is written to the span where it is known.
+    /// Writes what the span of its attempt shows; an attempt that begins opens it. What a span
+    /// alone shows (why a target was chosen, waits, how it ended) is no event and is written to the
+    /// span where it is known.
     pub fn write_span(&self, attempt: u32, trace: &AttemptTrace) {
         match self {
             Self::AttemptStarted { cause, .. } => trace.begin(attempt, *cause),
@@ -363,7 +459,10 @@ fn ended(outcome: &Outcome, duration: Duration) -> EventBody {
     let duration_ms = millis(duration);
     let attempts = u32::try_from(outcome.attempts.len()).unwrap_or(u32::MAX);
     match &outcome.result {
-        Ok(_) if attempts <= 1 => EventBody::InvocationSucceeded { duration_ms, usage: outcome.usage },
+        Ok(_) if attempts <= 1 => EventBody::InvocationSucceeded {
+            duration_ms,
+            usage: outcome.usage,
+        },
         Ok(_) => EventBody::InvocationRecovered {
             duration_ms,
             attempts,

@@ -1,9 +1,9 @@
-//! Building blocks of the attempt plane's layers: the call that each passes on, and the guard that observes the
-//! response.
+//! Building blocks of the attempt plane's layers: the call that each passes on, and the guard that
+//! observes the response.
 //!
-//! A layer admits an attempt or refuses it, and its guard then sees every delta and the failure as they pass. All
-//! guards of an attempt are called in one poll of one stream, so that a layer costs no task, no box and no copy of what
-//! is below.
+//! A layer admits an attempt or refuses it, and its guard then sees every delta and the failure as
+//! they pass. All guards of an attempt are called in one poll of one stream, so that a layer costs
+//! no task, no box and no copy of what is below.
 
 use std::{
     pin::Pin,
@@ -33,7 +33,10 @@ pub trait AdmitAttempt: Send + Sync + 'static {
     type Guard: AttemptGuard;
 
     /// Lets an attempt in; what it waits for is bounded by the attempt's deadline.
-    fn admit(&self, attempt: &Arc<Attempt>) -> impl Future<Output = Result<Self::Guard, Failure>> + Send;
+    fn admit(
+        &self,
+        attempt: &Arc<Attempt>,
+    ) -> impl Future<Output = Result<Self::Guard, Failure>> + Send;
 }
 
 /// Observes one attempt, after the guards of the layers below; cleanup is done in `Drop`.

@@ -1,8 +1,9 @@
-//! A second attempt beside a silent first: the one that sends a token first is kept, the other is cancelled.
+//! A second attempt beside a silent first: the one that sends a token first is kept, the other is
+//! cancelled.
 //!
-//! Two things start it: the soft first-token timer, when another target is ready, and hedging by measured latency,
-//! where the route enables it. Both draw on the invocation's one allowance and on the retry budget. An error never
-//! wins while the other attempt lives.
+//! Two things start it: the soft first-token timer, when another target is ready, and hedging by
+//! measured latency, where the route enables it. Both draw on the invocation's one allowance and on
+//! the retry budget. An error never wins while the other attempt lives.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -64,7 +65,10 @@ impl<S> tower::Layer<S> for HedgeLayer {
     type Service = Hedge<S>;
 
     fn layer(&self, inner: S) -> Hedge<S> {
-        Hedge { inner, targets: self.targets.clone() }
+        Hedge {
+            inner,
+            targets: self.targets.clone(),
+        }
     }
 }
 
@@ -83,7 +87,12 @@ where
         if delays.is_empty() {
             return Ok(Box::pin(self.inner.call(attempt).await?));
         }
-        let race = Race { inner: &self.inner, targets: &self.targets, attempt, began: Instant::now() };
+        let race = Race {
+            inner: &self.inner,
+            targets: &self.targets,
+            attempt,
+            began: Instant::now(),
+        };
         // Boxed, because most attempts have no second one beside them.
         Box::pin(race.run(delays)).await
     }
@@ -114,14 +123,15 @@ where
     S: NextLayer<Arc<Attempt>, Error = Failure>,
     S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
 {
-    /// The answer of the attempt whose first token comes first. One that failed beside the first is retried when it may be,
-    /// while the first continues.
+    /// The answer of the attempt whose first token comes first. One that failed beside the first is
+    /// retried when it may be, while the first continues.
     async fn run(self, delays: Vec<HedgeDelay>) -> Result<Deltas, Failure> {
         let primary = speak(self.inner, Arc::clone(&self.attempt));
         tokio::pin!(primary);
         let mut retry_at = None;
         for hedge in delays {
-            let mut wait: BoxFuture<()> = Box::pin(tokio::time::sleep_until(self.began + hedge.delay));
+            let mut wait: BoxFuture<()> =
+                Box::pin(tokio::time::sleep_until(self.began + hedge.delay));
             loop {
                 tokio::select! {
                     biased;
@@ -161,11 +171,17 @@ where
         primary.await.map(FirstToken::deltas)
     }
 
-    /// What comes next; `retry_at`: from when on targets that failed beside the first may be called again.
+    /// What comes next; `retry_at`: from when on targets that failed beside the first may be called
+    /// again.
     fn next(&self, is_measured: bool, retry_at: Option<Instant>) -> Beside {
         let first = &self.attempt;
         let scope = &first.scope;
-        let allowed = scope.plan.retry.max_retries.saturating_add(1).min(HARD_CAP_ATTEMPTS);
+        let allowed = scope
+            .plan
+            .retry
+            .max_retries
+            .saturating_add(1)
+            .min(HARD_CAP_ATTEMPTS);
         // A first attempt that waits for a slot has not begun, and is made all the same.
         let to_come = u32::from(first.number.get().is_none());
         if scope.counted_attempts().saturating_add(to_come) >= allowed {
@@ -181,14 +197,25 @@ where
             }
         }
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        match (choose(&scope.plan.select, &candidates, None, None, &mut rng), retry_at) {
+        match (
+            choose(&scope.plan.select, &candidates, None, None, &mut rng),
+            retry_at,
+        ) {
             (Choice::Target(index), _) => {
-                let second = HedgeAttempt::start(self.targets, first, index, self.began.elapsed(), is_measured);
+                let second = HedgeAttempt::start(
+                    self.targets,
+                    first,
+                    index,
+                    self.began.elapsed(),
+                    is_measured,
+                );
                 second.map_or(Beside::Nothing, |second| Beside::Start(Box::new(second)))
             }
             (_, Some(at)) if !retries => Beside::Wait(Box::pin(tokio::time::sleep_until(at))),
             // A measured delay is about slowness, and what is closed is no quicker.
-            (Choice::WaitUntil(until, index), _) if !is_measured => self.wait_for(index, until, now),
+            (Choice::WaitUntil(until, index), _) if !is_measured => {
+                self.wait_for(index, until, now)
+            }
             (Choice::WaitUntil(..) | Choice::None, _) => Beside::Nothing,
         }
     }
@@ -196,7 +223,12 @@ where
     /// Waits until a target may be called: its turn where calls pass one after the other.
     fn wait_for(&self, index: usize, until: Instant, now: Instant) -> Beside {
         let scope = &self.attempt.scope;
-        let Some(target) = scope.plan.targets.get(index).filter(|_| scope.plan.retry.park.enabled) else {
+        let Some(target) = scope
+            .plan
+            .targets
+            .get(index)
+            .filter(|_| scope.plan.retry.park.enabled)
+        else {
             return Beside::Nothing;
         };
         let (by, ready) = match self.targets.park(scope, &target.id, now) {
@@ -210,10 +242,15 @@ where
     }
 }
 
-/// When the target of an attempt that failed beside the first may be called again; `None` where that is of no use.
+/// When the target of an attempt that failed beside the first may be called again; `None` where
+/// that is of no use.
 fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     let scope = &failed.scope;
-    let made = scope.attempts().iter().filter(|record| record.target.as_ref() == Some(&failed.target.id)).count();
+    let made = scope
+        .attempts()
+        .iter()
+        .filter(|record| record.target.as_ref() == Some(&failed.target.id))
+        .count();
     let made = u32::try_from(made).unwrap_or(u32::MAX);
     let sample = SeededRng::new(scope.plan.seed, &scope.invocation.id, failed.number()).unit();
     let now = Instant::now();
@@ -224,14 +261,17 @@ fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
 /// How long the first attempt may be silent before another starts.
 struct HedgeDelay {
     delay: Duration,
-    /// Whether it follows from measured latency, so that the hedge counts against the share of calls that may have one.
+    /// Whether it follows from measured latency, so that the hedge counts against the share of
+    /// calls that may have one.
     is_measured: bool,
 }
 
-/// After which silences of the first attempt another may start, the shortest first; none where none may.
+/// After which silences of the first attempt another may start, the shortest first; none where none
+/// may.
 fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let plan = &attempt.scope.plan;
-    // What is read on is there already, and a second answer is what is to be saved; a tool is not called twice at once.
+    // What is read on is there already, and a second answer is what is to be saved; a tool is not
+    // called twice at once.
     if attempt.attach.is_some() || attempt.tool.is_some() {
         return Vec::new();
     }
@@ -245,15 +285,24 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let (measured, usual) = {
         let latency = attempt.state.latency();
         let (p95, samples) = (latency.p95(now), latency.samples(now));
-        (plan.hedge.delay(p95, samples), latency.p50(now).filter(|_| samples >= USUAL_SAMPLES))
+        (
+            plan.hedge.delay(p95, samples),
+            latency.p50(now).filter(|_| samples >= USUAL_SAMPLES),
+        )
     };
     let soft = soft.map(|soft| {
         let circuit = attempt.state.circuit();
         let slow_threshold = circuit.degraded().then(|| circuit.policy().slow_threshold);
         TimersPolicy::hedge_delay(soft, usual, slow_threshold)
     });
-    let measured = measured.map(|delay| HedgeDelay { delay, is_measured: true });
-    let soft = soft.map(|delay| HedgeDelay { delay, is_measured: false });
+    let measured = measured.map(|delay| HedgeDelay {
+        delay,
+        is_measured: true,
+    });
+    let soft = soft.map(|delay| HedgeDelay {
+        delay,
+        is_measured: false,
+    });
     let mut delays: Vec<HedgeDelay> = measured.into_iter().chain(soft).collect();
     delays.sort_by_key(|hedge| hedge.delay);
     delays
@@ -305,7 +354,13 @@ struct HedgeAttempt {
 }
 
 impl HedgeAttempt {
-    fn start(targets: &Targets, first: &Attempt, index: usize, after: Duration, is_measured: bool) -> Option<Self> {
+    fn start(
+        targets: &Targets,
+        first: &Attempt,
+        index: usize,
+        after: Duration,
+        is_measured: bool,
+    ) -> Option<Self> {
         let scope = &first.scope;
         let now = Instant::now();
         let target = Arc::clone(scope.plan.targets.get(index)?);
@@ -317,8 +372,14 @@ impl HedgeAttempt {
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;
         let cause = AttemptCause::Hedge;
         let span = scope.trace.attempt();
-        let led_by = InvocationEvent::HedgeStarted { beside: first.target.id.clone(), after };
-        let prepared = Preparation { events: vec![led_by], ..Preparation::default() };
+        let led_by = InvocationEvent::HedgeStarted {
+            beside: first.target.id.clone(),
+            after,
+        };
+        let prepared = Preparation {
+            events: vec![led_by],
+            ..Preparation::default()
+        };
         let trace = span.trace();
         state.trace_choice(&trace, now, "the first target is silent");
         let attempt = Attempt {
@@ -333,7 +394,11 @@ impl HedgeAttempt {
             trace,
             ..first.clone()
         };
-        Some(Self { attempt: Arc::new(attempt), reserved, span })
+        Some(Self {
+            attempt: Arc::new(attempt),
+            reserved,
+            span,
+        })
     }
 
     /// Relays the second attempt's answer, or its failure: then both have failed.

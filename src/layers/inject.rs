@@ -1,7 +1,9 @@
-//! Puts the failure note into this attempt's copy of the conversation, where that is legal and may help.
+//! Puts the failure note into this attempt's copy of the conversation, where that is legal and may
+//! help.
 //!
-//! The caller's history is never touched. That a target refuses a request with a note is remembered; the planner then
-//! decides once more without: a note must never be the reason why a request fails.
+//! The caller's history is never touched. That a target refuses a request with a note is
+//! remembered; the planner then decides once more without: a note must never be the reason why a
+//! request fails.
 
 use std::sync::Arc;
 
@@ -59,7 +61,10 @@ where
         let attempt = Arc::new(with_prefill(attempt));
         let continued = continued(&attempt);
         if !attempt.noted {
-            return Ok(from_its_beginning(continued, self.inner.call(attempt).await?));
+            return Ok(from_its_beginning(
+                continued,
+                self.inner.call(attempt).await?,
+            ));
         }
         let noted = Arc::clone(&attempt);
         let remember = move |failure: &Failure| {
@@ -81,27 +86,55 @@ where
 fn noted(mut attempt: Attempt) -> Attempt {
     let scope = Arc::clone(&attempt.scope);
     let failures = scope.failures();
-    let Some(last) = failures.last().map(|failure| failure.class) else { return attempt };
+    let Some(last) = failures.last().map(|failure| failure.class) else {
+        return attempt;
+    };
     if attempt.attach.is_some() {
         // No model is called, so that no note can be injected.
         return attempt;
     }
     if attempt.state.note_refused() {
-        skipped(&mut attempt, "this target refused a note before".to_owned(), last);
+        skipped(
+            &mut attempt,
+            "this target refused a note before".to_owned(),
+            last,
+        );
         return attempt;
     }
     let failures: Vec<&Failure> = failures.iter().collect();
     let plan = &scope.plan;
     let operation = &scope.invocation.operation;
-    match inject(&plan.injection, plan.injection_mode, operation, &attempt.call, &attempt.target, &failures) {
+    match inject(
+        &plan.injection,
+        plan.injection_mode,
+        operation,
+        &attempt.call,
+        &attempt.target,
+        &failures,
+    ) {
         Placement::NotNeeded => {
             let reason = why_not_needed(plan.injection_mode, last);
-            attempt.prepared.events.push(InvocationEvent::ContextInjectionNotNeeded { reason });
+            attempt
+                .prepared
+                .events
+                .push(InvocationEvent::ContextInjectionNotNeeded { reason });
         }
         Placement::Skipped { reason } => skipped(&mut attempt, reason, last),
-        Placement::Injected { call, note, vehicle } => {
+        Placement::Injected {
+            call,
+            note,
+            vehicle,
+        } => {
             let (vehicle, message) = (vehicle.as_str(), first_change(&attempt.call, &call));
-            attempt.prepared.events.push(InvocationEvent::ContextInjected { note, vehicle, message, class: last });
+            attempt
+                .prepared
+                .events
+                .push(InvocationEvent::ContextInjected {
+                    note,
+                    vehicle,
+                    message,
+                    class: last,
+                });
             attempt.call = Arc::new(call);
             attempt.noted = true;
         }
@@ -111,10 +144,18 @@ fn noted(mut attempt: Attempt) -> Attempt {
 
 /// Where the first message is that the note is in.
 fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
-    let same = before.messages.iter().zip(&after.messages).take_while(|(old, new)| old == new).count();
+    let same = before
+        .messages
+        .iter()
+        .zip(&after.messages)
+        .take_while(|(old, new)| old == new)
+        .count();
     u32::try_from(same).unwrap_or(u32::MAX)
 }
 
 fn skipped(attempt: &mut Attempt, reason: String, class: FailureClass) {
-    attempt.prepared.events.push(InvocationEvent::ContextInjectionSkipped { reason, class });
+    attempt
+        .prepared
+        .events
+        .push(InvocationEvent::ContextInjectionSkipped { reason, class });
 }

@@ -1,7 +1,7 @@
 //! What one invocation shares with all its layers: the request, the plan, the attempts so far.
 //!
-//! The scope is the invocation's only memory. Layers report to it what happens; the planner above reads the records that
-//! come of it, so there is one account of what was tried.
+//! The scope is the invocation's only memory. Layers report to it what happens; the planner above
+//! reads the records that come of it, so there is one account of what was tried.
 
 mod plan;
 
@@ -78,13 +78,15 @@ impl InvocationContext {
 pub struct PreviousRun {
     /// Whether there was an earlier owner.
     pub was_owned: bool,
-    /// The attempts that were made. Where the last one failed, what follows is decided as after any failure.
+    /// The attempts that were made. Where the last one failed, what follows is decided as after any
+    /// failure.
     pub attempts: Vec<AttemptRecord>,
     /// What followers of the invocation hold.
     pub blocks: Vec<Block>,
     /// The highest number that a block had; 0 where there was none.
     pub last_block: u32,
-    /// The answer that was being made in the background for what followers hold, and that may be read on.
+    /// The answer that was being made in the background for what followers hold, and that may be
+    /// read on.
     pub upstream: Option<UpstreamHandle>,
 }
 
@@ -121,7 +123,15 @@ pub struct InvocationScope {
 impl InvocationScope {
     /// An invocation that starts now, with its spans and events.
     pub fn new(incoming: InvocationContext, trace: InvocationTrace, events: EventBus) -> Self {
-        let InvocationContext { invocation, plan, before, cancel, background, append_only, .. } = incoming;
+        let InvocationContext {
+            invocation,
+            plan,
+            before,
+            cancel,
+            background,
+            append_only,
+            ..
+        } = incoming;
         let event_scope = Arc::new(EventScope {
             invocation: invocation.id.clone(),
             thread: invocation.thread.clone(),
@@ -132,7 +142,8 @@ impl InvocationScope {
             labels: invocation.labels.clone(),
             trace_id: trace.trace_id(),
         });
-        // Unbounded is bounded here: every attempt emits at most a handful of steps, and attempts are few.
+        // Unbounded is bounded here: every attempt emits at most a handful of steps, and attempts
+        // are few.
         let (steps, steps_out) = mpsc::unbounded_channel();
         Self {
             invocation,
@@ -174,10 +185,16 @@ impl InvocationScope {
         &self.cancel
     }
 
-    /// Reports what happened to this invocation or to one of its attempts: what the record, the bus and followers get of it
-    /// is derived in `event.rs`. The step for followers is returned: the planner yields it in its place, and a layer below
-    /// it reports by `Attempt::report`, which sends it.
-    pub fn report(&self, attempt: u32, target: Option<&TargetId>, event: &InvocationEvent<'_>) -> Option<StreamStep> {
+    /// Reports what happened to this invocation or to one of its attempts: what the record, the bus
+    /// and followers get of it is derived in `event.rs`. The step for followers is returned: the
+    /// planner yields it in its place, and a layer below it reports by `Attempt::report`, which
+    /// sends it.
+    pub fn report(
+        &self,
+        attempt: u32,
+        target: Option<&TargetId>,
+        event: &InvocationEvent<'_>,
+    ) -> Option<StreamStep> {
         let mut attempts = self.lock();
         if let Some(index) = attempts.iter().position(|record| record.number == attempt) {
             event.write_record(&mut Arc::make_mut(&mut attempts)[index]);
@@ -189,7 +206,12 @@ impl InvocationScope {
 
     fn publish(&self, attempt: u32, target: Option<&TargetId>, body: Option<EventBody>) {
         if let Some(body) = body {
-            self.events.publish(Some(Arc::clone(&self.event_scope)), attempt, target.cloned(), body);
+            self.events.publish(
+                Some(Arc::clone(&self.event_scope)),
+                attempt,
+                target.cloned(),
+                body,
+            );
         }
     }
 
@@ -203,7 +225,10 @@ impl InvocationScope {
 
     /// Where the steps of the layers below come out; the planner takes it once.
     pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<StreamStep>> {
-        self.steps_out.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.steps_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// It was queued for a target, and its turn came.
@@ -213,18 +238,31 @@ impl InvocationScope {
 
     /// Whether it is its turn at a target.
     pub fn has_turn(&self, target: &TargetId) -> bool {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(target)
+        self.turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            == Some(target)
     }
 
     /// Takes its turn at a target, once.
     pub fn take_turn(&self, target: &TargetId) -> bool {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner).take().as_ref() == Some(target)
+        self.turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .as_ref()
+            == Some(target)
     }
 
-    /// Whether its last attempt failed, and not by a limit: then it has had its turn, and need not wait in line again.
+    /// Whether its last attempt failed, and not by a limit: then it has had its turn, and need not
+    /// wait in line again.
     pub fn goes_ahead(&self) -> bool {
         let attempts = self.lock();
-        let last = attempts.iter().rev().find(|record| !record.refused_locally());
+        let last = attempts
+            .iter()
+            .rev()
+            .find(|record| !record.refused_locally());
         let failure = last.and_then(|record| record.failure.as_ref());
         failure.is_some_and(|failure| failure.class != FailureClass::RateLimited)
     }
@@ -237,8 +275,8 @@ impl InvocationScope {
         }
     }
 
-    /// Begins an attempt and returns its number, from 1. Its start and what led to it are reported together: followers
-    /// read first that it started, readers of the bus what led to it.
+    /// Begins an attempt and returns its number, from 1. Its start and what led to it are reported
+    /// together: followers read first that it started, readers of the bus what led to it.
     pub fn begin(
         &self,
         cause: AttemptCause,
@@ -250,7 +288,13 @@ impl InvocationScope {
         let mut attempts = self.lock();
         let number = number_after(&attempts);
         let repaired = self.unreported_changes(target, &attempts);
-        let started = InvocationEvent::AttemptStarted { cause, target, wait: prepared.wait, repaired, tool };
+        let started = InvocationEvent::AttemptStarted {
+            cause,
+            target,
+            wait: prepared.wait,
+            repaired,
+            tool,
+        };
         started.write_span(number, trace);
         let model = target.model.to_string();
         let mut record = AttemptRecord {
@@ -271,7 +315,8 @@ impl InvocationScope {
         number
     }
 
-    /// What of the request is changed for this target, in words, unless an earlier attempt reported it.
+    /// What of the request is changed for this target, in words, unless an earlier attempt reported
+    /// it.
     fn unreported_changes(&self, target: &Target, earlier: &[AttemptRecord]) -> Option<String> {
         let repaired = self.repaired.get().filter(|_| earlier.is_empty()).cloned();
         let left_out = match &self.invocation.call {
@@ -297,14 +342,22 @@ impl InvocationScope {
 
     /// The attempt whose answer is read; of a race, the one that was kept.
     pub fn running(&self) -> Option<AttemptRecord> {
-        self.lock().iter().rev().find(|record| record.is_running()).cloned()
+        self.lock()
+            .iter()
+            .rev()
+            .find(|record| record.is_running())
+            .cloned()
     }
 
-    /// Has the attempt whose answer is read end with this failure, whatever its target answered. That is reported when
-    /// the answer is dropped. Returns the failure with its target.
+    /// Has the attempt whose answer is read end with this failure, whatever its target answered.
+    /// That is reported when the answer is dropped. Returns the failure with its target.
     pub fn reject(&self, mut failure: Failure) -> Failure {
         let mut attempts = self.lock();
-        if let Some(record) = Arc::make_mut(&mut attempts).iter_mut().rev().find(|record| record.is_running()) {
+        if let Some(record) = Arc::make_mut(&mut attempts)
+            .iter_mut()
+            .rev()
+            .find(|record| record.is_running())
+        {
             failure.target.clone_from(&record.target);
             record.failure = Some(failure.clone());
         }
@@ -318,12 +371,18 @@ impl InvocationScope {
 
     /// What the newest attempt sent.
     pub fn sent(&self) -> Option<Arc<ModelCall>> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// What is known of an attempt.
     pub fn record(&self, number: u32) -> Option<AttemptRecord> {
-        self.lock().iter().find(|record| record.number == number).cloned()
+        self.lock()
+            .iter()
+            .find(|record| record.number == number)
+            .cloned()
     }
 
     /// Every attempt so far.
@@ -331,8 +390,9 @@ impl InvocationScope {
         Arc::clone(&self.lock())
     }
 
-    /// Attempts that were sent, or that failed for a real reason: what the allowance counts. One that reads on what an
-    /// earlier owner had asked for asks for nothing, and is not counted; nor is one that was lost with its replica.
+    /// Attempts that were sent, or that failed for a real reason: what the allowance counts. One
+    /// that reads on what an earlier owner had asked for asks for nothing, and is not counted; nor
+    /// is one that was lost with its replica.
     pub fn counted_attempts(&self) -> u32 {
         let counted = self.lock().iter().filter(|record| counts(record)).count();
         u32::try_from(counted).unwrap_or(u32::MAX)
@@ -341,7 +401,10 @@ impl InvocationScope {
     /// Those of them that surely reached no target.
     pub fn unsent_attempts(&self) -> u32 {
         let unsent = |record: &&AttemptRecord| {
-            let never_sent = record.failure.as_ref().is_some_and(|failure| failure.never_sent);
+            let never_sent = record
+                .failure
+                .as_ref()
+                .is_some_and(|failure| failure.never_sent);
             never_sent && !record.sent && counts(record)
         };
         let unsent = self.lock().iter().filter(unsent).count();
@@ -351,19 +414,27 @@ impl InvocationScope {
     /// Whether the policy allows another attempt after the one that runs.
     pub fn may_try_again(&self) -> bool {
         let retry = &self.plan.retry;
-        retry.enabled && self.counted_attempts().saturating_sub(self.unsent_attempts()) <= retry.max_retries
+        retry.enabled
+            && self
+                .counted_attempts()
+                .saturating_sub(self.unsent_attempts())
+                <= retry.max_retries
     }
 
     /// The real failures so far, oldest first; local refusals are not among them.
     pub fn failures(&self) -> Vec<Failure> {
         let attempts = self.lock();
         let failures = attempts.iter().filter(|record| !record.refused_locally());
-        failures.filter_map(|record| record.failure.clone()).collect()
+        failures
+            .filter_map(|record| record.failure.clone())
+            .collect()
     }
 
     /// What all attempts cost together.
     pub fn usage(&self) -> Usage {
-        self.lock().iter().fold(Usage::default(), |sum, record| sum.plus(record.usage))
+        self.lock()
+            .iter()
+            .fold(Usage::default(), |sum, record| sum.plus(record.usage))
     }
 
     /// The end of the invocation, with everything that is known of it.
@@ -397,7 +468,11 @@ impl InvocationScope {
 
     /// Puts the operator's own words into a failure that people read.
     pub fn word(&self, failure: &mut Failure) {
-        let language = self.invocation.labels.get(LANGUAGE_LABEL).map(String::as_str);
+        let language = self
+            .invocation
+            .labels
+            .get(LANGUAGE_LABEL)
+            .map(String::as_str);
         self.plan.texts.apply(failure, language);
     }
 
@@ -408,10 +483,14 @@ impl InvocationScope {
 
 /// The number of the attempt that follows these.
 fn number_after(attempts: &[AttemptRecord]) -> u32 {
-    u32::try_from(attempts.len()).unwrap_or(u32::MAX).saturating_add(1)
+    u32::try_from(attempts.len())
+        .unwrap_or(u32::MAX)
+        .saturating_add(1)
 }
 
 /// Whether an attempt uses up the allowance.
 fn counts(record: &AttemptRecord) -> bool {
-    !record.refused_locally() && !record.cause.reads_existing_response() && !record.lost_with_replica
+    !record.refused_locally()
+        && !record.cause.reads_existing_response()
+        && !record.lost_with_replica
 }

@@ -1,7 +1,7 @@
 //! The outermost layer: one span and one outcome event per invocation, whatever happens below.
 //!
-//! It gives the invocation its scope, and replaces a failure's texts by the operator's own. It changes nothing else:
-//! what it observes is what the caller gets.
+//! It gives the invocation its scope, and replaces a failure's texts by the operator's own. It
+//! changes nothing else: what it observes is what the caller gets.
 
 use std::{sync::Arc, task::Poll};
 
@@ -52,7 +52,11 @@ impl ObserveLayer {
     /// Opens spans here and publishes there.
     pub fn new(spans: Spans, events: EventBus) -> Self {
         let refusals = Refusals::new(events.clone());
-        Self { spans, events, refusals }
+        Self {
+            spans,
+            events,
+            refusals,
+        }
     }
 }
 
@@ -60,8 +64,17 @@ impl<S> tower::Layer<S> for ObserveLayer {
     type Service = Observe<S>;
 
     fn layer(&self, inner: S) -> Observe<S> {
-        let Self { spans, events, refusals } = self.clone();
-        Observe { inner, spans, events, refusals }
+        let Self {
+            spans,
+            events,
+            refusals,
+        } = self.clone();
+        Observe {
+            inner,
+            spans,
+            events,
+            refusals,
+        }
     }
 }
 
@@ -69,7 +82,10 @@ impl<S> tower::Layer<S> for ObserveLayer {
 
 impl<S> Service<InvocationContext> for Observe<S>
 where
-    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure> + Clone + Send + 'static,
+    S: Service<Arc<InvocationScope>, Response = StepStream, Error = Failure>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send,
 {
     type Response = StepStream;
@@ -82,14 +98,32 @@ where
 
     fn call(&mut self, incoming: InvocationContext) -> Self::Future {
         let span = self.spans.invocation(incoming.entry, &incoming.invocation);
-        let scope = Arc::new(InvocationScope::new(incoming, span.trace(), self.events.clone()));
+        let scope = Arc::new(InvocationScope::new(
+            incoming,
+            span.trace(),
+            self.events.clone(),
+        ));
         let (inner, refusals) = (self.inner.clone(), self.refusals.clone());
         Box::pin(async move {
             let max_retries = scope.plan.retry.max_retries;
-            let time_left = scope.invocation.deadline.saturating_duration_since(Instant::now());
-            scope.report(0, None, &InvocationEvent::Started { time_left, max_retries });
-            let watched =
-                InvocationSpanGuard { scope: Arc::clone(&scope), span: Some(span), has_content: false, refusals };
+            let time_left = scope
+                .invocation
+                .deadline
+                .saturating_duration_since(Instant::now());
+            scope.report(
+                0,
+                None,
+                &InvocationEvent::Started {
+                    time_left,
+                    max_retries,
+                },
+            );
+            let watched = InvocationSpanGuard {
+                scope: Arc::clone(&scope),
+                span: Some(span),
+                has_content: false,
+                refusals,
+            };
             match inner.oneshot(scope).await {
                 Ok(steps) => Ok(watch(watched, steps)),
                 Err(mut refused) => {
@@ -118,7 +152,8 @@ fn watch(mut watched: InvocationSpanGuard, mut steps: StepStream) -> StepStream 
     })
 }
 
-/// Ensures that an invocation has exactly one end, even when its caller disconnects or its record cannot be written.
+/// Ensures that an invocation has exactly one end, even when its caller disconnects or its record
+/// cannot be written.
 struct InvocationSpanGuard {
     scope: Arc<InvocationScope>,
     span: Option<InvocationSpan>,
@@ -134,7 +169,11 @@ impl InvocationSpanGuard {
             self.refusals.count(outcome.target.as_ref());
         }
         let duration = self.scope.started.elapsed();
-        self.scope.report(0, outcome.target.as_ref(), &InvocationEvent::Ended { outcome, duration });
+        self.scope.report(
+            0,
+            outcome.target.as_ref(),
+            &InvocationEvent::Ended { outcome, duration },
+        );
         let is_stream = self.scope.invocation.overrides.rewind_mode.is_some();
         span.answered_over_http(outcome, is_stream && self.has_content);
         span.finish(outcome);
@@ -156,7 +195,10 @@ impl Drop for InvocationSpanGuard {
                 self.scope.word(&mut failure);
                 (failure, REFUSED)
             }
-            None => (Failure::local(FailureClass::Cancelled, "the caller went away"), "The caller went away."),
+            None => (
+                Failure::local(FailureClass::Cancelled, "the caller went away"),
+                "The caller went away.",
+            ),
         };
         let outcome = self.scope.outcome(Err(failure), reasoning, None);
         self.end(&outcome);

@@ -1,7 +1,7 @@
 //! One end per attempt, reported once, whatever happens below.
 //!
-//! A failure is reported when it happens, any other end when the answer is dropped: until then the layers above may
-//! reject what the target answered.
+//! A failure is reported when it happens, any other end when the answer is dropped: until then the
+//! layers above may reject what the target answered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -83,7 +83,9 @@ impl AttemptGuard for AttemptSpanGuard {
     fn on_delta(&mut self, delta: &Delta) {
         if self.first && delta.is_content() {
             self.first = false;
-            self.attempt.report(&InvocationEvent::FirstToken { after: self.began.elapsed() });
+            self.attempt.report(&InvocationEvent::FirstToken {
+                after: self.began.elapsed(),
+            });
         }
         match delta {
             Delta::Usage(usage) => self.usage = *usage,
@@ -99,7 +101,8 @@ impl AttemptGuard for AttemptSpanGuard {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        // Providers count at the end, which a cut answer has not; what came of it was paid for all the same.
+        // Providers count at the end, which a cut answer has not; what came of it was paid for all
+        // the same.
         let usage = if self.first || self.attempt.tool.is_some() {
             self.usage
         } else {
@@ -107,7 +110,12 @@ impl AttemptGuard for AttemptSpanGuard {
         };
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
         let duration = self.duration();
-        self.attempt.report(&InvocationEvent::AttemptFailed { failure, duration, sent, usage });
+        self.attempt.report(&InvocationEvent::AttemptFailed {
+            failure,
+            duration,
+            sent,
+            usage,
+        });
     }
 }
 
@@ -116,12 +124,17 @@ impl Drop for AttemptSpanGuard {
         if self.over {
             return;
         }
-        let rejected = self.attempt.scope.record(self.attempt.number()).and_then(|record| record.failure);
+        let rejected = self
+            .attempt
+            .scope
+            .record(self.attempt.number())
+            .and_then(|record| record.failure);
         match rejected {
             Some(failure) => self.on_failure(&failure),
             None if self.answered_after.is_some() => {
                 let (duration, usage) = (self.duration(), self.usage);
-                self.attempt.report(&InvocationEvent::AttemptSucceeded { duration, usage });
+                self.attempt
+                    .report(&InvocationEvent::AttemptSucceeded { duration, usage });
             }
             None => {
                 let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");

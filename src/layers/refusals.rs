@@ -40,7 +40,10 @@ struct Counted {
 impl Refusals {
     /// Publishes summaries there.
     pub(super) fn new(events: EventBus) -> Self {
-        Self { events, counted: Arc::default() }
+        Self {
+            events,
+            counted: Arc::default(),
+        }
     }
 
     /// Counts a call. Needs a Tokio runtime.
@@ -49,7 +52,9 @@ impl Refusals {
         *counted.by_target.entry(target.cloned()).or_default() += 1;
         if !mem::replace(&mut counted.is_reporting, true) {
             while counted.reports.try_join_next().is_some() {}
-            counted.reports.spawn(report(self.events.clone(), Arc::clone(&self.counted)));
+            counted
+                .reports
+                .spawn(report(self.events.clone(), Arc::clone(&self.counted)));
         }
     }
 }

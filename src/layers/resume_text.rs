@@ -1,7 +1,9 @@
-//! Makes an attempt continue a text that followers hold: requests the rest, and puts the text before what comes.
+//! Makes an attempt continue a text that followers hold: requests the rest, and puts the text
+//! before what comes.
 //!
-//! For the layers above, the attempt then just repeats the text and continues, which they know how to handle. Below the
-//! note, so that the begun message comes last, and above the race, so that both of its attempts say the same.
+//! For the layers above, the attempt then just repeats the text and continues, which they know how
+//! to handle. Below the note, so that the begun message comes last, and above the race, so that
+//! both of its attempts say the same.
 
 use std::sync::Arc;
 
@@ -21,8 +23,8 @@ use crate::{
 /// What an attempt continues, and what is done where the model starts anew.
 pub(super) struct Continued {
     stitcher: ContinuationStitcher,
-    /// Whether a text that starts anew is passed on as another answer: the one that is held may be taken back. An
-    /// extension of a whole answer fails instead, and that answer stays as it is.
+    /// Whether a text that starts anew is passed on as another answer: the one that is held may be
+    /// taken back. An extension of a whole answer fails instead, and that answer stays as it is.
     may_begin_anew: bool,
     scope: Arc<InvocationScope>,
 }
@@ -40,12 +42,23 @@ pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
     let (held, way) = attempt.goes_on.clone()?;
     let may_begin_anew = attempt.cause != AttemptCause::Extend;
     let scope = Arc::clone(&attempt.scope);
-    Some(Continued { stitcher: ContinuationStitcher::new(held, way), may_begin_anew, scope })
+    Some(Continued {
+        stitcher: ContinuationStitcher::new(held, way),
+        may_begin_anew,
+        scope,
+    })
 }
 
 /// The answer as if it had been made from its beginning.
 pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Deltas) -> Deltas {
-    let Some(Continued { stitcher, may_begin_anew, scope }) = continued else { return deltas };
+    let Some(Continued {
+        stitcher,
+        may_begin_anew,
+        scope,
+    }) = continued
+    else {
+        return deltas;
+    };
     Box::pin(stream! {
         let mut stitched = StitchedStream { stitcher, block: None, began_anew: false };
         while let Some(item) = deltas.next().await {
@@ -86,7 +99,13 @@ struct StitchedStream {
 impl StitchedStream {
     fn pass(&mut self, delta: Delta) -> Vec<Delta> {
         match (&delta, self.block) {
-            (Delta::BlockStart { block, kind: BlockKind::Text }, None) => {
+            (
+                Delta::BlockStart {
+                    block,
+                    kind: BlockKind::Text,
+                },
+                None,
+            ) => {
                 self.block = Some((*block, true));
                 vec![delta]
             }
@@ -104,7 +123,10 @@ impl StitchedStream {
                 // Nothing was left to say: the text was whole.
                 self.block = Some((0, false));
                 let text = self.stitcher.held().to_owned();
-                let start = Delta::BlockStart { block: 0, kind: BlockKind::Text };
+                let start = Delta::BlockStart {
+                    block: 0,
+                    kind: BlockKind::Text,
+                };
                 vec![start, Delta::BlockDelta { block: 0, text }, delta]
             }
             (
@@ -135,10 +157,14 @@ impl StitchedStream {
         vec![Delta::BlockDelta { block, text }]
     }
 
-    /// The answer broke off. What was not decided may be an echo, and is lost; the held text is not.
+    /// The answer broke off. What was not decided may be an echo, and is lost; the held text is
+    /// not.
     fn broken(&mut self) -> Vec<Delta> {
         match self.block {
-            Some((block, true)) => vec![Delta::BlockDelta { block, text: self.stitcher.held().to_owned() }],
+            Some((block, true)) => vec![Delta::BlockDelta {
+                block,
+                text: self.stitcher.held().to_owned(),
+            }],
             Some((_, false)) | None => Vec::new(),
         }
     }
@@ -150,36 +176,79 @@ mod tests {
     use crate::{domain::completion::FinishReason, policy::continuation::Way};
 
     fn stitched(held: &str, way: Way) -> StitchedStream {
-        StitchedStream { stitcher: ContinuationStitcher::new(held.into(), way), block: None, began_anew: false }
+        StitchedStream {
+            stitcher: ContinuationStitcher::new(held.into(), way),
+            block: None,
+            began_anew: false,
+        }
     }
 
     fn play(way: Way, more: &[&str]) -> String {
         let mut stitched = stitched("It was the best of times", way);
-        let finish = Delta::Finish { reason: FinishReason::Stop, raw: String::new() };
-        let start = Delta::BlockStart { block: 0, kind: BlockKind::Text };
-        let more = more.iter().map(|text| Delta::BlockDelta { block: 0, text: (*text).to_owned() });
-        let all = std::iter::once(start).chain(more).chain([Delta::BlockStop { block: 0, opaque: None }, finish]);
-        let out = all.flat_map(|delta| stitched.pass(delta)).map(|delta| match delta {
-            Delta::BlockDelta { text, .. } => text,
-            _ => String::new(),
+        let finish = Delta::Finish {
+            reason: FinishReason::Stop,
+            raw: String::new(),
+        };
+        let start = Delta::BlockStart {
+            block: 0,
+            kind: BlockKind::Text,
+        };
+        let more = more.iter().map(|text| Delta::BlockDelta {
+            block: 0,
+            text: (*text).to_owned(),
         });
+        let all = std::iter::once(start).chain(more).chain([
+            Delta::BlockStop {
+                block: 0,
+                opaque: None,
+            },
+            finish,
+        ]);
+        let out = all
+            .flat_map(|delta| stitched.pass(delta))
+            .map(|delta| match delta {
+                Delta::BlockDelta { text, .. } => text,
+                _ => String::new(),
+            });
         out.collect()
     }
 
     #[test]
     fn the_answer_reads_as_if_it_had_been_made_from_its_beginning() {
-        assert_eq!(play(Way::Prefill, &[", it was", " the worst."]), "It was the best of times, it was the worst.");
-        assert_eq!(play(Way::Prompt, &["was the best of", " times, it was"]), "It was the best of times, it was");
-        assert_eq!(play(Way::Prompt, &[", it was"]), "It was the best of times, it was");
-        assert_eq!(play(Way::Prefill, &["It was the best of times, it"]), "It was the best of times, it");
-        assert_eq!(play(Way::Prefill, &["It was the best", " of days."]), "It was the best of days.", "another answer");
+        assert_eq!(
+            play(Way::Prefill, &[", it was", " the worst."]),
+            "It was the best of times, it was the worst."
+        );
+        assert_eq!(
+            play(Way::Prompt, &["was the best of", " times, it was"]),
+            "It was the best of times, it was"
+        );
+        assert_eq!(
+            play(Way::Prompt, &[", it was"]),
+            "It was the best of times, it was"
+        );
+        assert_eq!(
+            play(Way::Prefill, &["It was the best of times, it"]),
+            "It was the best of times, it"
+        );
+        assert_eq!(
+            play(Way::Prefill, &["It was the best", " of days."]),
+            "It was the best of days.",
+            "another answer"
+        );
     }
 
     #[test]
     fn a_text_that_was_whole_stays_as_it_is() {
         let mut stitched = stitched("Whole.", Way::Prefill);
-        let out = stitched.pass(Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
-        assert!(matches!(&out[1], Delta::BlockDelta { text, .. } if text == "Whole."), "{out:?}");
+        let out = stitched.pass(Delta::Finish {
+            reason: FinishReason::Stop,
+            raw: String::new(),
+        });
+        assert!(
+            matches!(&out[1], Delta::BlockDelta { text, .. } if text == "Whole."),
+            "{out:?}"
+        );
         assert_eq!(out.len(), 3);
     }
 }

@@ -1,8 +1,9 @@
 //! The retry loop: call, classify, decide, wait, call again; one loop for every way to recover.
 //!
-//! It sits outside the circuit, so that the circuit sees every wire attempt, and inside the deadline, so that a
-//! fallback never starts a new clock. It decides nothing itself: `policy::retry` does. It never sleeps after the
-//! last attempt, never past the deadline, and never lets a local refusal hide a real failure.
+//! It sits outside the circuit, so that the circuit sees every wire attempt, and inside the
+//! deadline, so that a fallback never starts a new clock. It decides nothing itself:
+//! `policy::retry` does. It never sleeps after the last attempt, never past the deadline, and never
+//! lets a local refusal hide a real failure.
 
 mod attach;
 mod decide;
@@ -70,7 +71,10 @@ impl<S> tower::Layer<S> for RetryLayer {
     type Service = Retry<S>;
 
     fn layer(&self, inner: S) -> Retry<S> {
-        Retry { inner: Arc::new(inner), targets: self.targets.clone() }
+        Retry {
+            inner: Arc::new(inner),
+            targets: self.targets.clone(),
+        }
     }
 }
 
@@ -78,7 +82,10 @@ impl<S> tower::Layer<S> for RetryLayer {
 
 impl<S> Clone for Retry<S> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), targets: self.targets.clone() }
+        Self {
+            inner: Arc::clone(&self.inner),
+            targets: self.targets.clone(),
+        }
     }
 }
 
@@ -129,7 +136,8 @@ struct RetryLoop<S> {
     last_upstream_failure: Option<Failure>,
     extension: Extension,
     breaks: StreamBreaks,
-    /// The answer that is read, until it is decided how its attempt ended; that is reported when it is dropped.
+    /// The answer that is read, until it is decided how its attempt ended; that is reported when it
+    /// is dropped.
     answer: Option<Deltas>,
     /// What of the last attempt was seen.
     relayed: Relayed,
@@ -222,7 +230,8 @@ where
                 self.assembler.begin_attempt();
                 let opened = {
                     let inner = Arc::clone(&self.inner);
-                    // Boxed, so that an answer that runs does not keep the room that its begin took.
+                    // Boxed, so that an answer that runs does not keep the room that its begin
+                    // took.
                     let mut opening = Box::pin(inner.call(attempt));
                     loop {
                         tokio::select! {
@@ -302,10 +311,14 @@ where
     fn end_answered(&self, span: AttemptSpan) {
         let attempts = self.scope.attempts();
         match attempts.last_chunk::<2>() {
-            Some([first, hedge]) if hedge.cause == AttemptCause::Hedge && hedge.winner => match &first.failure {
-                Some(failure) if failure.class != FailureClass::Cancelled => span.finish_failed(failure, first.sent),
-                _ => span.finish_cancelled(),
-            },
+            Some([first, hedge]) if hedge.cause == AttemptCause::Hedge && hedge.winner => {
+                match &first.failure {
+                    Some(failure) if failure.class != FailureClass::Cancelled => {
+                        span.finish_failed(failure, first.sent);
+                    }
+                    _ => span.finish_cancelled(),
+                }
+            }
             _ => span.finish_ok(true),
         }
     }
@@ -313,8 +326,12 @@ where
     /// What follows an attempt that ended so.
     fn judge(&mut self, span: AttemptSpan, failure: Option<Failure>) -> AfterFailure {
         let attached = self.attach.take();
-        if !failure.as_ref().is_some_and(|failure| failure.class.is_local_refusal()) {
-            // An attempt that Relight refused itself never began: its wait is a part of the next one's.
+        if !failure
+            .as_ref()
+            .is_some_and(|failure| failure.class.is_local_refusal())
+        {
+            // An attempt that Relight refused itself never began: its wait is a part of the next
+            // one's.
             (self.waited, self.parked) = (None, Duration::ZERO);
         }
         let Some(failure) = failure else {
@@ -337,7 +354,9 @@ where
         };
         let refused = failure.class.is_local_refusal();
         self.close_failed(span, &failure);
-        let next = self.after_extension(&failure).unwrap_or_else(|| self.decide(failure));
+        let next = self
+            .after_extension(&failure)
+            .unwrap_or_else(|| self.decide(failure));
         // One that was not let out yet is still to be made; one that was is never made again.
         self.attach = attached.filter(|_| refused && matches!(next, AfterFailure::Park { .. }));
         next
@@ -347,7 +366,11 @@ where
     fn close_failed(&mut self, span: AttemptSpan, failure: &Failure) {
         span.finish_failed(failure, !failure.never_sent);
         let unused = failure.class.is_local_refusal() || failure.class == FailureClass::Cancelled;
-        self.settle(if unused { Settled::NotUsed } else { Settled::Failed });
+        self.settle(if unused {
+            Settled::NotUsed
+        } else {
+            Settled::Failed
+        });
     }
 }
 

@@ -1,13 +1,14 @@
 //! The spans of an invocation: what a person sees of a recovery in a tracing UI.
 //!
-//! The tree is `relight.v1.RecoveryService/…` (SERVER) over `attempt 1`, `attempt 2`, … (INTERNAL), each over its
-//! `backoff` and its `chat {model}` (CLIENT), which is over `POST` (CLIENT). The wait sits inside the attempt that it
-//! delays, so that a waterfall explains its gaps; names distinguish attempts, because most UIs show nothing else.
-//! A failed attempt is an error, a recovered invocation is not, and neither is what was cancelled on purpose.
+//! The tree is `relight.v1.RecoveryService/…` (SERVER) over `attempt 1`, `attempt 2`, … (INTERNAL),
+//! each over its `backoff` and its `chat {model}` (CLIENT), which is over `POST` (CLIENT). The wait
+//! sits inside the attempt that it delays, so that a waterfall explains its gaps; names distinguish
+//! attempts, because most UIs show nothing else. A failed attempt is an error, a recovered
+//! invocation is not, and neither is what was cancelled on purpose.
 //!
-//! Spans are opened from an explicit tracer, because several servers may live in one process. A span is a guard: a
-//! `finish…` method consumes it, and one that is dropped ends as cancelled. Prompts and answers enter the
-//! span of a model call only where that is switched on.
+//! Spans are opened from an explicit tracer, because several servers may live in one process. A
+//! span is a guard: a `finish…` method consumes it, and one that is dropped ends as cancelled.
+//! Prompts and answers enter the span of a model call only where that is switched on.
 
 mod attempt;
 mod content;
@@ -59,7 +60,8 @@ enum SpanOrigin {
     /// There are none, and no ids.
     #[default]
     Nowhere,
-    /// No exporter takes spans: there are only their ids, and the decision of the caller's trace, to be passed on.
+    /// No exporter takes spans: there are only their ids, and the decision of the caller's trace,
+    /// to be passed on.
     IdsAlone,
     /// A tracer, which decides what is recorded.
     Tracer(SdkTracer),
@@ -68,7 +70,8 @@ enum SpanOrigin {
 /// An open span, shared by its guard and by those who add to it.
 #[derive(Debug, Clone)]
 struct SpanNode {
-    /// What its children are opened with; `None` where it is not recorded, and then neither are they.
+    /// What its children are opened with; `None` where it is not recorded, and then neither are
+    /// they.
     recorded: Option<Recorded>,
     context: SpanContext,
 }
@@ -101,13 +104,20 @@ impl Spans {
     /// Opens spans with this tracer.
     #[must_use]
     pub fn new(tracer: SdkTracer) -> Self {
-        Self { origin: SpanOrigin::Tracer(tracer), captures_content: false }
+        Self {
+            origin: SpanOrigin::Tracer(tracer),
+            captures_content: false,
+        }
     }
 
-    /// Opens nothing, but makes the ids by which a log line, a response and the caller's own trace name the same thing.
+    /// Opens nothing, but makes the ids by which a log line, a response and the caller's own trace
+    /// name the same thing.
     #[must_use]
     pub fn ids_alone() -> Self {
-        Self { origin: SpanOrigin::IdsAlone, captures_content: false }
+        Self {
+            origin: SpanOrigin::IdsAlone,
+            captures_content: false,
+        }
     }
 
     /// Puts prompts and answers on the spans of model calls, where `wanted`.
@@ -127,7 +137,9 @@ impl Spans {
         match &self.origin {
             SpanOrigin::Nowhere => SpanNode::default(),
             SpanOrigin::IdsAlone => SpanNode::unrecorded(parent),
-            SpanOrigin::Tracer(tracer) => SpanNode::open(tracer, self.captures_content, parent, builder()),
+            SpanOrigin::Tracer(tracer) => {
+                SpanNode::open(tracer, self.captures_content, parent, builder())
+            }
         }
     }
 }
@@ -136,15 +148,26 @@ impl Spans {
 
 impl Default for SpanNode {
     fn default() -> Self {
-        Self { recorded: None, context: SpanContext::empty_context() }
+        Self {
+            recorded: None,
+            context: SpanContext::empty_context(),
+        }
     }
 }
 
 impl SpanNode {
     /// A root, or the child of a span that is recorded.
-    fn open(tracer: &SdkTracer, captures_content: bool, parent: &SpanContext, builder: SpanBuilder) -> Self {
-        let parent =
-            if parent.is_valid() { Context::new().with_remote_span_context(parent.clone()) } else { Context::new() };
+    fn open(
+        tracer: &SdkTracer,
+        captures_content: bool,
+        parent: &SpanContext,
+        builder: SpanBuilder,
+    ) -> Self {
+        let parent = if parent.is_valid() {
+            Context::new().with_remote_span_context(parent.clone())
+        } else {
+            Context::new()
+        };
         let span = tracer.build_with_context(builder, &parent);
         let context = span.span_context().clone();
         let recorded = span.is_recording().then(|| Recorded {
@@ -157,16 +180,25 @@ impl SpanNode {
 
     /// The ids of a span that is not recorded, below `parent` where there is one.
     fn unrecorded(parent: &SpanContext) -> Self {
-        let trace = if parent.is_valid() { parent.trace_id() } else { IDS.new_trace_id() };
+        let trace = if parent.is_valid() {
+            parent.trace_id()
+        } else {
+            IDS.new_trace_id()
+        };
         let (flags, state) = (parent.trace_flags(), parent.trace_state().clone());
-        Self { recorded: None, context: SpanContext::new(trace, IDS.new_span_id(), flags, false, state) }
+        Self {
+            recorded: None,
+            context: SpanContext::new(trace, IDS.new_span_id(), flags, false, state),
+        }
     }
 
     fn open_child(&self, builder: impl FnOnce() -> SpanBuilder) -> Self {
         match &self.recorded {
-            Some(Recorded { tracer, captures_content, .. }) => {
-                Self::open(tracer, *captures_content, &self.context, builder())
-            }
+            Some(Recorded {
+                tracer,
+                captures_content,
+                ..
+            }) => Self::open(tracer, *captures_content, &self.context, builder()),
             None if self.context.is_valid() => Self::unrecorded(&self.context),
             None => Self::default(),
         }
@@ -179,7 +211,9 @@ impl SpanNode {
 
     /// Whether prompts and answers are put on spans.
     fn captures_content(&self) -> bool {
-        self.recorded.as_ref().is_some_and(|recorded| recorded.captures_content)
+        self.recorded
+            .as_ref()
+            .is_some_and(|recorded| recorded.captures_content)
     }
 
     /// Changes the span, unless it is not recorded or has ended.
@@ -212,28 +246,46 @@ impl SpanNode {
         if failure.class == FailureClass::Cancelled {
             self.set(|| [KeyValue::new(attr::ERROR_TYPE, failure.class.as_str())]);
         } else {
-            self.error(failure.class.as_str(), || format!("{}: {}", failure.class, failure.own_words()));
+            self.error(failure.class.as_str(), || {
+                format!("{}: {}", failure.class, failure.own_words())
+            });
         }
     }
 
     fn end(&self) {
-        if let Some(mut span) = self.recorded.as_ref().and_then(|recorded| recorded.lock().take()) {
+        if let Some(mut span) = self
+            .recorded
+            .as_ref()
+            .and_then(|recorded| recorded.lock().take())
+        {
             span.end();
         }
     }
 
     fn end_at(&self, at: SystemTime) {
-        if let Some(mut span) = self.recorded.as_ref().and_then(|recorded| recorded.lock().take()) {
+        if let Some(mut span) = self
+            .recorded
+            .as_ref()
+            .and_then(|recorded| recorded.lock().take())
+        {
             span.end_with_timestamp(at);
         }
     }
 
     fn trace_id(&self) -> String {
-        if self.context.is_valid() { self.context.trace_id().to_string() } else { String::new() }
+        if self.context.is_valid() {
+            self.context.trace_id().to_string()
+        } else {
+            String::new()
+        }
     }
 
     fn span_id(&self) -> String {
-        if self.context.is_valid() { self.context.span_id().to_string() } else { String::new() }
+        if self.context.is_valid() {
+            self.context.span_id().to_string()
+        } else {
+            String::new()
+        }
     }
 
     fn outgoing(&self) -> TraceContext {
@@ -243,7 +295,11 @@ impl SpanNode {
         let flags = u8::from(self.context.trace_flags().is_sampled());
         let state = self.context.trace_state().header();
         TraceContext {
-            traceparent: Some(format!("00-{}-{}-{flags:02x}", self.context.trace_id(), self.context.span_id())),
+            traceparent: Some(format!(
+                "00-{}-{}-{flags:02x}",
+                self.context.trace_id(),
+                self.context.span_id()
+            )),
             tracestate: (!state.is_empty()).then_some(state),
             baggage: None,
         }
@@ -262,7 +318,10 @@ impl Recorded {
 
 impl SpanGuard {
     fn new(node: SpanNode, abandoned: &'static [(&'static str, &'static str)]) -> Self {
-        Self { node, abandoned: Some(abandoned) }
+        Self {
+            node,
+            abandoned: Some(abandoned),
+        }
     }
 
     fn end(mut self) {
@@ -273,7 +332,11 @@ impl SpanGuard {
 impl Drop for SpanGuard {
     fn drop(&mut self) {
         if let Some(abandoned) = self.abandoned {
-            self.node.set(|| abandoned.iter().map(|&(name, value)| KeyValue::new(name, value)));
+            self.node.set(|| {
+                abandoned
+                    .iter()
+                    .map(|&(name, value)| KeyValue::new(name, value))
+            });
         }
         self.node.end();
     }
@@ -295,12 +358,14 @@ impl Extractor for TraceHeaders<'_> {
     }
 }
 
-/// The caller's span, where it sent one that can be read; else none. Never looks at the thread's current span.
+/// The caller's span, where it sent one that can be read; else none. Never looks at the thread's
+/// current span.
 fn remote_parent(trace: &TraceContext) -> SpanContext {
     if trace.traceparent.is_none() {
         return SpanContext::empty_context();
     }
-    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &TraceHeaders(trace));
+    let context =
+        TraceContextPropagator::new().extract_with_context(&Context::new(), &TraceHeaders(trace));
     context.span().span_context().clone()
 }
 

@@ -1,7 +1,8 @@
 //! What is known of every target: one registry, shared by all callers of the process.
 //!
-//! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that five callers share
-//! one circuit. Gates are shared by all targets with the same credential. Every move is published once, here.
+//! Circuits, gates, budgets, slots and latencies live here and are looked up by target, so that
+//! five callers share one circuit. Gates are shared by all targets with the same credential. Every
+//! move is published once, here.
 
 mod candidates;
 mod gates;
@@ -48,7 +49,8 @@ pub struct TargetSpec {
     pub circuit: Arc<CircuitPolicy>,
     /// How many attempts it may have at once.
     pub concurrency: ConcurrencyPolicy,
-    /// A fingerprint of the settings of its provider and credential: where it changes, their gates open.
+    /// A fingerprint of the settings of its provider and credential: where it changes, their gates
+    /// open.
     pub settings: u64,
 }
 
@@ -88,14 +90,31 @@ impl KnownGates {
     fn of(states: &HashMap<TargetId, Arc<TargetState>>) -> Self {
         let gates = states.values().flat_map(|state| {
             let key = |kind| (kind, gate_key(kind, &state.target));
-            state.gates().into_iter().map(move |(kind, gate)| (key(kind), Arc::clone(gate)))
+            state
+                .gates()
+                .into_iter()
+                .map(move |(kind, gate)| (key(kind), Arc::clone(gate)))
         });
         Self(gates.collect())
     }
 
-    fn known_or_new(&mut self, kind: GateKind, spec: &TargetSpec, shared: &SharedPolicies) -> Arc<SharedGate> {
-        let new = || Arc::new(SharedGate::new(Gate::new(kind, Arc::clone(&shared.gates)), settings_of(kind, spec)));
-        Arc::clone(self.0.entry((kind, gate_key(kind, &spec.target))).or_insert_with(new))
+    fn known_or_new(
+        &mut self,
+        kind: GateKind,
+        spec: &TargetSpec,
+        shared: &SharedPolicies,
+    ) -> Arc<SharedGate> {
+        let new = || {
+            Arc::new(SharedGate::new(
+                Gate::new(kind, Arc::clone(&shared.gates)),
+                settings_of(kind, spec),
+            ))
+        };
+        Arc::clone(
+            self.0
+                .entry((kind, gate_key(kind, &spec.target)))
+                .or_insert_with(new),
+        )
     }
 }
 
@@ -105,15 +124,26 @@ impl Targets {
     /// A registry of these targets.
     pub fn new(events: EventBus, specs: &[TargetSpec], shared: &SharedPolicies) -> Self {
         let (states, added, parked) = (ArcSwap::default(), Mutex::default(), AtomicUsize::new(0));
-        let targets = Self { shared: Arc::new(TargetTable { states, added, events, parked }) };
+        let targets = Self {
+            shared: Arc::new(TargetTable {
+                states,
+                added,
+                events,
+                parked,
+            }),
+        };
         targets.update(specs, shared);
         targets
     }
 
-    /// Takes over a new configuration. What is known of a target that stays is kept; calls in flight on one that
-    /// goes keep what they hold.
+    /// Takes over a new configuration. What is known of a target that stays is kept; calls in
+    /// flight on one that goes keep what they hold.
     pub fn update(&self, specs: &[TargetSpec], shared: &SharedPolicies) {
-        let mut added = self.shared.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut added = self
+            .shared
+            .added
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let old = self.shared.states.load_full();
         let now = Instant::now();
         for gate in old.values().flat_map(|state| state.gates()) {
@@ -138,35 +168,59 @@ impl Targets {
         self.shared.states.store(Arc::new(states.clone()));
         drop(added);
         for spec in specs {
-            let Some(state) = states.get(&spec.target.id) else { continue };
-            let is_changed = |kind: &GateKind| state.shared_gate(*kind).is_changed_by(settings_of(*kind, spec));
-            let changed: Vec<_> = [GateKind::Rate, GateKind::Credential, GateKind::Configuration]
-                .into_iter()
-                .filter(is_changed)
-                .collect();
+            let Some(state) = states.get(&spec.target.id) else {
+                continue;
+            };
+            let is_changed = |kind: &GateKind| {
+                state
+                    .shared_gate(*kind)
+                    .is_changed_by(settings_of(*kind, spec))
+            };
+            let changed: Vec<_> = [
+                GateKind::Rate,
+                GateKind::Credential,
+                GateKind::Configuration,
+            ]
+            .into_iter()
+            .filter(is_changed)
+            .collect();
             state.open_gates(&changed);
         }
     }
 
-    /// Makes targets known that come into use after the start, as tools do. Where that are too many, those go that came
-    /// first and have no circuit to remember.
+    /// Makes targets known that come into use after the start, as tools do. Where that are too
+    /// many, those go that came first and have no circuit to remember.
     pub fn ensure(&self, specs: &[TargetSpec], shared: &SharedPolicies) {
-        let is_new = |spec: &&TargetSpec| self.state(&spec.target.id).is_none_or(|known| known.target != spec.target);
+        let is_new = |spec: &&TargetSpec| {
+            self.state(&spec.target.id)
+                .is_none_or(|known| known.target != spec.target)
+        };
         if !specs.iter().any(|spec| is_new(&spec)) {
             return;
         }
-        let mut added = self.shared.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut added = self
+            .shared
+            .added
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut states = HashMap::clone(&self.shared.states.load());
         let mut gates = KnownGates::of(&states);
         for spec in specs.iter().filter(is_new) {
             let id = spec.target.id.clone();
-            if states.insert(id.clone(), self.new_state(spec, shared, &mut gates)).is_none() {
+            if states
+                .insert(id.clone(), self.new_state(spec, shared, &mut gates))
+                .is_none()
+            {
                 added.push_back(id);
             }
         }
         for _ in MAX_ADDED..added.len() {
-            let Some(first) = added.pop_front() else { break };
-            let is_needed = states.get(&first).is_some_and(|state| !state.circuit().state().is_closed())
+            let Some(first) = added.pop_front() else {
+                break;
+            };
+            let is_needed = states
+                .get(&first)
+                .is_some_and(|state| !state.circuit().state().is_closed())
                 || specs.iter().any(|spec| spec.target.id == first);
             if is_needed {
                 added.push_back(first);
@@ -177,7 +231,12 @@ impl Targets {
         self.shared.states.store(Arc::new(states));
     }
 
-    fn new_state(&self, spec: &TargetSpec, shared: &SharedPolicies, gates: &mut KnownGates) -> Arc<TargetState> {
+    fn new_state(
+        &self,
+        spec: &TargetSpec,
+        shared: &SharedPolicies,
+        gates: &mut KnownGates,
+    ) -> Arc<TargetState> {
         let now = Instant::now();
         let mut gate = |kind: GateKind| gates.known_or_new(kind, spec, shared);
         Arc::new(TargetState {
@@ -216,7 +275,10 @@ impl Targets {
     pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reserved> {
         let state = self.state(payer)?;
         let reservation = state.budget().reserve(now, cost)?;
-        Some(Reserved { state, reservation: Some(reservation) })
+        Some(Reserved {
+            state,
+            reservation: Some(reservation),
+        })
     }
 
     /// Credits a first attempt that succeeded.
@@ -228,7 +290,9 @@ impl Targets {
 
     /// What is left in a target's budget and what it holds when it is full, in tokens.
     pub fn budget(&self, target: &TargetId, now: Instant) -> (f64, f64) {
-        self.state(target).map_or((0.0, 0.0), |state| (state.budget_left(now), state.budget_capacity()))
+        self.state(target).map_or((0.0, 0.0), |state| {
+            (state.budget_left(now), state.budget_capacity())
+        })
     }
 
     /// What is left in a target's budget, as a share of what it holds when it is full.
@@ -240,11 +304,15 @@ impl Targets {
     /// What is left in every target's budget, in tokens.
     pub fn budgets(&self) -> Vec<(TargetId, f64)> {
         let now = Instant::now();
-        self.all().iter().map(|state| (state.target.id.clone(), state.budget_left(now))).collect()
+        self.all()
+            .iter()
+            .map(|state| (state.target.id.clone(), state.budget_left(now)))
+            .collect()
     }
 }
 
-/// What was paid for one attempt. Dropped without a word, the attempt was never made and the price comes back.
+/// What was paid for one attempt. Dropped without a word, the attempt was never made and the price
+/// comes back.
 #[derive(Debug)]
 pub struct Reserved {
     state: Arc<TargetState>,
@@ -270,7 +338,8 @@ impl Drop for Reserved {
     }
 }
 
-/// The settings that decide whether what closed a gate is gone: of the credential, and of what model it is used for.
+/// The settings that decide whether what closed a gate is gone: of the credential, and of what
+/// model it is used for.
 fn settings_of(kind: GateKind, spec: &TargetSpec) -> u64 {
     let mut hasher = DefaultHasher::new();
     spec.settings.hash(&mut hasher);

@@ -2,8 +2,9 @@
 //!
 //! Where a floor is set, an answer that drips below it is given up, too.
 //!
-//! There is no total timeout per attempt but the deadline. The clocks run only while the caller waits for the next
-//! delta, so a caller that is slow to read is never mistaken for a provider that is slow to write.
+//! There is no total timeout per attempt but the deadline. The clocks run only while the caller
+//! waits for the next delta, so a caller that is slow to read is never mistaken for a provider that
+//! is slow to write.
 
 use std::{
     pin::Pin,
@@ -101,7 +102,10 @@ impl<W> tower::Layer<W> for TimersLayer {
     type Service = Timers<W>;
 
     fn layer(&self, wire: W) -> Timers<W> {
-        Timers { wire, targets: self.targets.clone() }
+        Timers {
+            wire,
+            targets: self.targets.clone(),
+        }
     }
 }
 
@@ -109,7 +113,11 @@ impl<W> tower::Layer<W> for TimersLayer {
 
 impl<W> NextLayer<Arc<Attempt>> for Timers<W>
 where
-    W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError> + Clone + Send + Sync + 'static,
+    W: Service<ProviderRequest, Response = DeltaStream, Error = ProviderError>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
     W::Future: Send,
 {
     type Out = TimedStream;
@@ -117,24 +125,49 @@ where
 
     async fn call(&self, attempt: Arc<Attempt>) -> Result<TimedStream, ProviderError> {
         let now = Instant::now();
-        let other_ready = self.targets.alternative_healthy(&attempt.scope, &attempt.target.id, now);
+        let other_ready = self
+            .targets
+            .alternative_healthy(&attempt.scope, &attempt.target.id, now);
         // What became of a tool is reported by its attempt, before the deadline ends all of it.
-        let margin = if attempt.tool.is_some() { TOOL_MARGIN } else { Duration::ZERO };
-        let remaining = attempt.deadline.saturating_duration_since(now).saturating_sub(margin);
-        let may_repeat = attempt.tool.as_ref().is_none_or(|tool| tool.effects.repeatable);
+        let margin = if attempt.tool.is_some() {
+            TOOL_MARGIN
+        } else {
+            Duration::ZERO
+        };
+        let remaining = attempt
+            .deadline
+            .saturating_duration_since(now)
+            .saturating_sub(margin);
+        let may_repeat = attempt
+            .tool
+            .as_ref()
+            .is_none_or(|tool| tool.effects.repeatable);
         let next = (may_repeat && attempt.scope.may_try_again())
             .then(|| TimersPolicy::usual(attempt.state.latency().p50(now)));
         let timers = match &attempt.tool {
             Some(tool) => TimersPolicy::of_tool(tool.timeout).for_attempt(false, remaining, next),
-            None => attempt.scope.plan.timers.for_attempt(other_ready, remaining, next),
+            None => attempt
+                .scope
+                .plan
+                .timers
+                .for_attempt(other_ready, remaining, next),
         };
         let first_token_by = now + timers.first_token;
-        // A caller who has little time left says nothing about the target: its silence is then the caller's deadline.
+        // A caller who has little time left says nothing about the target: its silence is then the
+        // caller's deadline.
         let is_own = first_token_by + margin < attempt.deadline;
         let silence = Silence {
             family: Arc::clone(&attempt.target.family),
-            fault: if is_own { TransportFault::FirstTokenTimeout } else { TransportFault::Deadline },
-            awaited: if attempt.tool.is_some() { "result" } else { "first token" },
+            fault: if is_own {
+                TransportFault::FirstTokenTimeout
+            } else {
+                TransportFault::Deadline
+            },
+            awaited: if attempt.tool.is_some() {
+                "result"
+            } else {
+                "first token"
+            },
             timers,
         };
         let call = wire_call(&attempt, timers.idle);
@@ -162,8 +195,15 @@ where
 
 impl TimedStream {
     /// Judges what came after a wait; the wait is over.
-    fn came(&mut self, item: Option<Result<Delta, ProviderError>>) -> Option<Result<Delta, ProviderError>> {
-        let waited = self.waiting_since.take().map(|since| since.elapsed()).unwrap_or_default();
+    fn came(
+        &mut self,
+        item: Option<Result<Delta, ProviderError>>,
+    ) -> Option<Result<Delta, ProviderError>> {
+        let waited = self
+            .waiting_since
+            .take()
+            .map(|since| since.elapsed())
+            .unwrap_or_default();
         if !self.first {
             let bytes = match &item {
                 Some(Ok(Delta::BlockDelta { text, .. })) => text.len(),
@@ -186,13 +226,22 @@ impl TimedStream {
         if std::mem::take(&mut self.has_data) {
             self.by = since + self.silence.timers.idle;
         }
-        let measured_by = if self.first { None } else { self.throughput.window_ends(since) };
+        let measured_by = if self.first {
+            None
+        } else {
+            self.throughput.window_ends(since)
+        };
         measured_by.map_or(self.by, |ends| self.by.min(ends))
     }
 
-    /// What is said of a wait that is over; `None` where only the window of the throughput is, and enough came in it.
+    /// What is said of a wait that is over; `None` where only the window of the throughput is, and
+    /// enough came in it.
     fn too_long(&mut self) -> Option<ProviderError> {
-        let waited = self.waiting_since.take().map(|since| since.elapsed()).unwrap_or_default();
+        let waited = self
+            .waiting_since
+            .take()
+            .map(|since| since.elapsed())
+            .unwrap_or_default();
         if !self.first
             && let Err(drips) = self.throughput.add(waited, 0)
         {
@@ -212,7 +261,9 @@ impl Stream for TimedStream {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         loop {
-            let Some(deltas) = &mut this.deltas else { return Poll::Ready(None) };
+            let Some(deltas) = &mut this.deltas else {
+                return Poll::Ready(None);
+            };
             if let Poll::Ready(item) = deltas.as_mut().poll_next(context) {
                 let item = this.came(item);
                 if matches!(item, None | Some(Err(_))) {
@@ -242,7 +293,11 @@ impl Stream for TimedStream {
 
 impl Silence {
     fn before_the_first_token(&self) -> ProviderError {
-        let words = format!("no {} after {}", self.awaited, units::duration_text(self.timers.first_token));
+        let words = format!(
+            "no {} after {}",
+            self.awaited,
+            units::duration_text(self.timers.first_token)
+        );
         self.error(self.fault, words)
     }
 
@@ -266,23 +321,37 @@ impl Silence {
 
 impl Throughput {
     const fn new(floor: Option<u64>) -> Self {
-        Self { floor, waited: Duration::ZERO, bytes: 0 }
+        Self {
+            floor,
+            waited: Duration::ZERO,
+            bytes: 0,
+        }
     }
 
     /// When the current window ends if it is waited for from `now` on; `None` without a floor.
     fn window_ends(&self, now: Instant) -> Option<Instant> {
-        self.floor.map(|_| now + THROUGHPUT_WINDOW.saturating_sub(self.waited))
+        self.floor
+            .map(|_| now + THROUGHPUT_WINDOW.saturating_sub(self.waited))
     }
 
     /// Adds what came after this wait, and judges a window that is over.
     fn add(&mut self, waited: Duration, bytes: usize) -> Result<(), Drips> {
         self.waited += waited;
         self.bytes += bytes as u64;
-        let Some(floor) = self.floor.filter(|_| self.waited >= THROUGHPUT_WINDOW) else { return Ok(()) };
-        #[expect(clippy::cast_precision_loss, reason = "a rate in words and in a comparison of whole bytes")]
+        let Some(floor) = self.floor.filter(|_| self.waited >= THROUGHPUT_WINDOW) else {
+            return Ok(());
+        };
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a rate in words and in a comparison of whole bytes"
+        )]
         let (rate, floor) = (self.bytes as f64 / self.waited.as_secs_f64(), floor as f64);
         (self.waited, self.bytes) = (Duration::ZERO, 0);
-        if rate < floor { Err(Drips(rate)) } else { Ok(()) }
+        if rate < floor {
+            Err(Drips(rate))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -315,7 +384,11 @@ mod tests {
         assert_eq!(throughput.window_ends(now), Some(now + 3 * second));
         assert_eq!(throughput.add(second, 0), Ok(()));
         assert_eq!(throughput.window_ends(now), Some(now + 2 * second));
-        assert_eq!(throughput.add(Duration::ZERO, 1), Ok(()), "what is there already takes no time");
+        assert_eq!(
+            throughput.add(Duration::ZERO, 1),
+            Ok(()),
+            "what is there already takes no time"
+        );
         assert_eq!(throughput.add(2 * second, 29), Ok(()));
         assert_eq!(throughput.add(3 * second, 29), Err(Drips(29.0 / 3.0)));
         assert_eq!(Throughput::new(None).add(100 * second, 0), Ok(()));

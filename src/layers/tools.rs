@@ -1,4 +1,5 @@
-//! How a tool call is served: the tool that is called, those that may take its place, and what is known of all tools.
+//! How a tool call is served: the tool that is called, those that may take its place, and what is
+//! known of all tools.
 
 mod knowledge;
 
@@ -7,19 +8,27 @@ use std::{fmt, sync::Arc, time::Duration};
 pub use self::knowledge::{Lesson, ToolKnowledge};
 use super::BoxFuture;
 use crate::{
-    domain::{failure::ProviderError, ids::TargetId, invocation::SideEffects, target::Target, tool::ToolSpec},
-    policy::tool_recovery::{ToolRecoveryPolicy, chunk::ChunkRule, effects::Effects, history::PastAttempt},
+    domain::{
+        failure::ProviderError, ids::TargetId, invocation::SideEffects, target::Target,
+        tool::ToolSpec,
+    },
+    policy::tool_recovery::{
+        ToolRecoveryPolicy, chunk::ChunkRule, effects::Effects, history::PastAttempt,
+    },
 };
 
-/// What is known of the tools of all servers: layers and tool servers do not know each other, both know this.
+/// What is known of the tools of all servers: layers and tool servers do not know each other, both
+/// know this.
 pub trait ToolCatalogue: fmt::Debug + Send + Sync {
     /// Fetches the list of a server anew, once for all that want that at the same time.
     fn refetch(&self, server: &str) -> BoxFuture<Result<(), ProviderError>>;
 
-    /// A tool as its server listed it last, for a caller that states these side effects; `None` where it is not listed.
+    /// A tool as its server listed it last, for a caller that states these side effects; `None`
+    /// where it is not listed.
     fn offer(&self, server: &str, tool: &str, stated: Option<SideEffects>) -> Option<ToolOffer>;
 
-    /// Every tool that is listed, for a caller that states these side effects of the tool that it called.
+    /// Every tool that is listed, for a caller that states these side effects of the tool that it
+    /// called.
     fn all(&self) -> Vec<ToolOffer>;
 
     /// Arguments as they may be kept.
@@ -29,12 +38,13 @@ pub trait ToolCatalogue: fmt::Debug + Send + Sync {
 /// How a tool call is served.
 #[derive(Debug, Clone)]
 pub struct ToolPlan {
-    /// The tool that was called, then those of its declared group, then those of which it was learnt that they are meant;
-    /// the targets of the plan, in the same order.
+    /// The tool that was called, then those of its declared group, then those of which it was
+    /// learnt that they are meant; the targets of the plan, in the same order.
     pub offers: Vec<ToolOffer>,
     /// How many of them are the tool that was called and its declared group.
     pub declared: usize,
-    /// The tool that was named, for which the arguments were written, where another release of its server is called first.
+    /// The tool that was named, for which the arguments were written, where another release of its
+    /// server is called first.
     pub named: Option<TargetId>,
     /// What is known of all tools.
     pub catalogue: Arc<dyn ToolCatalogue>,

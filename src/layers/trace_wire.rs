@@ -1,5 +1,5 @@
-//! The client spans of a wire attempt: `chat {model}` and, below it, `POST`. They begin after the slot and the
-//! permit, so that an attempt that Relight refused itself has none.
+//! The client spans of a wire attempt: `chat {model}` and, below it, `POST`. They begin after the
+//! slot and the permit, so that an attempt that Relight refused itself has none.
 
 use std::sync::Arc;
 
@@ -51,13 +51,28 @@ pub struct WireSpans {
 impl WireSpans {
     fn open(attempt: &Attempt) -> Self {
         let (scope, number) = (&attempt.scope, attempt.number());
-        let sent_before = scope.attempts().iter().filter(|record| record.sent && record.number < number).count();
+        let sent_before = scope
+            .attempts()
+            .iter()
+            .filter(|record| record.sent && record.number < number)
+            .count();
         attempt.report(&InvocationEvent::RequestSent);
         if let (Some(tool), server) = (attempt.target.tool(), &attempt.target) {
-            let span = attempt.trace.tool(ToolStart { server, tool, attempt: number });
+            let span = attempt.trace.tool(ToolStart {
+                server,
+                tool,
+                attempt: number,
+            });
             let _ = attempt.outgoing.set(span.outgoing());
             let sent_to = attempt.sent_to.clone();
-            return Self { chat: Some(span), http: None, sent_to, began: Instant::now(), first: false, is_tool: true };
+            return Self {
+                chat: Some(span),
+                http: None,
+                sent_to,
+                began: Instant::now(),
+                first: false,
+                is_tool: true,
+            };
         }
         let chat = attempt.trace.chat(ChatStart {
             target: &attempt.target,
@@ -68,13 +83,27 @@ impl WireSpans {
         });
         let http = (attempt.target.dialect != Dialect::Scripted).then(|| {
             let resend = u32::try_from(sent_before).unwrap_or(u32::MAX);
-            let method = if attempt.attach.is_some() { "GET" } else { "POST" };
+            let method = if attempt.attach.is_some() {
+                "GET"
+            } else {
+                "POST"
+            };
             chat.http(method, &attempt.target.endpoint, resend)
         });
         // Set once, here.
-        let _ = attempt.outgoing.set(http.as_ref().map_or_else(|| chat.outgoing(), HttpSpan::outgoing));
+        let _ = attempt.outgoing.set(
+            http.as_ref()
+                .map_or_else(|| chat.outgoing(), HttpSpan::outgoing),
+        );
         let sent_to = attempt.sent_to.clone();
-        Self { chat: Some(chat), http, sent_to, began: Instant::now(), first: true, is_tool: false }
+        Self {
+            chat: Some(chat),
+            http,
+            sent_to,
+            began: Instant::now(),
+            first: true,
+            is_tool: false,
+        }
     }
 
     /// The open span of the HTTP request, which says by now where it went.

@@ -31,7 +31,12 @@ impl ReplyBody {
     /// A body of which at most `max_bytes` are read.
     #[must_use]
     pub fn new(incoming: Incoming, provider: Arc<str>, max_bytes: u64) -> Self {
-        Self { incoming, provider, max_bytes, left_bytes: max_bytes }
+        Self {
+            incoming,
+            provider,
+            max_bytes,
+            left_bytes: max_bytes,
+        }
     }
 
     /// The next bytes; `None` at the clean end. Cancel safe.
@@ -45,7 +50,9 @@ impl ReplyBody {
                 Some(Err(error)) => return Err(body_fault(&self.provider, &error)),
                 Some(Ok(frame)) => frame,
             };
-            let Ok(data) = frame.into_data() else { continue };
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
             let length = data.len() as u64;
             if length > self.left_bytes {
                 return Err(ProviderError {
@@ -64,14 +71,16 @@ impl ReplyBody {
         }
     }
 
-    /// Reads the unneeded rest of a body up to its end, so that the connection can be reused. It waits only as long as
-    /// that is cheaper than a new connection; a later end costs the connection and nothing else.
+    /// Reads the unneeded rest of a body up to its end, so that the connection can be reused. It
+    /// waits only as long as that is cheaper than a new connection; a later end costs the
+    /// connection and nothing else.
     pub async fn discard_rest(&mut self) {
         let reading = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
     }
 
-    /// The text of an error body: bounded in size and in time, decoded lossily; `None` where there is none.
+    /// The text of an error body: bounded in size and in time, decoded lossily; `None` where there
+    /// is none.
     pub async fn excerpt(mut self) -> Option<String> {
         let mut bytes = Vec::new();
         let reading = async {

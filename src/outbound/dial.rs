@@ -1,7 +1,7 @@
 //! Makes a connection: name, TCP and TLS within one time limit, each with an error type of its own.
 //!
-//! The types exist so that `fault` can distinguish a name that does not resolve from a refused connection without
-//! parsing error texts.
+//! The types exist so that `fault` can distinguish a name that does not resolve from a refused
+//! connection without parsing error texts.
 
 use std::{
     pin::Pin,
@@ -11,7 +11,9 @@ use std::{
 };
 
 use http::Uri;
-use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{
+    ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream,
+};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use rustls::sign::SingleCertAndKey;
 use tokio::net::TcpStream;
@@ -51,7 +53,10 @@ impl Dialer {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(Route::new(tcp, settings.proxy.clone()));
-        Ok(Self { connector, timeout: settings.connect_timeout })
+        Ok(Self {
+            connector,
+            timeout: settings.connect_timeout,
+        })
     }
 }
 
@@ -78,14 +83,18 @@ impl Service<Uri> for Dialer {
 
 /// Trusts the well-known authorities and shows no certificate, unless the settings hold some.
 fn client_config(tls: Option<&ClientTls>) -> Result<rustls::ClientConfig, rustls::Error> {
-    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()?;
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()?;
     let builder = match tls.and_then(|tls| tls.authorities.clone()) {
         Some(authorities) => builder.with_root_certificates(authorities),
         None => builder.with_webpki_roots(),
     };
     Ok(match tls.and_then(|tls| tls.identity.clone()) {
-        Some(identity) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity))),
+        Some(identity) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+        }
         None => builder.with_no_client_auth(),
     })
 }

@@ -1,7 +1,7 @@
 //! Maps a transport error to a fault by the types in its chain of sources, not by their texts.
 //!
-//! A fault of the connecting phase maps to one for which `never_sent` is true; a later one does not, because a request
-//! that may have reached the provider must not count as unsent.
+//! A fault of the connecting phase maps to one for which `never_sent` is true; a later one does
+//! not, because a request that may have reached the provider must not count as unsent.
 
 use std::{error::Error, io, sync::Arc};
 
@@ -13,7 +13,8 @@ use crate::domain::failure::{ProviderError, Surface, TransportFault};
 /// Longest message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 300;
 
-/// `ENFILE`, `EMFILE` and `ENOBUFS` have no kind of their own in std; these are their numbers on Linux.
+/// `ENFILE`, `EMFILE` and `ENOBUFS` have no kind of their own in std; these are their numbers on
+/// Linux.
 const EXHAUSTED_OS_ERRORS: [i32; 3] = [23, 24, 105];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,11 @@ enum ExchangePhase {
 
 /// The facts of a request without a response head.
 pub fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error) -> ProviderError {
-    let phase = if error.is_connect() { ExchangePhase::Dial } else { ExchangePhase::Head };
+    let phase = if error.is_connect() {
+        ExchangePhase::Dial
+    } else {
+        ExchangePhase::Head
+    };
     // The outermost error only names the phase in which it failed.
     let cause: &(dyn Error + 'static) = error.source().unwrap_or(error);
     let fault = fault_of(cause, phase);
@@ -36,7 +41,10 @@ pub fn head_fault(provider: &Arc<str>, error: &hyper_util::client::legacy::Error
 pub(super) fn body_fault(provider: &Arc<str>, error: &hyper::Error) -> ProviderError {
     let fault = fault_of(error, ExchangePhase::Body);
     let words = words_of(fault, error);
-    ProviderError { surface: Surface::Stream, ..ProviderError::transport(Arc::clone(provider), fault, words) }
+    ProviderError {
+        surface: Surface::Stream,
+        ..ProviderError::transport(Arc::clone(provider), fault, words)
+    }
 }
 
 fn fault_of(error: &(dyn Error + 'static), phase: ExchangePhase) -> TransportFault {
@@ -54,10 +62,13 @@ fn fault_of(error: &(dyn Error + 'static), phase: ExchangePhase) -> TransportFau
     })
 }
 
-/// The cause within; `io::Error` hides a wrapped error from `source`, which only gives that error's own source.
+/// The cause within; `io::Error` hides a wrapped error from `source`, which only gives that error's
+/// own source.
 fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     if let Some(io) = error.downcast_ref::<io::Error>() {
-        return io.get_ref().map(|wrapped| wrapped as &(dyn Error + 'static));
+        return io
+            .get_ref()
+            .map(|wrapped| wrapped as &(dyn Error + 'static));
     }
     if let Some(h2) = error.downcast_ref::<h2::Error>() {
         return h2.get_io().map(|io| io as &(dyn Error + 'static));
@@ -83,7 +94,11 @@ fn named_by_type(error: &(dyn Error + 'static), phase: ExchangePhase) -> Option<
     }
     if let Some(h2) = error.downcast_ref::<h2::Error>() {
         let broken = h2.is_reset() || h2.is_go_away();
-        return (!h2.is_io()).then_some(if broken { TransportFault::Reset } else { TransportFault::Protocol });
+        return (!h2.is_io()).then_some(if broken {
+            TransportFault::Reset
+        } else {
+            TransportFault::Protocol
+        });
     }
     let hyper = error.downcast_ref::<hyper::Error>()?;
     if hyper.is_parse() {
@@ -97,13 +112,16 @@ fn named_by_type(error: &(dyn Error + 'static), phase: ExchangePhase) -> Option<
 
 fn tls_fault(error: &rustls::Error, phase: ExchangePhase) -> TransportFault {
     match (phase, error) {
-        (ExchangePhase::Dial, rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
-            TransportFault::Certificate
-        }
+        (
+            ExchangePhase::Dial,
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented,
+        ) => TransportFault::Certificate,
         (ExchangePhase::Dial, _) => TransportFault::Tls,
-        // TLS 1.3 has the client finish its handshake first: a peer that rejects its certificate, or misses one, reports it
-        // in place of a response, and has processed nothing.
-        (ExchangePhase::Head, rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => {
+        // TLS 1.3 has the client finish its handshake first: a peer that rejects its certificate,
+        // or misses one, reports it in place of a response, and has processed nothing.
+        (ExchangePhase::Head, rustls::Error::AlertReceived(alert))
+            if is_about_certificates(*alert) =>
+        {
             TransportFault::Tls
         }
         (ExchangePhase::Head | ExchangePhase::Body, _) => TransportFault::Protocol,
@@ -125,7 +143,10 @@ const fn is_about_certificates(alert: AlertDescription) -> bool {
 }
 
 fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
-    if error.raw_os_error().is_some_and(|number| EXHAUSTED_OS_ERRORS.contains(&number)) {
+    if error
+        .raw_os_error()
+        .is_some_and(|number| EXHAUSTED_OS_ERRORS.contains(&number))
+    {
         return Some(if phase == ExchangePhase::Dial {
             TransportFault::LocalExhaustion
         } else {
@@ -134,10 +155,12 @@ fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
     }
     let fault = match error.kind() {
         io::ErrorKind::ConnectionRefused => TransportFault::Refused,
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => {
-            unreachable(phase)
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown => unreachable(phase),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => {
+            TransportFault::LocalExhaustion
         }
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => TransportFault::LocalExhaustion,
         io::ErrorKind::TimedOut if phase == ExchangePhase::Dial => TransportFault::ConnectTimeout,
         // While dialling, only the handshake can be torn: an unmade connection cannot.
         io::ErrorKind::ConnectionReset
@@ -157,7 +180,11 @@ fn io_fault(error: &io::Error, phase: ExchangePhase) -> Option<TransportFault> {
         _ => return None,
     };
     // Only the dialling phase may be called unsent.
-    Some(if phase != ExchangePhase::Dial && fault.never_sent() { TransportFault::Reset } else { fault })
+    Some(if phase != ExchangePhase::Dial && fault.never_sent() {
+        TransportFault::Reset
+    } else {
+        fault
+    })
 }
 
 const fn unreachable(phase: ExchangePhase) -> TransportFault {
@@ -175,7 +202,8 @@ const fn closed(phase: ExchangePhase) -> TransportFault {
     }
 }
 
-/// A description for people; the reason why no connection was made is quoted, as no fault names it completely.
+/// A description for people; the reason why no connection was made is quoted, as no fault names it
+/// completely.
 fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
     let mut words = match fault {
         TransportFault::Dns => "the upstream's name could not be resolved",
@@ -189,7 +217,9 @@ fn words_of(fault: TransportFault, error: &(dyn Error + 'static)) -> String {
         TransportFault::ClosedEarly => "the upstream closed the connection before it replied",
         TransportFault::Cut => "the connection broke in the middle of the reply",
         TransportFault::Protocol => "the upstream's reply breaks the rules of HTTP",
-        TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout => "the upstream went silent",
+        TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout => {
+            "the upstream went silent"
+        }
         TransportFault::TooLarge => "the reply is too large",
         TransportFault::Deadline => "no time was left",
         TransportFault::ProcessExited => "the upstream's process exited",
@@ -260,15 +290,27 @@ mod tests {
     fn a_wrapped_cause_is_found_behind_io_errors() {
         let bad = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, bad));
-        assert_eq!(fault_of(&wrapped, ExchangePhase::Dial), TransportFault::Certificate);
+        assert_eq!(
+            fault_of(&wrapped, ExchangePhase::Dial),
+            TransportFault::Certificate
+        );
         let alert = rustls::Error::AlertReceived(rustls::AlertDescription::HandshakeFailure);
-        assert_eq!(fault_of(&io::Error::other(alert), ExchangePhase::Dial), TransportFault::Tls);
+        assert_eq!(
+            fault_of(&io::Error::other(alert), ExchangePhase::Dial),
+            TransportFault::Tls
+        );
         let name = NameError(io::Error::other("no such host"));
-        assert_eq!(fault_of(&DialError::Failed(Box::new(name)), ExchangePhase::Dial), TransportFault::Dns);
+        assert_eq!(
+            fault_of(&DialError::Failed(Box::new(name)), ExchangePhase::Dial),
+            TransportFault::Dns
+        );
     }
 
     #[test]
     fn too_many_open_files_is_exhaustion_of_this_host() {
-        assert_eq!(fault_of(&io::Error::from_raw_os_error(24), ExchangePhase::Dial), TransportFault::LocalExhaustion);
+        assert_eq!(
+            fault_of(&io::Error::from_raw_os_error(24), ExchangePhase::Dial),
+            TransportFault::LocalExhaustion
+        );
     }
 }

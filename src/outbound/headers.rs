@@ -1,5 +1,5 @@
-//! Which headers of a response are kept: those with a wait, with what is left of a limit, and with ids to quote to
-//! support.
+//! Which headers of a response are kept: those with a wait, with what is left of a limit, and with
+//! ids to quote to support.
 //!
 //! Cookies and everything else that could identify or authorise a caller are dropped.
 
@@ -25,7 +25,13 @@ const KEPT: [&str; 15] = [
     "apim-request-id",
 ];
 
-const KEPT_PREFIXES: [&str; 5] = ["retry-after", "x-ratelimit-", "anthropic-ratelimit-", "x-ms-", "ratelimit-"];
+const KEPT_PREFIXES: [&str; 5] = [
+    "retry-after",
+    "x-ratelimit-",
+    "anthropic-ratelimit-",
+    "x-ms-",
+    "ratelimit-",
+];
 
 /// Longest value kept, in bytes.
 const MAX_VALUE_BYTES: usize = 1024;
@@ -33,20 +39,31 @@ const MAX_VALUE_BYTES: usize = 1024;
 /// The kept headers of a response, names in lower case.
 #[must_use]
 pub fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
-    let is_kept = |name: &str| KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_kept = |name: &str| {
+        KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
     headers
         .iter()
         .filter(|(name, _)| is_kept(name.as_str()))
         .filter(|(_, value)| value.len() <= MAX_VALUE_BYTES)
-        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .map(|(name, value)| {
+            (
+                name.as_str().to_owned(),
+                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            )
+        })
         .collect()
 }
 
-/// Of the kept headers, those needed beyond the head of a successful response: rate limits, and ids of the request.
+/// Of the kept headers, those needed beyond the head of a successful response: rate limits, and ids
+/// of the request.
 #[must_use]
 pub fn lasting(kept: &[(String, String)]) -> Vec<(String, String)> {
     let limits = |name: &str| name.contains("ratelimit-") || name.starts_with("retry-after");
-    kept.iter().filter(|(name, _)| limits(name) || REQUEST_IDS.contains(&name.as_str())).cloned().collect()
+    kept.iter()
+        .filter(|(name, _)| limits(name) || REQUEST_IDS.contains(&name.as_str()))
+        .cloned()
+        .collect()
 }
 
 #[cfg(test)]
@@ -56,12 +73,27 @@ mod tests {
     #[test]
     fn hints_and_ids_are_kept_and_cookies_are_not() {
         let mut headers = HeaderMap::new();
-        for name in ["retry-after-ms", "x-ratelimit-reset-tokens", "x-ms-region", "x-request-id", "set-cookie", "via"] {
+        for name in [
+            "retry-after-ms",
+            "x-ratelimit-reset-tokens",
+            "x-ms-region",
+            "x-request-id",
+            "set-cookie",
+            "via",
+        ] {
             headers.insert(name, "1".parse().unwrap());
         }
         let mut names: Vec<String> = kept(&headers).into_iter().map(|(name, _)| name).collect();
         names.sort();
-        assert_eq!(names, ["retry-after-ms", "x-ms-region", "x-ratelimit-reset-tokens", "x-request-id"]);
+        assert_eq!(
+            names,
+            [
+                "retry-after-ms",
+                "x-ms-region",
+                "x-ratelimit-reset-tokens",
+                "x-request-id"
+            ]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Resolves the names that are dialled, with an error type of its own and without the addresses that are not allowed.
+//! Resolves the names that are dialled, with an error type of its own and without the addresses
+//! that are not allowed.
 
 use std::{
     io,
@@ -17,8 +18,9 @@ use crate::config::provider::is_private_address;
 #[error("the name does not resolve")]
 pub struct NameError(#[source] pub(super) io::Error);
 
-/// The system's resolver, with an error of its own. Private addresses are left out where they are not
-/// allowed: where a name leads is not known before it is dialled, and the next time it may lead elsewhere.
+/// The system's resolver, with an error of its own. Private addresses are left out where they are
+/// not allowed: where a name leads is not known before it is dialled, and the next time it may lead
+/// elsewhere.
 #[derive(Clone)]
 pub struct Names {
     resolver: GaiResolver,
@@ -29,7 +31,10 @@ pub struct Names {
 
 impl Names {
     pub(super) fn new(allow_private: bool) -> Self {
-        Self { resolver: GaiResolver::new(), allow_private }
+        Self {
+            resolver: GaiResolver::new(),
+            allow_private,
+        }
     }
 }
 
@@ -52,11 +57,17 @@ impl Service<Name> for Names {
 }
 
 /// The addresses that may be dialled.
-fn public(mut addresses: Vec<SocketAddr>, allow_private: bool) -> Result<Vec<SocketAddr>, NameError> {
+fn public(
+    mut addresses: Vec<SocketAddr>,
+    allow_private: bool,
+) -> Result<Vec<SocketAddr>, NameError> {
     addresses.retain(|address| allow_private || !is_private_address(address.ip()));
     if addresses.is_empty() {
         let reason = "it leads to private addresses only; write allow_private_addresses: true if that is meant";
-        return Err(NameError(io::Error::new(io::ErrorKind::PermissionDenied, reason)));
+        return Err(NameError(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            reason,
+        )));
     }
     Ok(addresses)
 }
@@ -67,7 +78,12 @@ mod tests {
 
     #[test]
     fn a_name_leads_to_private_addresses_only_where_they_are_allowed() {
-        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let addresses = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| text.parse().unwrap())
+                .collect::<Vec<SocketAddr>>()
+        };
         let private = addresses(&[
             "10.1.2.3:443",
             "169.254.169.254:80",
@@ -78,6 +94,9 @@ mod tests {
         assert!(public(private.clone(), false).is_err());
         assert_eq!(public(private.clone(), true).unwrap(), private);
         let others = addresses(&["203.0.113.7:443", "127.0.0.1:443", "[2001:db8::1]:443"]);
-        assert_eq!(public([private, others.clone()].concat(), false).unwrap(), others);
+        assert_eq!(
+            public([private, others.clone()].concat(), false).unwrap(),
+            others
+        );
     }
 }

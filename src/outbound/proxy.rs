@@ -1,7 +1,8 @@
-//! Connections by way of an egress proxy: TCP to the proxy, then a tunnel by `CONNECT` to where the request goes.
+//! Connections by way of an egress proxy: TCP to the proxy, then a tunnel by `CONNECT` to where the
+//! request goes.
 //!
-//! The proxy's own address is the only one that is dialled, and so the only one that is judged here; where the tunnel
-//! leads is resolved by the proxy.
+//! The proxy's own address is the only one that is dialled, and so the only one that is judged
+//! here; where the tunnel leads is resolved by the proxy.
 
 use std::{
     io,
@@ -25,7 +26,8 @@ use crate::config::connection::ProxyConfig;
 /// Longest response head of a proxy, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// An egress proxy and how this process identifies itself to it. Its `Debug` form holds no credentials.
+/// An egress proxy and how this process identifies itself to it. Its `Debug` form holds no
+/// credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
     uri: Uri,
@@ -52,13 +54,16 @@ pub struct Route {
 // === impl Proxy ===
 
 impl Proxy {
-    /// The proxy that is configured; `None` where its URL names no host, which no configuration in force does.
+    /// The proxy that is configured; `None` where its URL names no host, which no configuration in
+    /// force does.
     #[must_use]
     pub fn configured(config: &ProxyConfig) -> Option<Self> {
         let uri: Uri = config.url.parse().ok()?;
         uri.host()?;
         let authorization = config.credentials.as_ref().and_then(|credentials| {
-            let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(credentials.expose()))).ok()?;
+            let mut value =
+                HeaderValue::try_from(format!("Basic {}", STANDARD.encode(credentials.expose())))
+                    .ok()?;
             value.set_sensitive(true);
             Some(value)
         });
@@ -67,14 +72,21 @@ impl Proxy {
 
     /// Its host and port.
     fn place(&self) -> &str {
-        self.uri.authority().map_or("", http::uri::Authority::as_str)
+        self.uri
+            .authority()
+            .map_or("", http::uri::Authority::as_str)
     }
 
     /// Opens a tunnel on a connection to this proxy.
     async fn tunnel(&self, stream: &mut TcpStream, to: &Uri) -> Result<(), BoxError> {
         let host = to.host().ok_or("the URL names no host")?;
-        let port = to.port_u16().unwrap_or(if to.scheme_str() == Some("http") { 80 } else { 443 });
-        let mut head = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n").into_bytes();
+        let port = to.port_u16().unwrap_or(if to.scheme_str() == Some("http") {
+            80
+        } else {
+            443
+        });
+        let mut head =
+            format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n").into_bytes();
         if let Some(authorization) = &self.authorization {
             head.extend_from_slice(b"Proxy-Authorization: ");
             head.extend_from_slice(authorization.as_bytes());
@@ -88,7 +100,8 @@ impl Proxy {
         match rest.get(..3).and_then(|code| code.parse::<u16>().ok()) {
             Some(200..=299) if version.starts_with("HTTP/1.") => Ok(()),
             Some(code) if version.starts_with("HTTP/1.") => {
-                let status = http::StatusCode::from_u16(code).map_or(code.to_string(), |status| status.to_string());
+                let status = http::StatusCode::from_u16(code)
+                    .map_or(code.to_string(), |status| status.to_string());
                 Err(format!("the proxy refused a tunnel to {host}:{port} with {status}").into())
             }
             Some(_) | None => Err("the proxy's response breaks the rules of HTTP".into()),
@@ -96,7 +109,8 @@ impl Proxy {
     }
 }
 
-/// The first line of a response, whose whole head is read. Nothing follows the head: in a tunnel the client speaks first.
+/// The first line of a response, whose whole head is read. Nothing follows the head: in a tunnel
+/// the client speaks first.
 async fn status_line(stream: &mut TcpStream) -> Result<String, BoxError> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && memchr::memmem::find(&head, b"\r\n\r\n").is_none() {
@@ -116,7 +130,10 @@ async fn status_line(stream: &mut TcpStream) -> Result<String, BoxError> {
 
 impl Route {
     pub(super) fn new(tcp: HttpConnector<Names>, proxy: Option<Proxy>) -> Self {
-        Self { tcp, proxy: proxy.map(Arc::new) }
+        Self {
+            tcp,
+            proxy: proxy.map(Arc::new),
+        }
     }
 }
 
@@ -136,8 +153,14 @@ impl Service<Uri> for Route {
         };
         let connecting = self.tcp.call(proxy.uri.clone());
         Box::pin(async move {
-            let failed = |source: BoxError| ProxyError { proxy: proxy.place().to_owned(), source };
-            let mut stream = connecting.await.map_err(|error| failed(error.into()))?.into_inner();
+            let failed = |source: BoxError| ProxyError {
+                proxy: proxy.place().to_owned(),
+                source,
+            };
+            let mut stream = connecting
+                .await
+                .map_err(|error| failed(error.into()))?
+                .into_inner();
             proxy.tunnel(&mut stream, &to).await.map_err(failed)?;
             Ok(TokioIo::new(stream))
         })

@@ -1,9 +1,10 @@
 //! Derives from a target's rejection the one small change after which it accepts the request.
 //!
-//! Providers of one dialect differ in parameters, their names and their limits, and report this only with a 400. The
-//! response names the parameter or the limit, so the request is sent once more with just that changed. What shapes the
-//! answer (tools, response format, stop sequences, safety settings) is not changed, and nothing is guessed: where the
-//! text does not name what is wrong, nothing is changed.
+//! Providers of one dialect differ in parameters, their names and their limits, and report this
+//! only with a 400. The response names the parameter or the limit, so the request is sent once more
+//! with just that changed. What shapes the answer (tools, response format, stop sequences, safety
+//! settings) is not changed, and nothing is guessed: where the text does not name what is wrong,
+//! nothing is changed.
 
 mod limit;
 #[cfg(test)]
@@ -39,7 +40,8 @@ const DISPENSABLE: [&str; 14] = [
     "verbosity",
 ];
 
-/// Wording for a parameter that is not supported at all; a value out of range is left to the caller.
+/// Wording for a parameter that is not supported at all; a value out of range is left to the
+/// caller.
 static NOT_TAKEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         "unsupported|not (?:currently |yet )?support|n't support|unknown|unrecogni[sz]ed|unexpected|not permitted|\
@@ -72,8 +74,8 @@ struct RefusedRequest {
 /// Longest name of a field that is kept, in bytes.
 const MAX_PARAM_BYTES: usize = 128;
 
-/// Records the change after which the target that refused `call` with these facts may take it, where there is one, and the
-/// field that it names.
+/// Records the change after which the target that refused `call` with these facts may take it,
+/// where there is one, and the field that it names.
 pub fn record(facts: &ProviderError, failure: &mut Failure, call: &ModelCall) {
     failure.adaptation = find(facts, failure, call);
     if failure.adaptation == Some(Adaptation::DropReasoning) {
@@ -81,9 +83,18 @@ pub fn record(facts: &ProviderError, failure: &mut Failure, call: &ModelCall) {
         failure.class = FailureClass::InvalidRequest;
         failure.detail = Some(InvalidRequestDetail::Other);
     }
-    if matches!(failure.class, FailureClass::InvalidRequest | FailureClass::ContextLength) {
-        let body = facts.body.as_deref().and_then(|body| serde_json::from_str::<Value>(body).ok());
-        failure.param = body.as_ref().and_then(named).map(|name| redact(name, MAX_PARAM_BYTES));
+    if matches!(
+        failure.class,
+        FailureClass::InvalidRequest | FailureClass::ContextLength
+    ) {
+        let body = facts
+            .body
+            .as_deref()
+            .and_then(|body| serde_json::from_str::<Value>(body).ok());
+        failure.param = body
+            .as_ref()
+            .and_then(named)
+            .map(|name| redact(name, MAX_PARAM_BYTES));
     }
 }
 
@@ -95,7 +106,8 @@ fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Option<Ad
         return None;
     }
     let rejection = RefusedRequest::of(facts);
-    // By its text alone such a rejection may look like that of an API key: what was sent distinguishes them.
+    // By its text alone such a rejection may look like that of an API key: what was sent
+    // distinguishes them.
     if is_signed && matches(&NOT_VERIFIED, &rejection.words) {
         Some(Adaptation::DropReasoning)
     } else if is_unfit {
@@ -126,7 +138,10 @@ impl RefusedRequest {
             None => {}
         }
         words.retain(|letter| !matches!(letter, '\'' | '"' | '`'));
-        Self { words: words.to_lowercase(), named }
+        Self {
+            words: words.to_lowercase(),
+            named,
+        }
     }
 
     /// Whether it reports one of these names as unsupported.
@@ -137,7 +152,12 @@ impl RefusedRequest {
         match &self.named {
             Some(named) => names.contains(&named.as_str()),
             // A tool's own properties may have any name.
-            None if ["schema", "properties", "function", "tools"].iter().any(|word| self.words.contains(word)) => false,
+            None if ["schema", "properties", "function", "tools"]
+                .iter()
+                .any(|word| self.words.contains(word)) =>
+            {
+                false
+            }
             None => names.iter().any(|name| holds_word(&self.words, name)),
         }
     }
@@ -145,7 +165,9 @@ impl RefusedRequest {
 
 /// The parameter that a rejection names as such.
 fn named(body: &Value) -> Option<&str> {
-    let mut params = ["/error/param", "/param", "/0/error/param"].iter().filter_map(|at| body.pointer(at)?.as_str());
+    let mut params = ["/error/param", "/param", "/0/error/param"]
+        .iter()
+        .filter_map(|at| body.pointer(at)?.as_str());
     params.find(|name| !name.is_empty())
 }
 
@@ -163,21 +185,27 @@ fn collect(value: &Value, words: &mut String) {
 }
 
 fn matches(pattern: &LazyLock<Option<Regex>>, words: &str) -> bool {
-    pattern.as_ref().is_some_and(|pattern| pattern.is_match(words))
+    pattern
+        .as_ref()
+        .is_some_and(|pattern| pattern.is_match(words))
 }
 
 /// Whether the text contains a name as a separate word.
 fn holds_word(words: &str, name: &str) -> bool {
-    let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
-    words
-        .match_indices(name)
-        .any(|(at, _)| !is_part(words[..at].chars().next_back()) && !is_part(words[at + name.len()..].chars().next()))
+    let is_part = |letter: Option<char>| {
+        letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+    };
+    words.match_indices(name).any(|(at, _)| {
+        !is_part(words[..at].chars().next_back())
+            && !is_part(words[at + name.len()..].chars().next())
+    })
 }
 
 /// `max_tokens` in place of `max_completion_tokens`, or the other way round.
 fn output_limit_field(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> {
     call.max_output_tokens?;
-    let old_is_refused = rejection.refuses(&["max_tokens"]) && holds_word(&rejection.words, "max_completion_tokens");
+    let old_is_refused =
+        rejection.refuses(&["max_tokens"]) && holds_word(&rejection.words, "max_completion_tokens");
     let field = if old_is_refused {
         OutputLimitField::MaxCompletionTokens
     } else if rejection.refuses(&["max_completion_tokens"]) {
@@ -190,25 +218,40 @@ fn output_limit_field(rejection: &RefusedRequest, call: &ModelCall) -> Option<Ad
 
 fn left_out(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> {
     // Two that exclude each other: the one that people set first stays.
-    let names_both = holds_word(&rejection.words, "temperature") && holds_word(&rejection.words, "top_p");
+    let names_both =
+        holds_word(&rejection.words, "temperature") && holds_word(&rejection.words, "top_p");
     let mut order = Parameter::ALL;
     if names_both {
         order.swap(0, 1);
     }
-    let is_refused = |parameter: &Parameter| parameter.is_in(call) && rejection.refuses(names(*parameter));
+    let is_refused =
+        |parameter: &Parameter| parameter.is_in(call) && rejection.refuses(names(*parameter));
     if let Some(parameter) = order.into_iter().find(is_refused) {
         return Some(Adaptation::DropParameter { parameter });
     }
-    let field =
-        call.extra.keys().find(|key| DISPENSABLE.contains(&key.as_str()) && rejection.refuses(&[key.as_str()]))?;
-    Some(Adaptation::DropExtra { field: field.clone() })
+    let field = call
+        .extra
+        .keys()
+        .find(|key| DISPENSABLE.contains(&key.as_str()) && rejection.refuses(&[key.as_str()]))?;
+    Some(Adaptation::DropExtra {
+        field: field.clone(),
+    })
 }
 
 /// What a parameter is called on the wires, in lower case.
 const fn names(parameter: Parameter) -> &'static [&'static str] {
     match parameter {
-        Parameter::Temperature => &["temperature", "inferenceconfig.temperature", "generation_config.temperature"],
-        Parameter::TopP => &["top_p", "topp", "inferenceconfig.topp", "generation_config.top_p"],
+        Parameter::Temperature => &[
+            "temperature",
+            "inferenceconfig.temperature",
+            "generation_config.temperature",
+        ],
+        Parameter::TopP => &[
+            "top_p",
+            "topp",
+            "inferenceconfig.topp",
+            "generation_config.top_p",
+        ],
         Parameter::TopK => &["top_k", "topk", "generation_config.top_k"],
         Parameter::Seed => &["seed", "generation_config.seed"],
         Parameter::FrequencyPenalty => &["frequency_penalty", "frequencypenalty"],
@@ -223,21 +266,37 @@ const fn names(parameter: Parameter) -> &'static [&'static str] {
             "thinking level",
         ],
         Parameter::ParallelToolCalls => &["parallel_tool_calls", "disable_parallel_tool_use"],
-        Parameter::StreamUsage => &["stream_options", "stream_options.include_usage", "include_usage"],
+        Parameter::StreamUsage => &[
+            "stream_options",
+            "stream_options.include_usage",
+            "include_usage",
+        ],
     }
 }
 
 fn developer(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> {
-    let is_sent = call.messages.iter().any(|message| message.role == Role::Developer);
-    let is_named =
-        holds_word(&rejection.words, "developer") && ["role", "variant"].iter().any(|it| rejection.words.contains(it));
+    let is_sent = call
+        .messages
+        .iter()
+        .any(|message| message.role == Role::Developer);
+    let is_named = holds_word(&rejection.words, "developer")
+        && ["role", "variant"]
+            .iter()
+            .any(|it| rejection.words.contains(it));
     (is_sent && is_named).then_some(Adaptation::DeveloperAsSystem)
 }
 
 fn has_signed_reasoning(call: &ModelCall) -> bool {
-    call.messages.iter().flat_map(|message| &message.parts).any(|part| match part {
-        Part::Reasoning(reasoning) => reasoning.opaque.is_some(),
-        Part::ToolCall(call) => call.opaque.is_some(),
-        Part::Text(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) | Part::Refusal(_) => false,
-    })
+    call.messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .any(|part| match part {
+            Part::Reasoning(reasoning) => reasoning.opaque.is_some(),
+            Part::ToolCall(call) => call.opaque.is_some(),
+            Part::Text(_)
+            | Part::Image(_)
+            | Part::File(_)
+            | Part::ToolResult(_)
+            | Part::Refusal(_) => false,
+        })
 }

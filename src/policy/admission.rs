@@ -1,8 +1,9 @@
 //! Admission: bounds the work in flight and shares it fairly among tenants.
 //!
-//! Refusing early with a retry time costs everyone less than timing out late. While there is room, every tenant is
-//! admitted. When room becomes scarce, a tenant that has more than its share is refused first, so that the rest is left
-//! to those who have less. Running work is not ended in favour of other work.
+//! Refusing early with a retry time costs everyone less than timing out late. While there is room,
+//! every tenant is admitted. When room becomes scarce, a tenant that has more than its share is
+//! refused first, so that the rest is left to those who have less. Running work is not ended in
+//! favour of other work.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -19,11 +20,14 @@ use crate::domain::{ids::TenantId, units};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionPolicy {
-    /// Invocations in flight, of all tenants, per process. A number from 1 to 1 000 000; default 1024.
+    /// Invocations in flight, of all tenants, per process. A number from 1 to 1 000 000;
+    /// default 1024.
     pub max_in_flight: u32,
-    /// Invocations in flight of one tenant. A number from 1; unset by default: only its fair share limits it.
+    /// Invocations in flight of one tenant. A number from 1; unset by default: only its fair share
+    /// limits it.
     pub max_in_flight_per_tenant: Option<u32>,
-    /// From which part of `max_in_flight` on a tenant is held to its fair share. A ratio from 0 to 1; default 0.8.
+    /// From which part of `max_in_flight` on a tenant is held to its fair share. A ratio from 0 to
+    /// 1; default 0.8.
     pub fair_from: f64,
     /// When a refused caller may come back. A duration from `1ms` to `5m`; default `1s`.
     #[serde(with = "units::duration")]
@@ -74,7 +78,12 @@ const SWEEP_AT: usize = 1024;
 
 impl Default for AdmissionPolicy {
     fn default() -> Self {
-        Self { max_in_flight: 1024, max_in_flight_per_tenant: None, fair_from: 0.8, retry_in: Duration::from_secs(1) }
+        Self {
+            max_in_flight: 1024,
+            max_in_flight_per_tenant: None,
+            fair_from: 0.8,
+            retry_in: Duration::from_secs(1),
+        }
     }
 }
 
@@ -84,13 +93,22 @@ impl AdmissionPolicy {
     pub fn validate(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         if !(1..=1_000_000).contains(&self.max_in_flight) {
-            faults.push(("max_in_flight", format!("must be from 1 to 1000000, not {}", self.max_in_flight)));
+            faults.push((
+                "max_in_flight",
+                format!("must be from 1 to 1000000, not {}", self.max_in_flight),
+            ));
         }
         if self.max_in_flight_per_tenant == Some(0) {
-            faults.push(("max_in_flight_per_tenant", "must be at least 1; leave it out for no limit".to_owned()));
+            faults.push((
+                "max_in_flight_per_tenant",
+                "must be at least 1; leave it out for no limit".to_owned(),
+            ));
         }
         if !(0.0..=1.0).contains(&self.fair_from) {
-            faults.push(("fair_from", format!("must be from 0 to 1, not {}", self.fair_from)));
+            faults.push((
+                "fair_from",
+                format!("must be from 0 to 1, not {}", self.fair_from),
+            ));
         }
         if self.retry_in < Duration::from_millis(1) || self.retry_in > Duration::from_mins(5) {
             faults.push(("retry_in", "must be from 1ms to 5m".to_owned()));
@@ -119,7 +137,11 @@ impl Admission {
     /// With nothing in flight.
     #[must_use]
     pub fn new(policy: AdmissionPolicy) -> Self {
-        Self { policy, in_flight: 0, tenants: HashMap::new() }
+        Self {
+            policy,
+            in_flight: 0,
+            tenants: HashMap::new(),
+        }
     }
 
     /// Admits one invocation of the tenant; end it with `leave`.
@@ -128,11 +150,17 @@ impl Admission {
     /// `Shed`, with the time to retry, when there is no room for this tenant.
     pub fn try_enter(&mut self, tenant: &TenantId, now: Instant) -> Result<(), Shed> {
         self.sweep(now);
-        let presence = self.tenants.entry(tenant.clone()).or_insert(TenantLoad { in_flight: 0, last_seen: now });
+        let presence = self.tenants.entry(tenant.clone()).or_insert(TenantLoad {
+            in_flight: 0,
+            last_seen: now,
+        });
         presence.last_seen = now;
         let own = presence.in_flight;
         if let Some(reason) = self.refusal(own, now) {
-            return Err(Shed { retry_in: self.policy.retry_in, reason });
+            return Err(Shed {
+                retry_in: self.policy.retry_in,
+                reason,
+            });
         }
         if let Some(presence) = self.tenants.get_mut(tenant) {
             presence.in_flight += 1;
@@ -164,13 +192,18 @@ impl Admission {
 
     /// Why a tenant with `own` in flight may not come in now.
     fn refusal(&self, own: u32, now: Instant) -> Option<ShedReason> {
-        if self.policy.max_in_flight_per_tenant.is_some_and(|max| own >= max) {
+        if self
+            .policy
+            .max_in_flight_per_tenant
+            .is_some_and(|max| own >= max)
+        {
             return Some(ShedReason::TenantLimit);
         }
         if self.in_flight >= self.policy.max_in_flight {
             return Some(ShedReason::Full);
         }
-        let scarce = f64::from(self.in_flight) >= f64::from(self.policy.max_in_flight) * self.policy.fair_from;
+        let scarce = f64::from(self.in_flight)
+            >= f64::from(self.policy.max_in_flight) * self.policy.fair_from;
         if scarce && own >= self.share(now) {
             return Some(ShedReason::OverShare);
         }
@@ -179,7 +212,11 @@ impl Admission {
 
     /// What each tenant that is there, or was refused a short while ago, may have.
     fn share(&self, now: Instant) -> u32 {
-        let claiming = self.tenants.values().filter(|presence| presence.claims(&self.policy, now)).count();
+        let claiming = self
+            .tenants
+            .values()
+            .filter(|presence| presence.claims(&self.policy, now))
+            .count();
         let claiming = u32::try_from(claiming).unwrap_or(u32::MAX).max(1);
         (self.policy.max_in_flight / claiming).max(1)
     }
@@ -187,7 +224,8 @@ impl Admission {
     /// Forgets tenants that have nothing in flight and no claim, once there are many.
     fn sweep(&mut self, now: Instant) {
         if self.tenants.len() >= SWEEP_AT {
-            self.tenants.retain(|_, presence| presence.claims(&self.policy, now));
+            self.tenants
+                .retain(|_, presence| presence.claims(&self.policy, now));
         }
     }
 }
@@ -195,9 +233,11 @@ impl Admission {
 // === impl TenantLoad ===
 
 impl TenantLoad {
-    /// Whether the tenant has work in flight, or was refused a short while ago and may return after the stated wait.
+    /// Whether the tenant has work in flight, or was refused a short while ago and may return after
+    /// the stated wait.
     fn claims(&self, policy: &AdmissionPolicy, now: Instant) -> bool {
-        self.in_flight > 0 || now.saturating_duration_since(self.last_seen) <= policy.retry_in * CLAIM_ROUNDS
+        self.in_flight > 0
+            || now.saturating_duration_since(self.last_seen) <= policy.retry_in * CLAIM_ROUNDS
     }
 }
 

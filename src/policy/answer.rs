@@ -1,8 +1,10 @@
-//! Checks whether a complete answer is usable: not empty, tool calls that exist and parse, the requested format.
+//! Checks whether a complete answer is usable: not empty, tool calls that exist and parse, the
+//! requested format.
 //!
-//! It observes an answer's deltas and judges once, at the end mark. It keeps only the text that it reads then: that of
-//! tool calls, and of an answer whose format is checked. It repairs nothing: partial or wrong JSON is a failure of which
-//! the model is informed. A check that would cost more than its budget is skipped, and reported as skipped.
+//! It observes an answer's deltas and judges once, at the end mark. It keeps only the text that it
+//! reads then: that of tool calls, and of an answer whose format is checked. It repairs nothing:
+//! partial or wrong JSON is a failure of which the model is informed. A check that would cost more
+//! than its budget is skipped, and reported as skipped.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +25,8 @@ const MAX_CHECKED_BYTES: usize = 4 << 20;
 const MAX_QUICK_BYTES: usize = 1 << 10;
 
 const TOO_LONG: Checked = Checked::Unchecked("the response is longer than 4 MiB");
-const TOO_COSTLY: Checked = Checked::Unchecked("checking it against its schema would cost too much");
+const TOO_COSTLY: Checked =
+    Checked::Unchecked("checking it against its schema would cost too much");
 
 /// Why a complete answer is unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,19 +70,30 @@ struct ObservedBlock {
 impl AnswerCheck {
     /// Checks the answer to this call.
     pub fn new(call: Arc<ModelCall>) -> Self {
-        Self { call, blocks: BTreeMap::new(), bytes: 0, finish: None }
+        Self {
+            call,
+            blocks: BTreeMap::new(),
+            bytes: 0,
+            finish: None,
+        }
     }
 
     /// Observes a delta.
     pub fn see(&mut self, delta: &Delta) {
         match delta {
             Delta::BlockStart { block, kind } => {
-                let observed = ObservedBlock { kind: kind.clone(), text: String::new(), is_blank: true };
+                let observed = ObservedBlock {
+                    kind: kind.clone(),
+                    text: String::new(),
+                    is_blank: true,
+                };
                 self.blocks.insert(*block, observed);
             }
             Delta::BlockDelta { block, text } => {
                 self.bytes = self.bytes.saturating_add(text.len());
-                let Some(observed) = self.blocks.get_mut(block) else { return };
+                let Some(observed) = self.blocks.get_mut(block) else {
+                    return;
+                };
                 observed.is_blank = observed.is_blank && text.trim().is_empty();
                 let is_read = match observed.kind {
                     BlockKind::ToolCall { .. } => true,
@@ -107,8 +121,13 @@ impl AnswerCheck {
         if self.bytes > MAX_CHECKED_BYTES {
             return Ok(TOO_LONG);
         }
-        let Some(finish) = self.finish else { return Ok(Checked::Complete) };
-        if matches!(finish, FinishReason::ContentFilter | FinishReason::Refusal | FinishReason::Paused) {
+        let Some(finish) = self.finish else {
+            return Ok(Checked::Complete);
+        };
+        if matches!(
+            finish,
+            FinishReason::ContentFilter | FinishReason::Refusal | FinishReason::Paused
+        ) {
             return Ok(Checked::Complete);
         }
         if self.reached_own_limit(finish) {
@@ -124,20 +143,37 @@ impl AnswerCheck {
         if self.calls_tools() {
             return Ok(checked);
         }
-        let refused = self.blocks.values().any(|block| matches!(block.kind, BlockKind::Refusal));
+        let refused = self
+            .blocks
+            .values()
+            .any(|block| matches!(block.kind, BlockKind::Refusal));
         if finish == FinishReason::MalformedToolCall {
             let words = "the model made a tool call that its provider could not read".to_owned();
-            return Err(Unusable { finding: Finding::UnreadableToolCall, words });
+            return Err(Unusable {
+                finding: Finding::UnreadableToolCall,
+                words,
+            });
         }
         if self.texts().all(|block| block.is_blank) && !refused {
-            let finding = if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::Empty };
+            let finding = if finish == FinishReason::Length {
+                Finding::OutputLimit
+            } else {
+                Finding::Empty
+            };
             let words = match finding {
                 Finding::OutputLimit => "the output limit was reached before any text",
                 _ => "the answer is empty",
             };
-            return Err(Unusable { finding, words: words.to_owned() });
+            return Err(Unusable {
+                finding,
+                words: words.to_owned(),
+            });
         }
-        if refused { Ok(Checked::Complete) } else { self.shape(finish) }
+        if refused {
+            Ok(Checked::Complete)
+        } else {
+            self.shape(finish)
+        }
     }
 
     /// Judges a block that is whole: a tool call must name a tool and fit its schema.
@@ -146,32 +182,48 @@ impl AnswerCheck {
     /// What makes it unusable.
     pub fn block(&self, block: u32) -> Result<Checked, Unusable> {
         match self.blocks.get(&block) {
-            Some(ObservedBlock { kind: BlockKind::ToolCall { .. }, .. }) if self.bytes > MAX_CHECKED_BYTES => {
-                Ok(TOO_LONG)
-            }
-            Some(ObservedBlock { kind: BlockKind::ToolCall { name, .. }, text, .. }) => {
-                self.tool_call(name, text, FinishReason::ToolCalls)
-            }
+            Some(ObservedBlock {
+                kind: BlockKind::ToolCall { .. },
+                ..
+            }) if self.bytes > MAX_CHECKED_BYTES => Ok(TOO_LONG),
+            Some(ObservedBlock {
+                kind: BlockKind::ToolCall { name, .. },
+                text,
+                ..
+            }) => self.tool_call(name, text, FinishReason::ToolCalls),
             Some(_) | None => Ok(Checked::Complete),
         }
     }
 
-    /// Whether a verdict may take so long that it must not be made where others wait for the thread.
+    /// Whether a verdict may take so long that it must not be made where others wait for the
+    /// thread.
     pub fn is_costly(&self) -> bool {
         let calls = self.calls_tools();
         let schema = match &self.call.response_format {
             ResponseFormat::JsonSchema { schema, .. } if !calls => schema.len(),
-            ResponseFormat::Text | ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. } => 0,
+            ResponseFormat::Text
+            | ResponseFormat::JsonObject
+            | ResponseFormat::JsonSchema { .. } => 0,
         };
-        let tools: usize =
-            if calls { self.call.tools.iter().map(|tool| tool.parameters.len()).max().unwrap_or_default() } else { 0 };
+        let tools: usize = if calls {
+            self.call
+                .tools
+                .iter()
+                .map(|tool| tool.parameters.len())
+                .max()
+                .unwrap_or_default()
+        } else {
+            0
+        };
         let reads_json = calls || self.call.response_format != ResponseFormat::Text;
         reads_json && self.bytes.saturating_add(schema.max(tools)) > MAX_QUICK_BYTES
     }
 
     /// The first tool call so far that cannot be used, whether it is whole or not.
     pub fn broken_call(&self) -> Option<Unusable> {
-        self.blocks.keys().find_map(|block| self.block(*block).err())
+        self.blocks
+            .keys()
+            .find_map(|block| self.block(*block).err())
     }
 
     /// Whether the answer is as long as the caller allowed: what it lacks was not wanted.
@@ -180,15 +232,24 @@ impl AnswerCheck {
     }
 
     fn calls_tools(&self) -> bool {
-        self.blocks.values().any(|block| matches!(block.kind, BlockKind::ToolCall { .. }))
+        self.blocks
+            .values()
+            .any(|block| matches!(block.kind, BlockKind::ToolCall { .. }))
     }
 
     /// The blocks that are text for the reader.
     fn texts(&self) -> impl Iterator<Item = &ObservedBlock> {
-        self.blocks.values().filter(|block| block.kind == BlockKind::Text)
+        self.blocks
+            .values()
+            .filter(|block| block.kind == BlockKind::Text)
     }
 
-    fn tool_call(&self, name: &str, arguments: &str, finish: FinishReason) -> Result<Checked, Unusable> {
+    fn tool_call(
+        &self,
+        name: &str,
+        arguments: &str,
+        finish: FinishReason,
+    ) -> Result<Checked, Unusable> {
         let tool = name.to_owned();
         let Some(definition) = self.call.tools.iter().find(|tool| tool.name == name) else {
             // Those of one provider are not known here by all the names that they bring.
@@ -196,17 +257,29 @@ impl AnswerCheck {
                 return Ok(Checked::Complete);
             }
             let words = format!("the tool `{name}` does not exist");
-            return Err(Unusable { finding: Finding::UnknownTool { tool }, words });
+            return Err(Unusable {
+                finding: Finding::UnknownTool { tool },
+                words,
+            });
         };
-        let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+        let arguments = if arguments.trim().is_empty() {
+            "{}"
+        } else {
+            arguments
+        };
         let arguments: Value = serde_json::from_str(arguments).map_err(|error| {
             let (line, column) = position(&error);
             let finding = if finish == FinishReason::Length {
                 Finding::OutputLimit
             } else {
-                Finding::ToolArgumentsNotJson { tool: tool.clone(), line, column }
+                Finding::ToolArgumentsNotJson {
+                    tool: tool.clone(),
+                    line,
+                    column,
+                }
             };
-            let words = format!("the arguments of `{name}` are not JSON: line {line}, column {column}");
+            let words =
+                format!("the arguments of `{name}` are not JSON: line {line}, column {column}");
             Unusable { finding, words }
         })?;
         match compare(&definition.parameters, &arguments) {
@@ -217,7 +290,10 @@ impl AnswerCheck {
                     mismatch.keyword,
                     shown(&mismatch.path)
                 );
-                Err(Unusable { finding: Finding::ToolArguments { tool, mismatch }, words })
+                Err(Unusable {
+                    finding: Finding::ToolArguments { tool, mismatch },
+                    words,
+                })
             }
         }
     }
@@ -231,16 +307,28 @@ impl AnswerCheck {
         let text: String = self.texts().map(|block| block.text.as_str()).collect();
         let value: Value = serde_json::from_str(&text).map_err(|error| {
             let (line, column) = position(&error);
-            let finding =
-                if finish == FinishReason::Length { Finding::OutputLimit } else { Finding::NotJson { line, column } };
-            Unusable { finding, words: format!("the answer is not JSON: line {line}, column {column}") }
+            let finding = if finish == FinishReason::Length {
+                Finding::OutputLimit
+            } else {
+                Finding::NotJson { line, column }
+            };
+            Unusable {
+                finding,
+                words: format!("the answer is not JSON: line {line}, column {column}"),
+            }
         })?;
         match schema.map_or(Ok(Checked::Complete), |schema| compare(schema, &value)) {
             Ok(checked) => Ok(checked),
             Err(mismatch) => {
-                let words =
-                    format!("the answer does not fit the schema: {} at {}", mismatch.keyword, shown(&mismatch.path));
-                Err(Unusable { finding: Finding::Schema(mismatch), words })
+                let words = format!(
+                    "the answer does not fit the schema: {} at {}",
+                    mismatch.keyword,
+                    shown(&mismatch.path)
+                );
+                Err(Unusable {
+                    finding: Finding::Schema(mismatch),
+                    words,
+                })
             }
         }
     }
@@ -255,13 +343,15 @@ impl Checked {
     }
 }
 
-/// Checks a value against a schema; an error names the first mismatch. An unreadable schema matches everything: its
-/// validity is for the provider to judge.
+/// Checks a value against a schema; an error names the first mismatch. An unreadable schema matches
+/// everything: its validity is for the provider to judge.
 fn compare(schema: &str, value: &Value) -> Result<Checked, Mismatch> {
     if schema.len() > MAX_SCHEMA_BYTES {
         return Ok(TOO_COSTLY);
     }
-    let Ok(schema) = serde_json::from_str::<Value>(schema) else { return Ok(Checked::Complete) };
+    let Ok(schema) = serde_json::from_str::<Value>(schema) else {
+        return Ok(Checked::Complete);
+    };
     match schema::check(&schema, value) {
         Ok(()) | Err(SchemaFault::Unreadable) => Ok(Checked::Complete),
         Err(SchemaFault::TooCostly) => Ok(TOO_COSTLY),

@@ -1,8 +1,8 @@
 //! The wait before a retry: a pure function of the retry's number and random numbers.
 //!
-//! Longer waits after each failure spread a spike; jitter separates callers that failed together. Neither reduces the
-//! work that many independent callers bring: that is what `retry_budget` is for. A wait that the provider stated is
-//! handled elsewhere (`retry` adds its own spread to it).
+//! Longer waits after each failure spread a spike; jitter separates callers that failed together.
+//! Neither reduces the work that many independent callers bring: that is what `retry_budget` is
+//! for. A wait that the provider stated is handled elsewhere (`retry` adds its own spread to it).
 
 use std::time::Duration;
 
@@ -36,18 +36,20 @@ pub struct Backoff {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub base: Duration,
-    /// By how much each wait is longer than the one before. A number from 1 to 10; default 2. Ignored by
-    /// `decorrelated`.
+    /// By how much each wait is longer than the one before. A number from 1 to 10; default 2.
+    /// Ignored by `decorrelated`.
     pub factor: f64,
-    /// The longest wait before jitter is added. A duration of at most `5m`; default `32s`. With `additive` jitter a
-    /// wait may be longer by `jitter_share`.
+    /// The longest wait before jitter is added. A duration of at most `5m`; default `32s`. With
+    /// `additive` jitter a wait may be longer by `jitter_share`.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub cap: Duration,
-    /// How much a wait is spread: `none`, `additive`, `full`, `equal` or `decorrelated`; default `additive`.
+    /// How much a wait is spread: `none`, `additive`, `full`, `equal` or `decorrelated`; default
+    /// `additive`.
     pub jitter: Jitter,
-    /// The largest share of a wait that `additive` jitter adds to it. A number from 0 to 1; default 0.25. Other kinds of
-    /// jitter ignore it. Smaller brings callers that failed together back together.
+    /// The largest share of a wait that `additive` jitter adds to it. A number from 0 to 1; default
+    /// 0.25. Other kinds of jitter ignore it. Smaller brings callers that failed together back
+    /// together.
     pub jitter_share: f64,
 }
 
@@ -66,8 +68,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait before retry number `retry` (1 for the first), where `previous` was the wait before it and `rng` is
-    /// a throw of 0 (included) to 1 (excluded).
+    /// The wait before retry number `retry` (1 for the first), where `previous` was the wait before
+    /// it and `rng` is a throw of 0 (included) to 1 (excluded).
     #[must_use]
     pub fn wait(&self, retry: u32, previous: Option<Duration>, rng: f64) -> Duration {
         let whole = self.exponential(retry);
@@ -77,8 +79,13 @@ impl Backoff {
             Jitter::Full => whole.mul_f64(rng),
             Jitter::Equal => whole.mul_f64(0.5 + 0.5 * rng),
             Jitter::Decorrelated => {
-                let upper = previous.unwrap_or(self.base).saturating_mul(3).clamp(self.base, self.cap.max(self.base));
-                self.base.saturating_add(upper.saturating_sub(self.base).mul_f64(rng)).min(self.cap)
+                let upper = previous
+                    .unwrap_or(self.base)
+                    .saturating_mul(3)
+                    .clamp(self.base, self.cap.max(self.base));
+                self.base
+                    .saturating_add(upper.saturating_sub(self.base).mul_f64(rng))
+                    .min(self.cap)
             }
         }
     }
@@ -89,7 +96,8 @@ impl Backoff {
         self.validate_as(["base", "factor", "cap", "jitter_share"])
     }
 
-    /// As `validate`, where the policy that holds it knows the fields by other names (base, factor, cap, jitter share).
+    /// As `validate`, where the policy that holds it knows the fields by other names (base, factor,
+    /// cap, jitter share).
     pub(super) fn validate_as(&self, names: [&'static str; 4]) -> Vec<(&'static str, String)> {
         let [base, factor, cap, jitter_share] = names;
         let mut faults = Vec::new();
@@ -103,7 +111,10 @@ impl Backoff {
             faults.push((cap, "must be at most 5m".to_owned()));
         }
         if !(0.0..=1.0).contains(&self.jitter_share) {
-            faults.push((jitter_share, format!("must be from 0 to 1, not {}", self.jitter_share)));
+            faults.push((
+                jitter_share,
+                format!("must be from 0 to 1, not {}", self.jitter_share),
+            ));
         }
         faults
     }
@@ -111,7 +122,9 @@ impl Backoff {
     fn exponential(&self, retry: u32) -> Duration {
         let steps = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
         // Infinity, and anything else that is no duration, is beyond the cap.
-        Duration::try_from_secs_f64(self.base.as_secs_f64() * self.factor.powi(steps)).unwrap_or(self.cap).min(self.cap)
+        Duration::try_from_secs_f64(self.base.as_secs_f64() * self.factor.powi(steps))
+            .unwrap_or(self.cap)
+            .min(self.cap)
     }
 }
 
@@ -122,13 +135,21 @@ mod tests {
     use super::*;
 
     fn seconds(jitter: Jitter, rng: f64) -> Vec<f64> {
-        let backoff = Backoff { jitter, ..Backoff::default() };
-        (1..=7).map(|retry| backoff.wait(retry, None, rng).as_secs_f64()).collect()
+        let backoff = Backoff {
+            jitter,
+            ..Backoff::default()
+        };
+        (1..=7)
+            .map(|retry| backoff.wait(retry, None, rng).as_secs_f64())
+            .collect()
     }
 
     #[test]
     fn each_wait_is_twice_the_one_before_until_the_cap() {
-        assert_eq!(seconds(Jitter::None, 0.9), [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]);
+        assert_eq!(
+            seconds(Jitter::None, 0.9),
+            [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0]
+        );
     }
 
     #[test]
@@ -150,25 +171,53 @@ mod tests {
 
     #[test]
     fn decorrelated_grows_from_the_wait_before_and_stays_below_the_cap() {
-        let backoff = Backoff { jitter: Jitter::Decorrelated, ..Backoff::default() };
-        assert_eq!(backoff.wait(2, Some(Duration::from_secs(5)), 0.5), Duration::from_secs(8));
-        assert_eq!(backoff.wait(9, Some(Duration::from_hours(1)), 0.999_999), Duration::from_secs_f64(31.999_969));
+        let backoff = Backoff {
+            jitter: Jitter::Decorrelated,
+            ..Backoff::default()
+        };
+        assert_eq!(
+            backoff.wait(2, Some(Duration::from_secs(5)), 0.5),
+            Duration::from_secs(8)
+        );
+        assert_eq!(
+            backoff.wait(9, Some(Duration::from_hours(1)), 0.999_999),
+            Duration::from_secs_f64(31.999_969)
+        );
     }
 
     #[test]
     fn nonsense_is_named_by_its_field() {
-        let backoff =
-            Backoff { base: Duration::from_secs(400), factor: f64::NAN, jitter_share: 1.5, ..Backoff::default() };
-        let fields: Vec<_> = backoff.validate().into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["base", "factor", "jitter_share"]);
-        let fields: Vec<_> = Backoff { cap: Duration::from_secs(301), ..Backoff::default() }
+        let backoff = Backoff {
+            base: Duration::from_secs(400),
+            factor: f64::NAN,
+            jitter_share: 1.5,
+            ..Backoff::default()
+        };
+        let fields: Vec<_> = backoff
             .validate()
             .into_iter()
-            .map(|f| f.0)
+            .map(|(field, _)| field)
             .collect();
+        assert_eq!(fields, ["base", "factor", "jitter_share"]);
+        let fields: Vec<_> = Backoff {
+            cap: Duration::from_secs(301),
+            ..Backoff::default()
+        }
+        .validate()
+        .into_iter()
+        .map(|f| f.0)
+        .collect();
         assert_eq!(fields, ["cap"]);
         let longest = Duration::from_mins(5);
-        assert!(Backoff { base: longest, cap: longest, ..Backoff::default() }.validate().is_empty());
+        assert!(
+            Backoff {
+                base: longest,
+                cap: longest,
+                ..Backoff::default()
+            }
+            .validate()
+            .is_empty()
+        );
     }
 
     proptest! {

@@ -1,14 +1,17 @@
-//! The circuit breaker's pure core: it stops calls to a failing target, probes it, and readmits calls in stages.
+//! The circuit breaker's pure core: it stops calls to a failing target, probes it, and readmits
+//! calls in stages.
 //!
-//! It differs from an error counter in three ways. Outcomes are judged in the order in which their calls were
-//! *admitted*, since errors are fast and answers slow. Every state change begins a new *generation*, and reports from
-//! earlier generations change nothing. And a silent target is detected: silence beyond the first-token timeout is a
-//! failure, and callers who give up one after the other without any success in between open the circuit too. Slow
-//! answers alone do not open it: they make the target *degraded*, so that other targets are preferred while none of its
-//! calls is rejected.
+//! It differs from an error counter in three ways. Outcomes are judged in the order in which their
+//! calls were *admitted*, since errors are fast and answers slow. Every state change begins a new
+//! *generation*, and reports from earlier generations change nothing. And a silent target is
+//! detected: silence beyond the first-token timeout is a failure, and callers who give up one after
+//! the other without any success in between open the circuit too. Slow answers alone do not open
+//! it: they make the target *degraded*, so that other targets are preferred while none of its calls
+//! is rejected.
 //!
-//! It has no clock, no random numbers, no lock, and does not wait: the layer provides all of these. Outcomes that show
-//! nothing about the target (a caller's mistakes, limits, early cancels, Relight's own refusals) leave no trace.
+//! It has no clock, no random numbers, no lock, and does not wait: the layer provides all of these.
+//! Outcomes that show nothing about the target (a caller's mistakes, limits, early cancels,
+//! Relight's own refusals) leave no trace.
 
 mod admission_queue;
 mod outcome_window;
@@ -73,8 +76,8 @@ pub struct Circuit {
     /// Time of the last success; before the first one, when the first call was admitted.
     last_answered: Option<Instant>,
     stale_reports: u64,
-    /// The latest time seen: time does not run backwards here, even when callers read their clocks before they got the
-    /// lock.
+    /// The latest time seen: time does not run backwards here, even when callers read their clocks
+    /// before they got the lock.
     latest: Option<Instant>,
     rng: f64,
     alternative_healthy: bool,
@@ -119,15 +122,16 @@ impl Circuit {
         }
     }
 
-    /// Applies new settings; state, open time, leases and streak stay. Evidence is reset where it was counted
-    /// differently.
+    /// Applies new settings; state, open time, leases and streak stay. Evidence is reset where it
+    /// was counted differently.
     pub fn set_policy(&mut self, policy: Arc<CircuitPolicy>) {
         let old = std::mem::replace(&mut self.policy, policy);
         if old.window != self.policy.window || old.mode != self.policy.mode {
             self.arrivals = Sliding::new(self.policy.window);
             self.forget();
         }
-        // Only evidence climbs the stages of recovery, and nothing at all closes a circuit that is off.
+        // Only evidence climbs the stages of recovery, and nothing at all closes a circuit that is
+        // off.
         let stuck = match self.policy.mode {
             CircuitMode::Evidence => false,
             CircuitMode::Consecutive => matches!(self.state, State::Recovering(_)),
@@ -151,31 +155,47 @@ impl Circuit {
         }
     }
 
-    /// Admits a call, or returns when to retry. A circuit whose open time is over sends the call as a probe.
+    /// Admits a call, or returns when to retry. A circuit whose open time is over sends the call as
+    /// a probe.
     ///
     /// Resulting changes are kept for [`Circuit::drain`] and the next report.
     ///
     /// # Errors
-    /// [`Reject`] when the circuit is open, its probes are out, or the call exceeds the share of a recovery stage.
+    /// [`Reject`] when the circuit is open, its probes are out, or the call exceeds the share of a
+    /// recovery stage.
     pub fn admit(&mut self, now: Instant, rng: f64) -> Result<Permit, Reject> {
         self.rng = rng;
         let now = self.settle(now);
         if let State::Open { until } = self.state
             && now >= until
         {
-            self.go(State::HalfOpen(HalfOpenProbes::default()), Trigger::Itself, TransitionKind::HalfOpen);
+            self.go(
+                State::HalfOpen(HalfOpenProbes::default()),
+                Trigger::Itself,
+                TransitionKind::HalfOpen,
+            );
         }
         let half_open_retry = match &self.state {
             State::HalfOpen(probes) => self.half_open_retry(probes, now),
-            State::Closed | State::Open { .. } | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => now,
+            State::Closed
+            | State::Open { .. }
+            | State::Recovering(_)
+            | State::ForcedOpen
+            | State::ForcedClosed => now,
         };
         match &mut self.state {
             State::Closed | State::ForcedClosed => Ok(self.permit(now)),
-            State::ForcedOpen => Err(Reject { retry_in: self.policy.open_max_slow }),
-            State::Open { until } => Err(Reject { retry_in: until.saturating_duration_since(now) }),
+            State::ForcedOpen => Err(Reject {
+                retry_in: self.policy.open_max_slow,
+            }),
+            State::Open { until } => Err(Reject {
+                retry_in: until.saturating_duration_since(now),
+            }),
             State::HalfOpen(probes) => {
                 if half_open_retry > now {
-                    return Err(Reject { retry_in: half_open_retry - now });
+                    return Err(Reject {
+                        retry_in: half_open_retry - now,
+                    });
                 }
                 let seq = self.queue.skip();
                 probes.grant(now, seq, &self.policy);
@@ -186,15 +206,22 @@ impl Circuit {
                     return Ok(self.permit(now));
                 }
                 let soon = ramp.ends_at(&self.policy).saturating_duration_since(now);
-                Err(Reject { retry_in: soon.max(SOON) })
+                Err(Reject {
+                    retry_in: soon.max(SOON),
+                })
             }
         }
     }
 
-    /// Records an attempt's signal and returns the resulting changes. The first verdict of a permit counts, and after a
-    /// first token one more failure (the answer was cut); any further report is ignored, and so is every report of an
-    /// earlier generation.
-    pub fn report(&mut self, permit: &Permit, signal: Signal, context: ReportContext) -> Vec<Transition> {
+    /// Records an attempt's signal and returns the resulting changes. The first verdict of a permit
+    /// counts, and after a first token one more failure (the answer was cut); any further report is
+    /// ignored, and so is every report of an earlier generation.
+    pub fn report(
+        &mut self,
+        permit: &Permit,
+        signal: Signal,
+        context: ReportContext,
+    ) -> Vec<Transition> {
         self.rng = context.rng;
         self.alternative_healthy = context.alternative_healthy;
         // What is overdue is overdue, even when its report is just coming in.
@@ -217,7 +244,8 @@ impl Circuit {
         self.drain()
     }
 
-    /// Returns the changes not yet returned; empty and cheap when there are none. Call it after `peek` and `admit`.
+    /// Returns the changes not yet returned; empty and cheap when there are none. Call it after
+    /// `peek` and `admit`.
     pub fn drain(&mut self) -> Vec<Transition> {
         self.moves.take()
     }
@@ -236,12 +264,18 @@ impl Circuit {
             }
             Forced::Closed => {
                 self.streak = 0;
-                self.go(State::ForcedClosed, Trigger::Operator, TransitionKind::Closed);
+                self.go(
+                    State::ForcedClosed,
+                    Trigger::Operator,
+                    TransitionKind::Closed,
+                );
             }
             Forced::Auto => match self.state {
                 // The target may still be ill: the next call is a probe.
                 State::ForcedOpen => self.enter(State::Open { until: now }),
-                State::ForcedClosed => self.go(State::Closed, Trigger::Operator, TransitionKind::Closed),
+                State::ForcedClosed => {
+                    self.go(State::Closed, Trigger::Operator, TransitionKind::Closed);
+                }
                 State::Closed | State::Open { .. } | State::HalfOpen(_) | State::Recovering(_) => {}
             },
         }
@@ -265,12 +299,18 @@ impl Circuit {
         };
         let probes_outstanding = match &self.state {
             State::HalfOpen(probes) => probes.outstanding(),
-            State::Closed | State::Open { .. } | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => 0,
+            State::Closed
+            | State::Open { .. }
+            | State::Recovering(_)
+            | State::ForcedOpen
+            | State::ForcedClosed => 0,
         };
         CircuitSnapshot {
             state: self.state(),
             generation: self.generation,
-            retry_in: retry_at.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero()),
+            retry_in: retry_at
+                .map(|at| at.saturating_duration_since(now))
+                .filter(|wait| !wait.is_zero()),
             degraded: self.degraded,
             evidence: self.evidence(),
             opened: self.opened,
@@ -306,13 +346,20 @@ impl Circuit {
     }
 }
 
-/// How long a degraded target goes without calls before its shares of failures and slow answers are forgotten.
+/// How long a degraded target goes without calls before its shares of failures and slow answers are
+/// forgotten.
 const FORGET_UNASKED: Duration = Duration::from_mins(1);
 /// How soon a call that is beyond the share of a stage may come back at the earliest.
 const SOON: Duration = Duration::from_millis(50);
 
 fn wait_until(now: Instant, at: Instant) -> Peek {
-    if at <= now { Peek::Ready } else { Peek::Wait { retry_in: Some(at - now) } }
+    if at <= now {
+        Peek::Ready
+    } else {
+        Peek::Wait {
+            retry_in: Some(at - now),
+        }
+    }
 }
 
 #[cfg(test)]

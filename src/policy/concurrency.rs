@@ -1,12 +1,14 @@
 //! The concurrency limit of a target: additive increase, multiplicative decrease.
 //!
-//! There is no limit but `max` until the target signals overload (rate limited, overloaded); then the limit is derived
-//! from the attempts in flight. Neither the duration of an answer lowers it, which depends on its length, nor a call
-//! that hangs, which shows nothing about the others. An overload counts only where it can concern concurrency: a target
-//! that answers most calls fails by chance, one with few calls does not have too many, and what was derived during an
-//! outage is undone when the circuit opens. Otherwise a minute of failures would cost several minutes of queueing after
-//! it, since an answer takes seconds and the limit grows by one slot a round. This computes the number only; the layer
-//! holds the slots, queues for them and returns them when a stream ends.
+//! There is no limit but `max` until the target signals overload (rate limited, overloaded); then
+//! the limit is derived from the attempts in flight. Neither the duration of an answer lowers it,
+//! which depends on its length, nor a call that hangs, which shows nothing about the others. An
+//! overload counts only where it can concern concurrency: a target that answers most calls fails by
+//! chance, one with few calls does not have too many, and what was derived during an outage is
+//! undone when the circuit opens. Otherwise a minute of failures would cost several minutes of
+//! queueing after it, since an answer takes seconds and the limit grows by one slot a round. This
+//! computes the number only; the layer holds the slots, queues for them and returns them when a
+//! stream ends.
 
 use std::time::Duration;
 
@@ -25,8 +27,8 @@ use crate::domain::{
 pub struct ConcurrencyPolicy {
     /// Whether attempts are limited at all; default true.
     pub enabled: bool,
-    /// The limit at the start. A number from `min` to `max`; unset by default: only `max` applies until the target
-    /// first signals overload, and then the number in flight.
+    /// The limit at the start. A number from `min` to `max`; unset by default: only `max` applies
+    /// until the target first signals overload, and then the number in flight.
     pub start: Option<u32>,
     /// The least limit. A number from 1; default 1.
     pub min: u32,
@@ -34,11 +36,11 @@ pub struct ConcurrencyPolicy {
     pub max: u32,
     /// What the limit is multiplied with on back-pressure. A ratio from 0.1 to 0.95; default 0.7.
     pub decrease: f64,
-    /// How many attempts may wait for a slot of one target. A number up to 100 000; default 256. Further ones are
-    /// refused locally and go to another target.
+    /// How many attempts may wait for a slot of one target. A number up to 100 000; default 256.
+    /// Further ones are refused locally and go to another target.
     pub max_queued: u32,
-    /// The longest wait for a slot. A duration from `0ms` to `10m`; default `10s`. The deadline counts where that is
-    /// sooner.
+    /// The longest wait for a slot. A duration from `0ms` to `10m`; default `10s`. The deadline
+    /// counts where that is sooner.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub max_queue_wait: Duration,
@@ -77,10 +79,11 @@ struct BeforeDecrease {
     last: Instant,
 }
 
-/// Concurrency this low is not what a target signals overload about. Growth after an outage begins here.
+/// Concurrency this low is not what a target signals overload about. Growth after an outage begins
+/// here.
 const FEW: u32 = 16;
-/// How many slots an answer adds while growth is fast: where answers slow down eightfold, slots must multiply within a
-/// few answers.
+/// How many slots an answer adds while growth is fast: where answers slow down eightfold, slots
+/// must multiply within a few answers.
 const FAST: u32 = 2;
 /// Minimum overloads per success; with more successes than that, the overloads are chance.
 const MIN_OVERLOADS_PER_SUCCESS: u32 = 4;
@@ -118,11 +121,17 @@ impl ConcurrencyPolicy {
         if self.max < self.min || self.max > 100_000 {
             faults.push(("max", "must be from min to 100000".to_owned()));
         }
-        if self.start.is_some_and(|start| start < self.min || start > self.max) {
+        if self
+            .start
+            .is_some_and(|start| start < self.min || start > self.max)
+        {
             faults.push(("start", "must be from min to max".to_owned()));
         }
         if !(0.1..=0.95).contains(&self.decrease) {
-            faults.push(("decrease", format!("must be from 0.1 to 0.95, not {}", self.decrease)));
+            faults.push((
+                "decrease",
+                format!("must be from 0.1 to 0.95, not {}", self.decrease),
+            ));
         }
         if self.max_queued > 100_000 {
             faults.push(("max_queued", "must be at most 100000".to_owned()));
@@ -160,9 +169,10 @@ impl Limiter {
         self.limit.max(self.policy.min)
     }
 
-    /// An attempt that began then succeeded; `limit_reached` is whether all slots were taken while it ran: a limit that
-    /// is not reached proves nothing about a larger one. Up to where overload last began each such success adds two
-    /// slots; beyond, each limit-many of them add one, or a sixteenth.
+    /// An attempt that began then succeeded; `limit_reached` is whether all slots were taken while
+    /// it ran: a limit that is not reached proves nothing about a larger one. Up to where overload
+    /// last began each such success adds two slots; beyond, each limit-many of them add one, or a
+    /// sixteenth.
     pub fn on_success(&mut self, began: Instant, limit_reached: bool) {
         self.remember(1, 0);
         if !limit_reached || self.is_old(began) {
@@ -172,20 +182,29 @@ impl Limiter {
         let fast = self.limit < self.fast_below;
         if fast || self.successes >= self.limit() {
             self.successes = 0;
-            let more = if fast { FAST } else { (self.limit / ROUND_SHARE).max(1) };
+            let more = if fast {
+                FAST
+            } else {
+                (self.limit / ROUND_SHARE).max(1)
+            };
             self.limit = self.limit.saturating_add(more).min(self.policy.max);
         }
     }
 
-    /// The target signalled overload. That changes nothing when the attempt began before the last decrease had lasted
-    /// for a median first token (`p50`), when less than half of the limit is in use, or when the target answers one
-    /// call in five: such errors are chance. The first time, the limit becomes the number in flight.
+    /// The target signalled overload. That changes nothing when the attempt began before the last
+    /// decrease had lasted for a median first token (`p50`), when less than half of the limit is in
+    /// use, or when the target answers one call in five: such errors are chance. The first time,
+    /// the limit becomes the number in flight.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: OverloadSignal) {
         self.remember(0, 1);
         let (answers, words) = self.recent;
         let by_chance = words < answers.saturating_mul(MIN_OVERLOADS_PER_SUCCESS);
         let is_first = self.fast_below == u32::MAX;
-        let limit = if is_first { self.limit.min(word.in_flight.max(FEW)) } else { self.limit };
+        let limit = if is_first {
+            self.limit.min(word.in_flight.max(FEW))
+        } else {
+            self.limit
+        };
         if self.is_old(word.began) || by_chance || word.in_flight.saturating_mul(2) < limit {
             return;
         }
@@ -194,8 +213,15 @@ impl Limiter {
             fast_below: self.fast_below,
             last: now,
         });
-        self.before = Some(BeforeDecrease { last: now, ..before });
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of a u32 is within u32")]
+        self.before = Some(BeforeDecrease {
+            last: now,
+            ..before
+        });
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a ratio of a u32 is within u32"
+        )]
         let lowered = (f64::from(limit) * self.policy.decrease) as u32;
         self.limit = lowered.max(self.policy.min);
         self.successes = 0;
@@ -203,9 +229,9 @@ impl Limiter {
         self.settles_at = Some(now + p50);
     }
 
-    /// The circuit opened. On errors: recent signals were about an outage, and not about concurrency; the circuit
-    /// itself meters the way back. On silence of nearly all calls, which a queue causes: growth begins anew, fast up to
-    /// half of where it had led.
+    /// The circuit opened. On errors: recent signals were about an outage, and not about
+    /// concurrency; the circuit itself meters the way back. On silence of nearly all calls, which a
+    /// queue causes: growth begins anew, fast up to half of where it had led.
     pub fn on_outage(&mut self, now: Instant, silence: bool) {
         self.recent = (0, 0);
         let before = self.before_trouble(now);
@@ -227,7 +253,11 @@ impl Limiter {
     /// Applies new settings (a reload): the current limit stays, within the new bounds.
     pub fn reconfigure(&mut self, policy: ConcurrencyPolicy) {
         let untouched = self.fast_below == u32::MAX;
-        let limit = if untouched { policy.start.unwrap_or(policy.max) } else { self.limit };
+        let limit = if untouched {
+            policy.start.unwrap_or(policy.max)
+        } else {
+            self.limit
+        };
         self.limit = limit.min(policy.max).max(policy.min);
         self.policy = policy;
     }
@@ -242,7 +272,8 @@ impl Limiter {
 
     /// What was known before the decreases that are about the same trouble as now.
     fn before_trouble(&self, now: Instant) -> Option<BeforeDecrease> {
-        self.before.filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE)
+        self.before
+            .filter(|before| now.saturating_duration_since(before.last) < SAME_TROUBLE)
     }
 
     /// Whether an attempt began before the last decrease had taken effect.
@@ -251,11 +282,18 @@ impl Limiter {
     }
 }
 
-/// Whether a failure indicates too many concurrent attempts. One that was ended from this side indicates nothing.
+/// Whether a failure indicates too many concurrent attempts. One that was ended from this side
+/// indicates nothing.
 #[must_use]
 pub fn is_back_pressure(failure: &Failure) -> bool {
-    let own_end = matches!(failure.fault, Some(TransportFault::Deadline | TransportFault::Cancelled));
-    matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded) && !own_end
+    let own_end = matches!(
+        failure.fault,
+        Some(TransportFault::Deadline | TransportFault::Cancelled)
+    );
+    matches!(
+        failure.class,
+        FailureClass::RateLimited | FailureClass::Overloaded
+    ) && !own_end
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Whether and how a long text that was cut is continued, instead of being generated again from its beginning.
+//! Whether and how a long text that was cut is continued, instead of being generated again from its
+//! beginning.
 //!
-//! A target that supports prefill gets the text so far as the begun assistant message. Where the caller allows it, any
-//! other is prompted to continue, and what it repeats of the end is removed, but only where the repetition is
-//! unmistakable. With tools on offer and for structured output nothing is continued: half of a call or of a document
-//! cannot be.
+//! A target that supports prefill gets the text so far as the begun assistant message. Where the
+//! caller allows it, any other is prompted to continue, and what it repeats of the end is removed,
+//! but only where the repetition is unmistakable. With tools on offer and for structured output
+//! nothing is continued: half of a call or of a document cannot be.
 
 mod stitch;
 
@@ -63,7 +64,12 @@ pub enum Way {
 
 /// How a target continues `held`; `None` where the answer is generated again.
 #[must_use]
-pub fn way(held: &str, call: &ModelCall, capabilities: &Capabilities, prompt_allowed: bool) -> Option<Way> {
+pub fn way(
+    held: &str,
+    call: &ModelCall,
+    capabilities: &Capabilities,
+    prompt_allowed: bool,
+) -> Option<Way> {
     let text_alone = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
     if held.len() < LONG_TEXT_BYTES || !text_alone {
         return None;
@@ -75,10 +81,14 @@ pub fn way(held: &str, call: &ModelCall, capabilities: &Capabilities, prompt_all
     prompt_allowed.then_some(Way::Prompt)
 }
 
-/// The one text block that the model's own output limit cut; `None` where there is anything else. Only it may be
-/// continued or requested again.
+/// The one text block that the model's own output limit cut; `None` where there is anything else.
+/// Only it may be continued or requested again.
 #[must_use]
-pub fn cut_off<'a>(blocks: &'a [Block], finish: FinishReason, call: &ModelCall) -> Option<&'a Block> {
+pub fn cut_off<'a>(
+    blocks: &'a [Block],
+    finish: FinishReason,
+    call: &ModelCall,
+) -> Option<&'a Block> {
     // A limit of the caller's own is what the caller wants.
     let by_the_model = finish == FinishReason::Length && call.max_output_tokens.is_none();
     let text_alone = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
@@ -100,13 +110,18 @@ pub fn request(call: &ModelCall, held: &str, way: Way) -> ModelCall {
     call
 }
 
-/// How many bytes at the begin of `more` unmistakably repeat the end of `held`; 0 where it continues properly.
+/// How many bytes at the begin of `more` unmistakably repeat the end of `held`; 0 where it
+/// continues properly.
 #[must_use]
 pub fn overlap(held: &str, more: &str) -> usize {
     let mut ends = more.char_indices().map(|(at, c)| at + c.len_utf8());
     let longest = ends.rfind(|end| held.ends_with(&more[..*end])).unwrap_or(0);
     let words = more[..longest].split_whitespace().count();
-    if longest >= OVERLAP_BYTES && words >= OVERLAP_WORDS { longest } else { 0 }
+    if longest >= OVERLAP_BYTES && words >= OVERLAP_WORDS {
+        longest
+    } else {
+        0
+    }
 }
 
 #[cfg(test)]
@@ -115,23 +130,45 @@ mod tests {
     use crate::domain::message::ToolDefinition;
 
     fn able() -> Capabilities {
-        Capabilities { assistant_prefill: true, ..Capabilities::default() }
+        Capabilities {
+            assistant_prefill: true,
+            ..Capabilities::default()
+        }
     }
 
     fn long() -> String {
-        "A sentence of a long text. ".repeat(20).trim_end().to_owned()
+        "A sentence of a long text. "
+            .repeat(20)
+            .trim_end()
+            .to_owned()
     }
 
     #[test]
     fn a_long_text_is_gone_on_with_where_the_target_can_or_the_caller_allows_it() {
-        let (call, unable) = (ModelCall::default(), Capabilities { assistant_prefill: false, ..able() });
+        let (call, unable) = (
+            ModelCall::default(),
+            Capabilities {
+                assistant_prefill: false,
+                ..able()
+            },
+        );
         assert_eq!(way(&long(), &call, &able(), false), Some(Way::Prefill));
         assert_eq!(way(&long(), &call, &unable, false), None);
         assert_eq!(way(&long(), &call, &unable, true), Some(Way::Prompt));
         assert_eq!(way("A short text.", &call, &able(), true), None);
-        assert_eq!(way(&"x".repeat(LONG_TEXT_BYTES - 1), &call, &able(), true), None);
-        assert_eq!(way(&"x".repeat(LONG_TEXT_BYTES), &call, &able(), true), Some(Way::Prefill));
-        assert_eq!(way(&format!("{} ", long()), &call, &able(), false), None, "a blank at the end");
+        assert_eq!(
+            way(&"x".repeat(LONG_TEXT_BYTES - 1), &call, &able(), true),
+            None
+        );
+        assert_eq!(
+            way(&"x".repeat(LONG_TEXT_BYTES), &call, &able(), true),
+            Some(Way::Prefill)
+        );
+        assert_eq!(
+            way(&format!("{} ", long()), &call, &able(), false),
+            None,
+            "a blank at the end"
+        );
     }
 
     #[test]
@@ -142,15 +179,28 @@ mod tests {
             parameters: "{}".into(),
             ..ToolDefinition::default()
         };
-        let tools = ModelCall { tools: vec![tool], ..ModelCall::default() };
-        let json = ModelCall { response_format: ResponseFormat::JsonObject, ..ModelCall::default() };
+        let tools = ModelCall {
+            tools: vec![tool],
+            ..ModelCall::default()
+        };
+        let json = ModelCall {
+            response_format: ResponseFormat::JsonObject,
+            ..ModelCall::default()
+        };
         assert_eq!(way(&long(), &tools, &able(), true), None);
         assert_eq!(way(&long(), &json, &able(), true), None);
     }
 
     #[test]
     fn only_text_alone_that_the_models_own_limit_cut_is_cut_off() {
-        let block = |kind| Block { id: 0, kind, text: long(), opaque: None, stopped: true, committed: true };
+        let block = |kind| Block {
+            id: 0,
+            kind,
+            text: long(),
+            opaque: None,
+            stopped: true,
+            committed: true,
+        };
         let (text, thought) = (block(BlockKind::Text), block(BlockKind::Reasoning));
         let tool = ToolDefinition {
             name: "t".into(),
@@ -161,36 +211,87 @@ mod tests {
         let call = ModelCall::default();
         let one = std::slice::from_ref(&text);
         assert_eq!(cut_off(one, FinishReason::Length, &call), Some(&text));
-        assert_eq!(cut_off(one, FinishReason::Stop, &call), None, "it ended by itself");
+        assert_eq!(
+            cut_off(one, FinishReason::Stop, &call),
+            None,
+            "it ended by itself"
+        );
         for other in [
-            ModelCall { max_output_tokens: Some(9), ..call.clone() },
-            ModelCall { tools: vec![tool], ..call.clone() },
-            ModelCall { response_format: ResponseFormat::JsonObject, ..call.clone() },
+            ModelCall {
+                max_output_tokens: Some(9),
+                ..call.clone()
+            },
+            ModelCall {
+                tools: vec![tool],
+                ..call.clone()
+            },
+            ModelCall {
+                response_format: ResponseFormat::JsonObject,
+                ..call.clone()
+            },
         ] {
-            assert_eq!(cut_off(one, FinishReason::Length, &other), None, "{other:?}");
+            assert_eq!(
+                cut_off(one, FinishReason::Length, &other),
+                None,
+                "{other:?}"
+            );
         }
         for blocks in [vec![], vec![thought.clone()], vec![thought, text]] {
-            assert_eq!(cut_off(&blocks, FinishReason::Length, &call), None, "{blocks:?}");
+            assert_eq!(
+                cut_off(&blocks, FinishReason::Length, &call),
+                None,
+                "{blocks:?}"
+            );
         }
     }
 
     #[test]
     fn only_an_unmistakable_repetition_at_the_cut_is_left_out() {
         let held = "It was the best of times, it was the worst of times";
-        assert_eq!(overlap(held, "it was the worst of times, it was"), "it was the worst of times".len());
-        assert_eq!(overlap(held, "it was the worst of times"), "it was the worst of times".len(), "and nothing more");
-        assert_eq!(overlap("Wir müssen über die Brücke", "über die Brücke"), "über die Brücke".len());
+        assert_eq!(
+            overlap(held, "it was the worst of times, it was"),
+            "it was the worst of times".len()
+        );
+        assert_eq!(
+            overlap(held, "it was the worst of times"),
+            "it was the worst of times".len(),
+            "and nothing more"
+        );
+        assert_eq!(
+            overlap("Wir müssen über die Brücke", "über die Brücke"),
+            "über die Brücke".len()
+        );
         assert_eq!(overlap(held, ", it was the age"), 0, "it goes on");
         assert_eq!(overlap(held, "of times, it"), 0, "two words may be chance");
-        assert_eq!(overlap(held, "It was the best of times"), 0, "not at the cut");
-        assert_eq!(overlap("xxxxxxxxxxxxxxxxxxxxxx", "xxxxxxxxxxxxxxxxxxxxxx"), 0, "one word");
+        assert_eq!(
+            overlap(held, "It was the best of times"),
+            0,
+            "not at the cut"
+        );
+        assert_eq!(
+            overlap("xxxxxxxxxxxxxxxxxxxxxx", "xxxxxxxxxxxxxxxxxxxxxx"),
+            0,
+            "one word"
+        );
     }
 
     #[test]
     fn the_begun_message_comes_last_or_before_the_prompt_to_continue() {
-        let call = ModelCall { messages: vec![Message::text(Role::User, "Tell.")], ..ModelCall::default() };
-        let roles = |way| request(&call, "Once", way).messages.iter().map(|message| message.role).collect::<Vec<_>>();
+        let call = ModelCall {
+            messages: vec![Message::text(Role::User, "Tell.")],
+            ..ModelCall::default()
+        };
+        let roles = |way| {
+            request(&call, "Once", way)
+                .messages
+                .iter()
+                .map(|message| message.role)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(roles(Way::Prefill), [Role::User, Role::Assistant]);
-        assert_eq!(roles(Way::Prompt), [Role::User, Role::Assistant, Role::User]);
+        assert_eq!(
+            roles(Way::Prompt),
+            [Role::User, Role::Assistant, Role::User]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Labelled failures: reads them, classifies them, and counts how often the classifier agrees.
 //!
-//! One line of JSON an item. The classifier sees only what the source showed, and no clock: an absolute time counts
-//! only where the item carries its own `date`.
+//! One line of JSON an item. The classifier sees only what the source showed, and no clock: an
+//! absolute time counts only where the item carries its own `date`.
 //!
 //! Strings in, values out: reading and writing files is left to the command line.
 
@@ -151,8 +151,9 @@ pub fn read(lines: &str) -> Result<Vec<Item>, String> {
 /// The number, and why the line is no item.
 pub fn read_line(number: usize, line: &str) -> Result<Item, String> {
     // The parser sees one line, so that its own number of it means nothing.
-    serde_json::from_str(line)
-        .map_err(|error| format!("line {number}: {error}").replace(" at line 1 column ", " at column "))
+    serde_json::from_str(line).map_err(|error| {
+        format!("line {number}: {error}").replace(" at line 1 column ", " at column ")
+    })
 }
 
 /// Judges every item that has labels, and counts.
@@ -214,7 +215,9 @@ impl Prediction {
         Self {
             id: item.id.clone(),
             class: verdict.class.as_str(),
-            detail: verdict.detail.map(crate::domain::failure::InvalidRequestDetail::as_str),
+            detail: verdict
+                .detail
+                .map(crate::domain::failure::InvalidRequestDetail::as_str),
             retryable_same_target: verdict.retryable,
             fallback_helps: verdict.fallback_helps,
             retry_after_ms: verdict.retry_after.map(millis),
@@ -235,13 +238,23 @@ impl HitCount {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts of items")]
     pub fn percent(self) -> f64 {
-        if self.total == 0 { 100.0 } else { 100.0 * self.right as f64 / self.total as f64 }
+        if self.total == 0 {
+            100.0
+        } else {
+            100.0 * self.right as f64 / self.total as f64
+        }
     }
 }
 
 impl fmt::Display for HitCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>4} of {:>4}  {:>5.1} %", self.right, self.total, self.percent())
+        write!(
+            f,
+            "{:>4} of {:>4}  {:>5.1} %",
+            self.right,
+            self.total,
+            self.percent()
+        )
     }
 }
 
@@ -252,32 +265,66 @@ impl Score {
         self.items += 1;
         let strict = labels.class == got.class;
         self.strict.count(strict);
-        self.lenient.count(strict || labels.also_ok.iter().any(|class| class == got.class));
-        self.retryable.count(labels.retryable_same_target == got.retryable_same_target);
-        self.fallback.count(labels.fallback_helps == got.fallback_helps);
+        self.lenient
+            .count(strict || labels.also_ok.iter().any(|class| class == got.class));
+        self.retryable
+            .count(labels.retryable_same_target == got.retryable_same_target);
+        self.fallback
+            .count(labels.fallback_helps == got.fallback_helps);
         if labels.detail.is_some() {
             self.detail.count(labels.detail.as_deref() == got.detail);
         }
         if labels.retry_after_ms.is_some() || got.retry_after_ms.is_some() {
-            self.waits.count(labels.retry_after_ms == got.retry_after_ms);
+            self.waits
+                .count(labels.retry_after_ms == got.retry_after_ms);
         }
         if let Some(rule) = &labels.rule {
             self.rules.count(*rule == got.rule);
         }
         if !strict {
-            *self.confusion.entry((labels.class.clone(), got.class.to_owned())).or_default() += 1;
+            *self
+                .confusion
+                .entry((labels.class.clone(), got.class.to_owned()))
+                .or_default() += 1;
         }
-        let millis = |wait: Option<u64>| wait.map_or_else(|| "none".to_owned(), |wait| format!("{wait} ms"));
+        let millis =
+            |wait: Option<u64>| wait.map_or_else(|| "none".to_owned(), |wait| format!("{wait} ms"));
         for (field, expected, answer) in [
             ("class", labels.class.clone(), got.class.to_owned()),
-            ("detail", labels.detail.clone().unwrap_or_default(), got.detail.unwrap_or_default().to_owned()),
-            ("retryable", labels.retryable_same_target.to_string(), got.retryable_same_target.to_string()),
-            ("fallback", labels.fallback_helps.to_string(), got.fallback_helps.to_string()),
-            ("wait", millis(labels.retry_after_ms), millis(got.retry_after_ms)),
-            ("rule", labels.rule.clone().unwrap_or_else(|| got.rule.clone()), got.rule.clone()),
+            (
+                "detail",
+                labels.detail.clone().unwrap_or_default(),
+                got.detail.unwrap_or_default().to_owned(),
+            ),
+            (
+                "retryable",
+                labels.retryable_same_target.to_string(),
+                got.retryable_same_target.to_string(),
+            ),
+            (
+                "fallback",
+                labels.fallback_helps.to_string(),
+                got.fallback_helps.to_string(),
+            ),
+            (
+                "wait",
+                millis(labels.retry_after_ms),
+                millis(got.retry_after_ms),
+            ),
+            (
+                "rule",
+                labels.rule.clone().unwrap_or_else(|| got.rule.clone()),
+                got.rule.clone(),
+            ),
         ] {
             if expected != answer {
-                self.misses.push(Miss { id: got.id.clone(), field, expected, got: answer, rule: got.rule.clone() });
+                self.misses.push(Miss {
+                    id: got.id.clone(),
+                    field,
+                    expected,
+                    got: answer,
+                    rule: got.rule.clone(),
+                });
             }
         }
     }

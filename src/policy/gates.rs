@@ -1,11 +1,13 @@
-//! Gates: the time until which a target must not be called, by rate limit, credential and configuration.
+//! Gates: the time until which a target must not be called, by rate limit, credential and
+//! configuration.
 //!
-//! A circuit judges whether a target is healthy; a gate only knows that a call is pointless before a certain time,
-//! because the provider stated so: a limit is used up, a key is rejected, a model does not exist. A stated wait is
-//! kept: a later, shorter one does not shorten it. A gate that closed without a stated end sends one call a minute as a
-//! probe.
+//! A circuit judges whether a target is healthy; a gate only knows that a call is pointless before
+//! a certain time, because the provider stated so: a limit is used up, a key is rejected, a model
+//! does not exist. A stated wait is kept: a later, shorter one does not shorten it. A gate that
+//! closed without a stated end sends one call a minute as a probe.
 //!
-//! It has no clock and no lock, and counts nothing: a closed gate shows nothing about the target's health.
+//! It has no clock and no lock, and counts nothing: a closed gate shows nothing about the target's
+//! health.
 
 mod limits;
 mod pacer;
@@ -24,37 +26,55 @@ use crate::domain::{
 };
 
 /// What a request names beside its model; where one of these is not found, the target is well.
-const PARTS_OF_A_REQUEST: [&str; 8] =
-    ["file", "files", "image", "attachment", "container", "cachedcontent", "cachedcontents", "document"];
+const PARTS_OF_A_REQUEST: [&str; 8] = [
+    "file",
+    "files",
+    "image",
+    "attachment",
+    "container",
+    "cachedcontent",
+    "cachedcontents",
+    "document",
+];
 
 /// What a target is made of; all of its calls fail where one of these is not found.
-const PARTS_OF_A_TARGET: [&str; 8] =
-    ["model", "models", "deployment", "engine", "endpoint", "endpoints", "profile", "url"];
+const PARTS_OF_A_TARGET: [&str; 8] = [
+    "model",
+    "models",
+    "deployment",
+    "engine",
+    "endpoint",
+    "endpoints",
+    "profile",
+    "url",
+];
 
 /// The settings of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatePolicy {
-    /// How long the rate gate closes when a limit was reached and no wait was stated. 10 ms to 5 min; shorter runs into
-    /// the limit again. Where a provider refuses some calls at random, however slowly they come, the gate stays open, and
-    /// only the refused call waits.
+    /// How long the rate gate closes when a limit was reached and no wait was stated. 10 ms to 5
+    /// min; shorter runs into the limit again. Where a provider refuses some calls at random,
+    /// however slowly they come, the gate stays open, and only the refused call waits.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub rate_wait: Duration,
-    /// Longest stated wait that the rate gate keeps. 1 s to 1 h; a provider that lies about an hour costs this much.
+    /// Longest stated wait that the rate gate keeps. 1 s to 1 h; a provider that lies about an hour
+    /// costs this much.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub rate_wait_max: Duration,
-    /// How long the credential and configuration gates stay closed between two probes. 1 s to 1 h; longer finds out
-    /// later that a quota is back, shorter sends more calls that are refused. A new key or a reset opens them at once.
+    /// How long the credential and configuration gates stay closed between two probes. 1 s to 1 h;
+    /// longer finds out later that a quota is back, shorter sends more calls that are refused. A
+    /// new key or a reset opens them at once.
     #[serde(with = "crate::domain::units::duration")]
     #[schemars(with = "String")]
     pub probe_interval: Duration,
-    /// Share of a wait that is added at most, by dice, so that callers do not come back together; nothing is added while
-    /// they pass one at a time anyway. 0 to 1.
+    /// Share of a wait that is added at most, by dice, so that callers do not come back together;
+    /// nothing is added while they pass one at a time anyway. 0 to 1.
     pub jitter: f64,
-    /// Whether the rate gate reads the remaining and reset headers of successful responses, and closes before the limit
-    /// is hit.
+    /// Whether the rate gate reads the remaining and reset headers of successful responses, and
+    /// closes before the limit is hit.
     pub pace: bool,
 }
 
@@ -63,8 +83,8 @@ pub struct GatePolicy {
 pub enum GatePass {
     /// The gate is open.
     Open,
-    /// The gate was closed, and this call finds out whether it still must be. The next one may do so a `probe_interval`
-    /// later, whatever becomes of this one.
+    /// The gate was closed, and this call finds out whether it still must be. The next one may do
+    /// so a `probe_interval` later, whatever becomes of this one.
     Probe,
 }
 
@@ -96,7 +116,8 @@ pub struct Gate {
     class: Option<FailureClass>,
     /// The failure that closed it last, while it is closed or waits for its probe to succeed.
     cause: Option<Arc<Failure>>,
-    /// Grows whenever it is opened from outside; what a call that passed before reports then is out of date.
+    /// Grows whenever it is opened from outside; what a call that passed before reports then is out
+    /// of date.
     epoch: u64,
     /// Of a rate gate after a limit was reached.
     pacer: Option<Pacer>,
@@ -124,9 +145,24 @@ impl GatePolicy {
         let mut faults = Vec::new();
         let hour = Duration::from_hours(1);
         for (field, value, min, max) in [
-            ("rate_wait", self.rate_wait, Duration::from_millis(10), Duration::from_mins(5)),
-            ("rate_wait_max", self.rate_wait_max, Duration::from_secs(1), hour),
-            ("probe_interval", self.probe_interval, Duration::from_secs(1), hour),
+            (
+                "rate_wait",
+                self.rate_wait,
+                Duration::from_millis(10),
+                Duration::from_mins(5),
+            ),
+            (
+                "rate_wait_max",
+                self.rate_wait_max,
+                Duration::from_secs(1),
+                hour,
+            ),
+            (
+                "probe_interval",
+                self.probe_interval,
+                Duration::from_secs(1),
+                hour,
+            ),
         ] {
             if value < min || value > max {
                 faults.push((field, format!("is {value:?}; must be {min:?} to {max:?}")));
@@ -176,15 +212,23 @@ impl Gate {
         self.class
     }
 
-    /// The failure that a refused caller gets: the one that closed the gate, with the time until the next probe. `None`
-    /// while calls may pass, and for a rate gate, which is worth waiting for. It has no words of the provider, which may
-    /// quote the request of another caller.
+    /// The failure that a refused caller gets: the one that closed the gate, with the time until
+    /// the next probe. `None` while calls may pass, and for a rate gate, which is worth waiting
+    /// for. It has no words of the provider, which may quote the request of another caller.
     #[must_use]
     pub fn refusal(&self, now: Instant) -> Option<Failure> {
         let (cause, retry_in) = (self.cause.as_ref()?, self.peek(now).err()?);
-        let message = format!("{}, as an earlier call found; this one was not sent", cause.own_words());
+        let message = format!(
+            "{}, as an earlier call found; this one was not sent",
+            cause.own_words()
+        );
         let fact = cause.class.as_str().to_owned();
-        let refused = Failure { never_sent: true, message, fact, ..Failure::clone(cause) };
+        let refused = Failure {
+            never_sent: true,
+            message,
+            fact,
+            ..Failure::clone(cause)
+        };
         (self.kind != GateKind::Rate).then(|| refused.with_retry_after(retry_in, WaitSource::Gate))
     }
 
@@ -211,9 +255,9 @@ impl Gate {
         }
     }
 
-    /// Passes a call, or returns when to retry; `ahead`: before those who wait for their turn at a rate gate. Of a
-    /// credential or configuration gate whose time is over, only one call in `probe_interval` passes until
-    /// [`Gate::succeed`].
+    /// Passes a call, or returns when to retry; `ahead`: before those who wait for their turn at a
+    /// rate gate. Of a credential or configuration gate whose time is over, only one call in
+    /// `probe_interval` passes until [`Gate::succeed`].
     ///
     /// # Errors
     /// How long it stays closed.
@@ -239,15 +283,17 @@ impl Gate {
         }
     }
 
-    /// When a call may pass that comes after so many others: of a rate gate at which a limit was reached, calls pass one
-    /// at a time.
+    /// When a call may pass that comes after so many others: of a rate gate at which a limit was
+    /// reached, calls pass one at a time.
     ///
     /// # Errors
     /// How long it has to wait.
     pub fn peek_after(&self, now: Instant, before: u32) -> Result<(), Duration> {
         self.peek(now)?;
         match self.pacer.as_ref().filter(|pacer| !pacer.is_over(now)) {
-            Some(pacer) if pacer.ready_at(now, before) > now => Err(pacer.ready_at(now, before) - now),
+            Some(pacer) if pacer.ready_at(now, before) > now => {
+                Err(pacer.ready_at(now, before) - now)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -258,16 +304,28 @@ impl Gate {
         self.pacer.as_ref().is_some_and(|pacer| !pacer.is_over(now))
     }
 
-    /// Closes for the wait that a failure states, or for the default when it states none; an earlier, longer closing
-    /// stays. Where a rate gate's refusals hit calls at random, one that states no wait closes nothing. `took`: how long
-    /// the refusal took to arrive.
+    /// Closes for the wait that a failure states, or for the default when it states none; an
+    /// earlier, longer closing stays. Where a rate gate's refusals hit calls at random, one that
+    /// states no wait closes nothing. `took`: how long the refusal took to arrive.
     ///
     /// Returns the change, or `None` when the gate was closed for longer already, or stays open.
-    pub fn close(&mut self, now: Instant, failure: &Failure, took: Duration, rng: f64) -> Option<GateChange> {
-        // A wait of zero right after a limit was reached cannot be right: it would cause a hot loop.
-        let stated = failure.retry_after.map(|wait| wait.duration).filter(|wait| !wait.is_zero());
+    pub fn close(
+        &mut self,
+        now: Instant,
+        failure: &Failure,
+        took: Duration,
+        rng: f64,
+    ) -> Option<GateChange> {
+        // A wait of zero right after a limit was reached cannot be right: it would cause a hot
+        // loop.
+        let stated = failure
+            .retry_after
+            .map(|wait| wait.duration)
+            .filter(|wait| !wait.is_zero());
         let wait = match self.kind {
-            GateKind::Rate => stated.unwrap_or(self.policy.rate_wait).min(self.policy.rate_wait_max),
+            GateKind::Rate => stated
+                .unwrap_or(self.policy.rate_wait)
+                .min(self.policy.rate_wait_max),
             GateKind::Credential | GateKind::Configuration => self.policy.probe_interval,
         };
         let is_random = self.kind == GateKind::Rate && self.is_refused_at_random(now, took);
@@ -275,7 +333,11 @@ impl Gate {
             return None;
         }
         // Queued callers do not return together anyway.
-        let jitter = if self.is_paced(now) { 0.0 } else { self.policy.jitter.clamp(0.0, 1.0) };
+        let jitter = if self.is_paced(now) {
+            0.0
+        } else {
+            self.policy.jitter.clamp(0.0, 1.0)
+        };
         let until = now + wait.mul_f64(1.0 + jitter * rng.clamp(0.0, 1.0));
         if self.kind == GateKind::Rate && !is_random {
             self.pace(now, took, until);
@@ -284,8 +346,8 @@ impl Gate {
         self.close_until(now, until, failure.class)
     }
 
-    /// Opens, whatever was stated: an operator, or new settings, removed the cause. Reports of calls that passed before
-    /// change nothing any more.
+    /// Opens, whatever was stated: an operator, or new settings, removed the cause. Reports of
+    /// calls that passed before change nothing any more.
     pub fn open(&mut self, now: Instant) -> Option<GateChange> {
         self.epoch += 1;
         self.pacer = None;
@@ -296,7 +358,8 @@ impl Gate {
 
     /// Opens a rate gate whose time is over.
     pub fn expire(&mut self, now: Instant) -> Option<GateChange> {
-        let over = self.kind == GateKind::Rate && self.closed_until.is_some() && self.peek(now).is_ok();
+        let over =
+            self.kind == GateKind::Rate && self.closed_until.is_some() && self.peek(now).is_ok();
         over.then(|| self.opened(now))
     }
 
@@ -306,18 +369,22 @@ impl Gate {
         self.class = None;
         self.cause = None;
         let closed_at = self.closed_at.take().unwrap_or(now);
-        GateChange::Opened { closed_for: now.saturating_duration_since(closed_at) }
+        GateChange::Opened {
+            closed_for: now.saturating_duration_since(closed_at),
+        }
     }
 
-    /// A call that passed succeeded: the gate opens. A success that arrives while no probe is out belongs to a call
-    /// from before the gate closed, and shows nothing.
+    /// A call that passed succeeded: the gate opens. A success that arrives while no probe is out
+    /// belongs to a call from before the gate closed, and shows nothing.
     pub fn succeed(&mut self, now: Instant) -> Option<GateChange> {
         match (self.kind, self.closed_until) {
             (_, None) => None,
             // A call that was sent before the limit was reached shows nothing about the limit.
             (GateKind::Rate, Some(until)) if until > now => None,
             (GateKind::Credential | GateKind::Configuration, Some(_)) if !self.probing => None,
-            (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => Some(self.opened(now)),
+            (GateKind::Rate | GateKind::Credential | GateKind::Configuration, Some(_)) => {
+                Some(self.opened(now))
+            }
         }
     }
 
@@ -328,8 +395,13 @@ impl Gate {
         }
     }
 
-    /// Reads the headers of a response: when a limit has nothing left, the rate gate closes until it is reset.
-    pub fn observe_limits(&mut self, now: Instant, headers: &[(String, String)]) -> Option<GateChange> {
+    /// Reads the headers of a response: when a limit has nothing left, the rate gate closes until
+    /// it is reset.
+    pub fn observe_limits(
+        &mut self,
+        now: Instant,
+        headers: &[(String, String)],
+    ) -> Option<GateChange> {
         if self.kind != GateKind::Rate || !self.policy.pace {
             return None;
         }
@@ -337,14 +409,14 @@ impl Gate {
         self.close_until(now, now + wait, FailureClass::RateLimited)
     }
 
-    /// Counts a refusal, and returns whether refusals hit calls at random; then all calls pass as they come.
+    /// Counts a refusal, and returns whether refusals hit calls at random; then all calls pass as
+    /// they come.
     fn is_refused_at_random(&mut self, now: Instant, took: Duration) -> bool {
         // Calls that were in flight when the gate closed reached the same limit.
         let explained = self.peek(now).is_err()
-            || self
-                .pacer
-                .as_ref()
-                .is_none_or(|pacer| pacer.is_over(now) || pacer.explains_refusal(now.checked_sub(took).unwrap_or(now)));
+            || self.pacer.as_ref().is_none_or(|pacer| {
+                pacer.is_over(now) || pacer.explains_refusal(now.checked_sub(took).unwrap_or(now))
+            });
         let is_random = self.refusals.refused(now, explained);
         if is_random {
             self.pacer = None;
@@ -352,7 +424,8 @@ impl Gate {
         is_random
     }
 
-    /// Slows down. Calls that were in flight when the gate closed reach the same limit, and add no information.
+    /// Slows down. Calls that were in flight when the gate closed reach the same limit, and add no
+    /// information.
     fn pace(&mut self, now: Instant, took: Duration, until: Instant) {
         let closed = self.peek(now).is_err();
         match &mut self.pacer {
@@ -362,7 +435,12 @@ impl Gate {
         }
     }
 
-    fn close_until(&mut self, now: Instant, until: Instant, class: FailureClass) -> Option<GateChange> {
+    fn close_until(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        class: FailureClass,
+    ) -> Option<GateChange> {
         self.probing = false;
         if until <= now || self.closed_until.is_some_and(|already| already >= until) {
             return None;
@@ -374,32 +452,46 @@ impl Gate {
         }
         self.closed_until = Some(until);
         self.class = Some(class);
-        Some(GateChange::Closed { reopens_in: until - now })
+        Some(GateChange::Closed {
+            reopens_in: until - now,
+        })
     }
 }
 
-/// The gate that a failure closes; `by_tool`: whether it is that of a tool, `uniform_waits`: as the retry policy states.
+/// The gate that a failure closes; `by_tool`: whether it is that of a tool, `uniform_waits`: as the
+/// retry policy states.
 #[must_use]
 pub fn closed_by(failure: &Failure, by_tool: bool, uniform_waits: bool) -> Option<GateKind> {
     let closes = |kind: &GateKind| match kind {
         // The policy alone says how long to wait where the provider does not.
         GateKind::Rate => !uniform_waits || failure.retry_after.is_some(),
         // Of a tool server's credential only its own HTTP status speaks.
-        GateKind::Credential => (!by_tool || failure.status.is_some()) && !concerns_one_request(failure),
+        GateKind::Credential => {
+            (!by_tool || failure.status.is_some()) && !concerns_one_request(failure)
+        }
         // What a tool did not find was not the tool itself.
         GateKind::Configuration => !by_tool && !concerns_one_request(failure),
     };
     failure.class.row().gate.filter(closes)
 }
 
-/// Whether a failure shows something about one request, and nothing about the target: a file that is not found, an answer
-/// so long that the credit does not cover it. Other callers, with other requests, are not to be refused for it.
+/// Whether a failure shows something about one request, and nothing about the target: a file that
+/// is not found, an answer so long that the credit does not cover it. Other callers, with other
+/// requests, are not to be refused for it.
 fn concerns_one_request(failure: &Failure) -> bool {
     let words = format!("{} {}", failure.message, failure.fact).to_lowercase();
-    let has = |known: &[&str]| words.split(|char: char| !char.is_alphanumeric()).any(|word| known.contains(&word));
+    let has = |known: &[&str]| {
+        words
+            .split(|char: char| !char.is_alphanumeric())
+            .any(|word| known.contains(&word))
+    };
     match failure.class {
-        FailureClass::NotFound => has(&PARTS_OF_A_REQUEST) || !(has(&PARTS_OF_A_TARGET) || words.contains("模型")),
-        FailureClass::QuotaExceeded => words.contains("max_tokens") || words.contains("can only afford"),
+        FailureClass::NotFound => {
+            has(&PARTS_OF_A_REQUEST) || !(has(&PARTS_OF_A_TARGET) || words.contains("模型"))
+        }
+        FailureClass::QuotaExceeded => {
+            words.contains("max_tokens") || words.contains("can only afford")
+        }
         _ => false,
     }
 }

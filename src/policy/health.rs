@@ -1,9 +1,10 @@
 //! The health of a target, from its last attempts in the order in which they began.
 //!
-//! Errors are fast and answers slow, so counting completed attempts alone would make a healthy target look failed. Here
-//! an attempt that is still silent after twice the time in which others failed counts as a coming success, and one that
-//! is silent for longer than the fastest of them as not failed so far. Failures in a row mean an outage only where so
-//! many among so many attempts are too rare at the earlier share of failures.
+//! Errors are fast and answers slow, so counting completed attempts alone would make a healthy
+//! target look failed. Here an attempt that is still silent after twice the time in which others
+//! failed counts as a coming success, and one that is silent for longer than the fastest of them as
+//! not failed so far. Failures in a row mean an outage only where so many among so many attempts
+//! are too rare at the earlier share of failures.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,11 +14,13 @@ use tokio::time::Instant;
 const REMEMBERED: usize = 64;
 /// A run of failures that is less probable than this is an outage.
 const CHANCE: f64 = 0.01;
-/// The same where the target is known to fail now and then: there runs are seen often, so they must be rarer to mean it.
+/// The same where the target is known to fail now and then: there runs are seen often, so they must
+/// be rarer to mean it.
 const CHANCE_WHERE_ERRATIC: f64 = 0.001;
 /// What is assumed before anything is known: this many failures in that many attempts.
 const ASSUMED: (f64, f64) = (0.8, 10.0);
-/// From how many outcomes on, and from which share of failures on, a target is known to fail now and then.
+/// From how many outcomes on, and from which share of failures on, a target is known to fail now
+/// and then.
 const ERRATIC: (f64, f64) = (20.0, 0.05);
 
 /// How long ago a call may have begun whose success shows that the target is healthy now.
@@ -68,17 +71,26 @@ impl Health {
             self.attempts.pop_front();
             self.first += 1;
         }
-        self.attempts.push_back(AttemptSample { began: now, ended: None });
+        self.attempts.push_back(AttemptSample {
+            began: now,
+            ended: None,
+        });
         self.first + self.attempts.len() as u64 - 1
     }
 
     /// Records the end of an attempt: success or failure; `None` where it shows nothing.
     pub fn ended(&mut self, number: u64, now: Instant, answered: Option<bool>) {
-        let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        let Some(attempt) = index.and_then(|index| self.attempts.get_mut(index)) else { return };
+        let index = number
+            .checked_sub(self.first)
+            .and_then(|index| usize::try_from(index).ok());
+        let Some(attempt) = index.and_then(|index| self.attempts.get_mut(index)) else {
+            return;
+        };
         attempt.ended = Some(match answered {
             Some(true) => SampleEnd::Answered,
-            Some(false) => SampleEnd::Failed { took: now.saturating_duration_since(attempt.began) },
+            Some(false) => SampleEnd::Failed {
+                took: now.saturating_duration_since(attempt.began),
+            },
             None => SampleEnd::Neutral,
         });
     }
@@ -110,14 +122,22 @@ impl Health {
         let share = (failed + ASSUMED.0) / (known + ASSUMED.1);
         let silent: u32 = silent.iter().map(|age| u32::from(*age > fastest)).sum();
         let erratic = known >= ERRATIC.0 && failed / known >= ERRATIC.1;
-        let chance = if erratic { CHANCE_WHERE_ERRATIC } else { CHANCE };
+        let chance = if erratic {
+            CHANCE_WHERE_ERRATIC
+        } else {
+            CHANCE
+        };
         let failing = run > 0 && at_least(run, run + silent, share) < chance;
-        HealthVerdict { failing, erratic: erratic && !failing, answers }
+        HealthVerdict {
+            failing,
+            erratic: erratic && !failing,
+            answers,
+        }
     }
 }
 
-/// How probable at least `failures` of so many attempts are where each fails with this probability: the upper tail of the
-/// binomial distribution.
+/// How probable at least `failures` of so many attempts are where each fails with this probability:
+/// the upper tail of the binomial distribution.
 fn at_least(failures: u32, attempts: u32, share: f64) -> f64 {
     let odds = share / (1.0 - share);
     let mut exactly = f64::powf(1.0 - share, attempts.into());
@@ -164,7 +184,11 @@ mod tests {
         ] {
             assert_eq!(after(&outcomes).failing, failing, "{outcomes}");
         }
-        assert!(after(&format!("{often}x")).erratic && !after(&".".repeat(60)).erratic && !after("xx").erratic);
+        assert!(
+            after(&format!("{often}x")).erratic
+                && !after(&".".repeat(60)).erratic
+                && !after("xx").erratic
+        );
     }
 
     #[test]
@@ -200,15 +224,24 @@ mod tests {
             health.verdict(now + ms(age)).failing
         };
         assert!(burst(0, 150) && !burst(4, 150));
-        assert!(burst(4, 90), "those who began later could not have failed yet");
+        assert!(
+            burst(4, 90),
+            "those who began later could not have failed yet"
+        );
     }
 
     #[test]
     fn the_tail_of_the_binomial_distribution_is_right() {
-        for (failures, attempts, share, tail) in
-            [(0, 5, 0.3, 1.0), (4, 4, 0.3, 0.0081), (1, 3, 0.5, 0.875), (4, 8, 0.3, 0.194_104_35)]
-        {
-            assert!((at_least(failures, attempts, share) - tail).abs() < 1e-9, "{failures} of {attempts}");
+        for (failures, attempts, share, tail) in [
+            (0, 5, 0.3, 1.0),
+            (4, 4, 0.3, 0.0081),
+            (1, 3, 0.5, 0.875),
+            (4, 8, 0.3, 0.194_104_35),
+        ] {
+            assert!(
+                (at_least(failures, attempts, share) - tail).abs() < 1e-9,
+                "{failures} of {attempts}"
+            );
         }
     }
 

@@ -1,8 +1,9 @@
 //! Hedging: whether and when a second attempt starts beside a slow first one.
 //!
-//! A hedge trades tokens for the time of the slowest answers, so it is off by default, waits until the first attempt is
-//! slower than nearly all before it, and is bounded as a share of all calls. It is paid from the retry budget, goes to
-//! another target, and must not be used where tools with side effects could run twice; the caller checks that.
+//! A hedge trades tokens for the time of the slowest answers, so it is off by default, waits until
+//! the first attempt is slower than nearly all before it, and is bounded as a share of all calls.
+//! It is paid from the retry budget, goes to another target, and must not be used where tools with
+//! side effects could run twice; the caller checks that.
 
 use std::time::Duration;
 
@@ -19,16 +20,16 @@ use crate::domain::{failure::Failure, units};
 pub struct HedgePolicy {
     /// Whether there are hedges at all; default false.
     pub enabled: bool,
-    /// The least silence before one. A duration from `1ms` to `10m`; default `500ms`. The target's 95th percentile
-    /// counts where that is longer.
+    /// The least silence before one. A duration from `1ms` to `10m`; default `500ms`. The target's
+    /// 95th percentile counts where that is longer.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub min_delay: Duration,
-    /// The largest share of calls in ten seconds that may be hedged. A ratio from 0 to 1; default 0.05. Below
-    /// `1 / max_share` calls in ten seconds there is none.
+    /// The largest share of calls in ten seconds that may be hedged. A ratio from 0 to 1; default
+    /// 0.05. Below `1 / max_share` calls in ten seconds there is none.
     pub max_share: f64,
-    /// How many recent first tokens of the target must be known. A number from 1 to 256; default 100. With fewer, its
-    /// 95th percentile is a guess.
+    /// How many recent first tokens of the target must be known. A number from 1 to 256;
+    /// default 100. With fewer, its 95th percentile is a guess.
     pub min_samples: u32,
 }
 
@@ -53,13 +54,18 @@ const SECONDS: usize = 10;
 
 impl Default for HedgePolicy {
     fn default() -> Self {
-        Self { enabled: false, min_delay: Duration::from_millis(500), max_share: 0.05, min_samples: 100 }
+        Self {
+            enabled: false,
+            min_delay: Duration::from_millis(500),
+            max_share: 0.05,
+            min_samples: 100,
+        }
     }
 }
 
 impl HedgePolicy {
-    /// The silence after which a second attempt may start, where `p95` of the target's first tokens is known from
-    /// `samples`; `None` for no hedge.
+    /// The silence after which a second attempt may start, where `p95` of the target's first tokens
+    /// is known from `samples`; `None` for no hedge.
     #[must_use]
     pub fn delay(&self, p95: Option<Duration>, samples: usize) -> Option<Duration> {
         if !self.enabled || samples < usize::try_from(self.min_samples).unwrap_or(usize::MAX) {
@@ -76,10 +82,16 @@ impl HedgePolicy {
             faults.push(("min_delay", "must be from 1ms to 10m".to_owned()));
         }
         if !(0.0..=1.0).contains(&self.max_share) {
-            faults.push(("max_share", format!("must be from 0 to 1, not {}", self.max_share)));
+            faults.push((
+                "max_share",
+                format!("must be from 0 to 1, not {}", self.max_share),
+            ));
         }
         if !(1..=256).contains(&self.min_samples) {
-            faults.push(("min_samples", format!("must be from 1 to 256, not {}", self.min_samples)));
+            faults.push((
+                "min_samples",
+                format!("must be from 1 to 256, not {}", self.min_samples),
+            ));
         }
         faults
     }
@@ -91,7 +103,10 @@ impl HedgeShare {
     /// Without calls.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { start: now, seconds: [SecondBucket::default(); SECONDS] }
+        Self {
+            start: now,
+            seconds: [SecondBucket::default(); SECONDS],
+        }
     }
 
     /// A call began.
@@ -109,9 +124,15 @@ impl HedgeShare {
             .iter()
             .filter(|second| newest - second.number.min(newest) < SECONDS as u64)
             .fold((0_u64, 0_u64), |(calls, hedges), second| {
-                (calls + u64::from(second.calls), hedges + u64::from(second.hedges))
+                (
+                    calls + u64::from(second.calls),
+                    hedges + u64::from(second.hedges),
+                )
             });
-        #[expect(clippy::cast_precision_loss, reason = "counts of ten seconds are far below 2^53")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "counts of ten seconds are far below 2^53"
+        )]
         let allowed = (hedges + 1) as f64 <= calls as f64 * max_share;
         if allowed {
             let second = self.second(now);
@@ -129,14 +150,18 @@ impl HedgeShare {
         let number = self.number(now);
         let second = &mut self.seconds[usize::try_from(number % SECONDS as u64).unwrap_or(0)];
         if second.number != number {
-            *second = SecondBucket { number, ..SecondBucket::default() };
+            *second = SecondBucket {
+                number,
+                ..SecondBucket::default()
+            };
         }
         second
     }
 }
 
-/// How long the target of an attempt that failed beside the first is left alone after `made` attempts on it: for the wait
-/// that the failure states, or the backoff; `None` where another attempt is of no use, or too late.
+/// How long the target of an attempt that failed beside the first is left alone after `made`
+/// attempts on it: for the wait that the failure states, or the backoff; `None` where another
+/// attempt is of no use, or too late.
 #[must_use]
 pub fn retry_wait(
     policy: &RetryPolicy,
@@ -149,10 +174,16 @@ pub fn retry_wait(
     if !options.same_target || failure.class.is_local_refusal() {
         return None;
     }
-    let backoff =
-        if options.backoff_kind == BackoffKind::Throttle { &policy.throttle_backoff } else { &policy.backoff };
+    let backoff = if options.backoff_kind == BackoffKind::Throttle {
+        &policy.throttle_backoff
+    } else {
+        &policy.backoff
+    };
     let own = backoff.wait(made, None, sample);
-    let stated = failure.retry_after.map(|wait| wait.duration.min(policy.wait_cap)).filter(|wait| !wait.is_zero());
+    let stated = failure
+        .retry_after
+        .map(|wait| wait.duration.min(policy.wait_cap))
+        .filter(|wait| !wait.is_zero());
     let wait = match stated {
         Some(stated) if policy.uniform_waits => stated.max(own),
         Some(stated) => stated,
@@ -175,7 +206,10 @@ mod tests {
 
     #[test]
     fn a_hedge_waits_for_the_95th_percentile_but_never_less_than_the_minimum() {
-        let policy = HedgePolicy { enabled: true, ..HedgePolicy::default() };
+        let policy = HedgePolicy {
+            enabled: true,
+            ..HedgePolicy::default()
+        };
         assert_eq!(policy.delay(Some(ms(1800)), 100), Some(ms(1800)));
         assert_eq!(policy.delay(Some(ms(90)), 100), Some(ms(500)));
     }
@@ -183,7 +217,10 @@ mod tests {
     #[test]
     fn there_is_no_hedge_when_switched_off_or_with_too_few_samples() {
         assert_eq!(HedgePolicy::default().delay(Some(ms(1800)), 1000), None);
-        let policy = HedgePolicy { enabled: true, ..HedgePolicy::default() };
+        let policy = HedgePolicy {
+            enabled: true,
+            ..HedgePolicy::default()
+        };
         assert_eq!(policy.delay(Some(ms(1800)), 99), None);
         assert_eq!(policy.delay(None, 100), None);
     }
@@ -196,7 +233,9 @@ mod tests {
         for call in 0..100 {
             share.call_started(start + ms(call * 90));
         }
-        let hedged = (0..20).filter(|_| share.try_hedge(start + ms(9_000), 0.05)).count();
+        let hedged = (0..20)
+            .filter(|_| share.try_hedge(start + ms(9_000), 0.05))
+            .count();
         assert_eq!(hedged, 5);
     }
 
@@ -207,21 +246,37 @@ mod tests {
         for _ in 0..20 {
             share.call_started(start);
         }
-        assert!(!share.clone().try_hedge(start + ms(10_000), 0.05), "the calls are too old");
+        assert!(
+            !share.clone().try_hedge(start + ms(10_000), 0.05),
+            "the calls are too old"
+        );
         assert!(share.try_hedge(start + ms(9_999), 0.05));
         assert!(!share.try_hedge(start + ms(9_999), 0.05));
         for _ in 0..20 {
             share.call_started(start + ms(20_000));
         }
-        assert!(share.try_hedge(start + ms(20_000), 0.05), "the hedge is too old");
+        assert!(
+            share.try_hedge(start + ms(20_000), 0.05),
+            "the hedge is too old"
+        );
     }
 
     #[test]
     fn a_target_that_failed_beside_the_first_is_left_alone_for_the_stated_wait_or_the_backoff() {
         use FailureClass as C;
-        let throttle_backoff = Backoff { base: ms(500), ..Backoff::default() };
-        let own = RetryPolicy { throttle_backoff, wait_cap: ms(5000), ..RetryPolicy::default() };
-        let uniform = RetryPolicy { uniform_waits: true, ..own.clone() };
+        let throttle_backoff = Backoff {
+            base: ms(500),
+            ..Backoff::default()
+        };
+        let own = RetryPolicy {
+            throttle_backoff,
+            wait_cap: ms(5000),
+            ..RetryPolicy::default()
+        };
+        let uniform = RetryPolicy {
+            uniform_waits: true,
+            ..own.clone()
+        };
         for (policy, class, stated, made, expected) in [
             (&own, C::ServerError, None, 1, Some(1000)),
             (&own, C::ServerError, None, 2, Some(2000)),
@@ -234,25 +289,58 @@ mod tests {
             (&own, C::Authentication, None, 1, None),
             (&own, C::Shed, Some(300), 1, None),
         ] {
-            let failure = Failure { retryable: true, ..Failure::local(class, "") };
-            let failure =
-                stated.map_or(failure.clone(), |stated| failure.with_retry_after(ms(stated), WaitSource::RetryAfter));
+            let failure = Failure {
+                retryable: true,
+                ..Failure::local(class, "")
+            };
+            let failure = stated.map_or(failure.clone(), |stated| {
+                failure.with_retry_after(ms(stated), WaitSource::RetryAfter)
+            });
             let wait = retry_wait(policy, &failure, made, ms(60_000), 0.0);
-            assert_eq!(wait, expected.map(ms), "{class}, stated {stated:?}, {made} made");
+            assert_eq!(
+                wait,
+                expected.map(ms),
+                "{class}, stated {stated:?}, {made} made"
+            );
         }
-        let failure = Failure { retryable: true, ..Failure::local(C::ServerError, "") };
+        let failure = Failure {
+            retryable: true,
+            ..Failure::local(C::ServerError, "")
+        };
         for (time_left, expected) in [(ms(1300), Some(ms(1000))), (ms(1299), None)] {
-            assert_eq!(retry_wait(&own, &failure, 1, time_left, 0.0), expected, "{time_left:?}");
+            assert_eq!(
+                retry_wait(&own, &failure, 1, time_left, 0.0),
+                expected,
+                "{time_left:?}"
+            );
         }
     }
 
     #[test]
     fn nonsense_is_named_by_its_field() {
-        let policy = HedgePolicy { min_delay: ms(0), max_share: 1.1, min_samples: 0, ..HedgePolicy::default() };
-        let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+        let policy = HedgePolicy {
+            min_delay: ms(0),
+            max_share: 1.1,
+            min_samples: 0,
+            ..HedgePolicy::default()
+        };
+        let fields: Vec<_> = policy
+            .validate()
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
         assert_eq!(fields, ["min_delay", "max_share", "min_samples"]);
         for (min_delay, faults) in [(ms(1), 0), (ms(600_000), 0), (ms(600_001), 1)] {
-            assert_eq!(HedgePolicy { min_delay, ..HedgePolicy::default() }.validate().len(), faults, "{min_delay:?}");
+            assert_eq!(
+                HedgePolicy {
+                    min_delay,
+                    ..HedgePolicy::default()
+                }
+                .validate()
+                .len(),
+                faults,
+                "{min_delay:?}"
+            );
         }
     }
 }

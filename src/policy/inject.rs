@@ -1,13 +1,14 @@
 //! Context injection: informs the model of its failed attempt by a short note, where that can help.
 //!
-//! A model that gets the same request again tends to fail the same way; a short, concrete note changes that. The note
-//! is in one attempt's copy of the conversation. Attempt k is the untouched history plus ONE note about the attempts
-//! before it, so notes do not accumulate and nothing before the tail changes (prompt caches and signatures stay
-//! intact).
+//! A model that gets the same request again tends to fail the same way; a short, concrete note
+//! changes that. The note is in one attempt's copy of the conversation. Attempt k is the untouched
+//! history plus ONE note about the attempts before it, so notes do not accumulate and nothing
+//! before the tail changes (prompt caches and signatures stay intact).
 //!
-//! No upstream text enters a system, developer or user turn, unless the policy quotes messages (`error: message`), and
-//! then only a user turn or a tool result; no turn before the tail is edited; and injection does not make a request
-//! fail: without a legal position the request is sent without a note, which is reported.
+//! No upstream text enters a system, developer or user turn, unless the policy quotes messages
+//! (`error: message`), and then only a user turn or a tool result; no turn before the tail is
+//! edited; and injection does not make a request fail: without a legal position the request is sent
+//! without a note, which is reported.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -41,7 +42,8 @@ pub use self::{
 
 /// Longest note, in characters, whatever the configuration allows.
 pub const MAX_NOTE_CHARS: usize = 400;
-/// Longest excerpt of upstream text inside a tool result, in bytes, whatever the configuration allows.
+/// Longest excerpt of upstream text inside a tool result, in bytes, whatever the configuration
+/// allows.
 pub const MAX_EXCERPT_BYTES: usize = 1024;
 /// What a template must contain: the placeholder for the failure's description.
 pub const PLACEHOLDER: &str = "{error}";
@@ -50,7 +52,9 @@ const SHORTEST_NOTE_CHARS: usize = 80;
 const MAX_FAILURES_LISTED: usize = 10;
 
 /// What replaces `{error}` in a note.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorWords {
     /// Relight's own phrase for the class of the failure, with facts of its own.
@@ -64,24 +68,28 @@ pub enum ErrorWords {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InjectionPolicy {
-    /// When a note is written: `when_actionable`, `always` (every retryable failure; the template and no more) or
-    /// `never`.
+    /// When a note is written: `when_actionable`, `always` (every retryable failure; the template
+    /// and no more) or `never`.
     pub mode: InjectionMode,
-    /// What replaces `{error}`: `phrase` (Relight's own words for the failure with its own facts) or `message` (the
-    /// failure's message, redacted, and cut where the note would be too long). Default `phrase`. With `message` a
-    /// provider's words reach the model, so the note is then neither a system nor a developer message.
+    /// What replaces `{error}`: `phrase` (Relight's own words for the failure with its own facts)
+    /// or `message` (the failure's message, redacted, and cut where the note would be too long).
+    /// Default `phrase`. With `message` a provider's words reach the model, so the note is then
+    /// neither a system nor a developer message.
     pub error: ErrorWords,
     /// The note, which holds `{error}` once.
     pub template: String,
     /// The note for the operations in `short_for`.
     pub short_template: String,
-    /// Operations that get the short note: the steps of a multi-step run that choose neither actions nor tools.
+    /// Operations that get the short note: the steps of a multi-step run that choose neither
+    /// actions nor tools.
     pub short_for: Vec<String>,
     /// Notes by failure class (`timeout`, `malformed_response`, …), before all others.
     pub templates: BTreeMap<String, String>,
-    /// Longest note, in characters, 80 to 400; what does not fit is left out, least important first.
+    /// Longest note, in characters, 80 to 400; what does not fit is left out, least important
+    /// first.
     pub max_note_chars: usize,
-    /// Longest excerpt of a tool's own error text, in bytes, 0 (none) to 1024; only inside a tool result.
+    /// Longest excerpt of a tool's own error text, in bytes, 0 (none) to 1024; only inside a tool
+    /// result.
     pub max_excerpt_bytes: usize,
     /// How many of the last attempts a note lists, 1 to 10.
     pub max_failures_listed: usize,
@@ -89,7 +97,10 @@ pub struct InjectionPolicy {
 
 /// Where the note of an attempt was placed.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "one is made per attempt and taken apart at once")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made per attempt and taken apart at once"
+)]
 pub enum Placement {
     /// The attempt carries a note.
     Injected {
@@ -109,7 +120,8 @@ pub enum Placement {
     },
 }
 
-/// The message that carries a note; the neutral encoding of each is fixed, and translations rely on it.
+/// The message that carries a note; the neutral encoding of each is fixed, and translations rely on
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotePosition {
     /// A message of role developer, last.
@@ -122,8 +134,8 @@ pub enum NotePosition {
     UserTextBlock,
     /// Inside the content of the failing (else the last) tool result of the tail.
     ToolResult,
-    /// A message of role user right after the tool results. A dialect without a tool role merges it into the turn that
-    /// holds the results, as a text block after all of them.
+    /// A message of role user right after the tool results. A dialect without a tool role merges it
+    /// into the turn that holds the results, as a text block after all of them.
     AfterToolResults,
 }
 
@@ -166,13 +178,32 @@ impl Default for InjectionPolicy {
 }
 
 impl InjectionPolicy {
-    /// Every fault of this policy: the field's path and what is wrong with it. Empty when it is good.
+    /// Every fault of this policy: the field's path and what is wrong with it. Empty when it is
+    /// good.
     #[must_use]
     pub fn validate(&self) -> Vec<(String, String)> {
         let mut faults = Vec::new();
-        check_range(&mut faults, "max_note_chars", self.max_note_chars, SHORTEST_NOTE_CHARS, MAX_NOTE_CHARS);
-        check_range(&mut faults, "max_excerpt_bytes", self.max_excerpt_bytes, 0, MAX_EXCERPT_BYTES);
-        check_range(&mut faults, "max_failures_listed", self.max_failures_listed, 1, MAX_FAILURES_LISTED);
+        check_range(
+            &mut faults,
+            "max_note_chars",
+            self.max_note_chars,
+            SHORTEST_NOTE_CHARS,
+            MAX_NOTE_CHARS,
+        );
+        check_range(
+            &mut faults,
+            "max_excerpt_bytes",
+            self.max_excerpt_bytes,
+            0,
+            MAX_EXCERPT_BYTES,
+        );
+        check_range(
+            &mut faults,
+            "max_failures_listed",
+            self.max_failures_listed,
+            1,
+            MAX_FAILURES_LISTED,
+        );
         self.check_template(&mut faults, "template", &self.template);
         self.check_template(&mut faults, "short_template", &self.short_template);
         for (name, template) in &self.templates {
@@ -205,24 +236,40 @@ impl InjectionPolicy {
         if template.chars().any(sanitize::is_hidden) {
             fault("holds control, bidirectional or invisible characters".to_owned());
         }
-        let longest = FailureClass::ALL.iter().map(|class| class.phrase().chars().count()).max().unwrap_or_default();
+        let longest = FailureClass::ALL
+            .iter()
+            .map(|class| class.phrase().chars().count())
+            .max()
+            .unwrap_or_default();
         let room = self.max_note_chars.min(MAX_NOTE_CHARS);
         if template.chars().count() + longest > room + PLACEHOLDER.len() {
-            fault(format!("leaves no room for a phrase of {longest} characters within {room}"));
+            fault(format!(
+                "leaves no room for a phrase of {longest} characters within {room}"
+            ));
         }
     }
 }
 
-fn check_range(faults: &mut Vec<(String, String)>, path: &str, value: usize, min: usize, max: usize) {
+fn check_range(
+    faults: &mut Vec<(String, String)>,
+    path: &str,
+    value: usize,
+    min: usize,
+    max: usize,
+) {
     if !(min..=max).contains(&value) {
-        faults.push((path.to_owned(), format!("must be {min} to {max}, is {value}")));
+        faults.push((
+            path.to_owned(),
+            format!("must be {min} to {max}, is {value}"),
+        ));
     }
 }
 
 /// Adds the note about `failures` (of this invocation, oldest first) to a copy of `call`.
 ///
-/// `mode` is the effective one, after overrides. Local refusals are ignored, as no model had a part in them. `call` is the
-/// untouched history, on every attempt: that is what makes the note of attempt k replace that of attempt k-1.
+/// `mode` is the effective one, after overrides. Local refusals are ignored, as no model had a part
+/// in them. `call` is the untouched history, on every attempt: that is what makes the note of
+/// attempt k replace that of attempt k-1.
 #[must_use]
 pub fn inject(
     policy: &InjectionPolicy,
@@ -233,10 +280,14 @@ pub fn inject(
     failures: &[&Failure],
 ) -> Placement {
     let noted = note::worth_noting(mode, failures);
-    let Some(newest) = noted.last() else { return Placement::NotNeeded };
+    let Some(newest) = noted.last() else {
+        return Placement::NotNeeded;
+    };
     let note = match mode {
         InjectionMode::Always => note::sentence(policy, operation, call, newest),
-        InjectionMode::Never | InjectionMode::WhenActionable => note_text(policy, operation, call, &noted),
+        InjectionMode::Never | InjectionMode::WhenActionable => {
+            note_text(policy, operation, call, &noted)
+        }
     };
     let excerpt = note::excerpt(policy, newest);
     let mut call = match repair(call) {
@@ -246,9 +297,15 @@ pub fn inject(
     match place::choose(&call.messages, target, policy.error) {
         Ok(vehicle) => {
             place::put(&mut call.messages, vehicle, &note, excerpt.as_deref());
-            Placement::Injected { call, note, vehicle }
+            Placement::Injected {
+                call,
+                note,
+                vehicle,
+            }
         }
-        Err(reason) => Placement::Skipped { reason: reason.to_owned() },
+        Err(reason) => Placement::Skipped {
+            reason: reason.to_owned(),
+        },
     }
 }
 
@@ -263,8 +320,11 @@ pub const fn why_not_needed(mode: InjectionMode, last: FailureClass) -> &'static
     }
 }
 
-/// Whether the note may be why a target refused the request that carried it: the refusal names no other cause.
+/// Whether the note may be why a target refused the request that carried it: the refusal names no
+/// other cause.
 #[must_use]
 pub fn may_blame_note(failure: &Failure) -> bool {
-    failure.class == FailureClass::InvalidRequest && failure.status == Some(400) && failure.adaptation.is_none()
+    failure.class == FailureClass::InvalidRequest
+        && failure.status == Some(400)
+        && failure.adaptation.is_none()
 }

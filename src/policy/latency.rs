@@ -1,8 +1,8 @@
 //! The latency of a target: percentiles of its first tokens.
 //!
-//! Only the first token is measured: the duration of a whole answer depends on its length, and shows nothing about the
-//! target's health. Old samples do not count, so a target that was slow an hour ago is not slow for ever. There is one
-//! `Latency` per target.
+//! Only the first token is measured: the duration of a whole answer depends on its length, and
+//! shows nothing about the target's health. Old samples do not count, so a target that was slow an
+//! hour ago is not slow for ever. There is one `Latency` per target.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -35,7 +35,9 @@ impl Latency {
 
     /// A first token came `first_token` after its request was sent.
     pub fn record(&mut self, now: Instant, first_token: Duration) {
-        while self.samples.len() >= CAPACITY || self.samples.front().is_some_and(|(at, _)| is_old(*at, now)) {
+        while self.samples.len() >= CAPACITY
+            || self.samples.front().is_some_and(|(at, _)| is_old(*at, now))
+        {
             if let Some((_, gone)) = self.samples.pop_front()
                 && let Ok(place) = self.sorted.binary_search(&gone)
             {
@@ -53,7 +55,8 @@ impl Latency {
         self.percentile(now, 50)
     }
 
-    /// What 95 of 100 first tokens do not exceed; `None` without a recent sample. See `samples` for its worth.
+    /// What 95 of 100 first tokens do not exceed; `None` without a recent sample. See `samples` for
+    /// its worth.
     #[must_use]
     pub fn p95(&self, now: Instant) -> Option<Duration> {
         self.percentile(now, 95)
@@ -77,7 +80,10 @@ impl Latency {
     }
 
     fn recent(&self, now: Instant) -> impl Iterator<Item = Duration> {
-        self.samples.iter().filter(move |(at, _)| !is_old(*at, now)).map(|(_, first_token)| *first_token)
+        self.samples
+            .iter()
+            .filter(move |(at, _)| !is_old(*at, now))
+            .map(|(_, first_token)| *first_token)
     }
 }
 
@@ -93,7 +99,10 @@ mod tests {
     fn percentiles_are_the_nearest_sample_from_above() {
         let now = Instant::now();
         let mut latency = Latency::new();
-        assert_eq!((latency.p50(now), latency.p95(now), latency.samples(now)), (None, None, 0));
+        assert_eq!(
+            (latency.p50(now), latency.p95(now), latency.samples(now)),
+            (None, None, 0)
+        );
         for millis in (1..=100).rev() {
             latency.record(now, Duration::from_millis(millis));
         }
@@ -119,7 +128,10 @@ mod tests {
         assert_eq!(latency.samples(start + Duration::from_mins(5)), 1);
         assert_eq!(latency.samples(start + Duration::from_millis(300_001)), 0);
         latency.record(start + Duration::from_secs(301), Duration::from_secs(1));
-        assert_eq!(latency.p95(start + Duration::from_secs(301)), Some(Duration::from_secs(1)));
+        assert_eq!(
+            latency.p95(start + Duration::from_secs(301)),
+            Some(Duration::from_secs(1))
+        );
     }
 
     #[test]
@@ -130,7 +142,10 @@ mod tests {
             latency.record(now, Duration::from_millis(millis));
         }
         assert_eq!(latency.samples(now), 256);
-        assert_eq!(latency.samples.front().map(|sample| sample.1), Some(Duration::from_millis(744)));
+        assert_eq!(
+            latency.samples.front().map(|sample| sample.1),
+            Some(Duration::from_millis(744))
+        );
     }
 
     #[test]
@@ -138,13 +153,20 @@ mod tests {
         let start = Instant::now();
         let mut latency = Latency::new();
         for step in 0..400_u64 {
-            latency.record(start + Duration::from_secs(step), Duration::from_millis(step * 7919 % 1000));
+            latency.record(
+                start + Duration::from_secs(step),
+                Duration::from_millis(step * 7919 % 1000),
+            );
         }
         for later in [399, 500, 698] {
             let now = start + Duration::from_secs(later);
             let mut recent: Vec<_> = latency.recent(now).collect();
             recent.sort_unstable();
-            assert_eq!(latency.p50(now), recent.get((recent.len() * 50).div_ceil(100) - 1).copied(), "{later}");
+            assert_eq!(
+                latency.p50(now),
+                recent.get((recent.len() * 50).div_ceil(100) - 1).copied(),
+                "{later}"
+            );
         }
     }
 }

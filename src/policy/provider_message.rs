@@ -1,7 +1,7 @@
 //! The message that people read of a provider's failure.
 //!
-//! It is the response's own `message` where it has one, or a page's title; without frames of tracebacks and without the
-//! escapes of JSON, redacted and bounded.
+//! It is the response's own `message` where it has one, or a page's title; without frames of
+//! tracebacks and without the escapes of JSON, redacted and bounded.
 
 use super::{redact::redact, traceback};
 use crate::domain::failure::ProviderError;
@@ -17,16 +17,27 @@ const PLAIN: usize = 12 * 1024;
 
 /// The message that people read of a failure, redacted, at most so many bytes long.
 pub(super) fn provider_message(error: &ProviderError, limit: usize) -> String {
-    let text = error.message.as_deref().or(error.body.as_deref()).unwrap_or_default();
+    let text = error
+        .message
+        .as_deref()
+        .or(error.body.as_deref())
+        .unwrap_or_default();
     let window = &text[..text.floor_char_boundary(WINDOW)];
     let keyed = error.body.as_ref().and_then(|_| innermost_message(window));
-    let page = || if text.trim_start().starts_with('<') { title(window) } else { None };
+    let page = || {
+        if text.trim_start().starts_with('<') {
+            title(window)
+        } else {
+            None
+        }
+    };
     let message = match keyed {
         Some(message) => message,
         // Outside JSON only an escaped letter is certainly an escape, and not a path.
-        None => {
-            unescape(page().unwrap_or(&text[..text.floor_char_boundary(PLAIN)]), |escape| escape.starts_with("\\u"))
-        }
+        None => unescape(
+            page().unwrap_or(&text[..text.floor_char_boundary(PLAIN)]),
+            |escape| escape.starts_with("\\u"),
+        ),
     };
     redact(&traceback::without_frames(&message), limit)
 }
@@ -35,7 +46,10 @@ pub(super) fn provider_message(error: &ProviderError, limit: usize) -> String {
 fn innermost_message(body: &str) -> Option<String> {
     let mut found = keyed_message(body)?;
     for _ in 0..MAX_NESTED {
-        match Some(&found).filter(|text| text.trim_start().starts_with('{')).and_then(|text| keyed_message(text)) {
+        match Some(&found)
+            .filter(|text| text.trim_start().starts_with('{'))
+            .and_then(|text| keyed_message(text))
+        {
             Some(inner) => found = inner,
             None => break,
         }
@@ -43,7 +57,8 @@ fn innermost_message(body: &str) -> Option<String> {
     Some(found)
 }
 
-/// The value of the first key that holds a message, decoded; of a string that was cut off, what there is of it.
+/// The value of the first key that holds a message, decoded; of a string that was cut off, what
+/// there is of it.
 fn keyed_message(text: &str) -> Option<String> {
     MESSAGES.iter().find_map(|key| {
         let rest = text.split_once(key)?.1.trim_start().strip_prefix('"')?;
@@ -64,7 +79,10 @@ fn unescape(text: &str, wanted: impl Fn(&str) -> bool) -> String {
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         plain.push_str(&rest[..at]);
-        let (decoded, length) = Some(&rest[at..]).filter(|escape| wanted(escape)).and_then(decode).unwrap_or(('\\', 1));
+        let (decoded, length) = Some(&rest[at..])
+            .filter(|escape| wanted(escape))
+            .and_then(decode)
+            .unwrap_or(('\\', 1));
         plain.push(decoded);
         rest = &rest[at + length..];
     }
@@ -82,8 +100,19 @@ fn decode(text: &str) -> Option<(char, usize)> {
         b't' => '\t',
         b'u' => {
             let first = unit(2)?;
-            let low = || text.get(6..8).filter(|mark| *mark == "\\u").and_then(|_| unit(8));
-            let units = [first, if (0xD800..0xDC00).contains(&first) { low()? } else { 0 }];
+            let low = || {
+                text.get(6..8)
+                    .filter(|mark| *mark == "\\u")
+                    .and_then(|_| unit(8))
+            };
+            let units = [
+                first,
+                if (0xD800..0xDC00).contains(&first) {
+                    low()?
+                } else {
+                    0
+                },
+            ];
             let length = if units[1] == 0 { 6 } else { 12 };
             return Some((char::decode_utf16(units).next()?.ok()?, length));
         }

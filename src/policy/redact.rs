@@ -1,7 +1,9 @@
-//! Makes upstream text safe to show: removes keys, tokens, addresses and characters that deceive a reader.
+//! Makes upstream text safe to show: removes keys, tokens, addresses and characters that deceive a
+//! reader.
 //!
-//! Error texts of providers repeat the key that was sent, the caller's address and parts of the prompt's environment;
-//! they end in logs, events and prompts. One pass over the words of a bounded text.
+//! Error texts of providers repeat the key that was sent, the caller's address and parts of the
+//! prompt's environment; they end in logs, events and prompts. One pass over the words of a bounded
+//! text.
 //!
 //! This is no guarantee that a text holds no secret: it removes what has the shape of one.
 
@@ -11,7 +13,8 @@ mod shapes;
 
 use shapes::{GONE, SHORTEST, is_ip, is_secret, is_token, names_secret, replacement, token};
 
-/// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on one line.
+/// A text without secrets and control characters, of at most `limit` bytes (plus an ellipsis), on
+/// one line.
 #[must_use]
 pub fn redact(text: &str, limit: usize) -> String {
     // A secret may begin before the limit and end after it: read a little further than is kept.
@@ -22,7 +25,9 @@ pub fn redact(text: &str, limit: usize) -> String {
     // The last token.
     let mut before = 0..0;
     while at < source.len() && clean.len() + (at - kept) <= limit {
-        let Some(first) = source[at..].chars().next() else { break };
+        let Some(first) = source[at..].chars().next() else {
+            break;
+        };
         if is_token(source.as_bytes()[at]) {
             let (length, plain) = token(&source.as_bytes()[at..]);
             let bearer = length >= SHORTEST && is_named(source, &before, at, plain);
@@ -50,7 +55,10 @@ pub fn redact(text: &str, limit: usize) -> String {
                 if !clean.ends_with(' ') {
                     clean.push(' ');
                 }
-                next += source.as_bytes()[next..].iter().take_while(|byte| **byte == b' ').count();
+                next += source.as_bytes()[next..]
+                    .iter()
+                    .take_while(|byte| **byte == b' ')
+                    .count();
             }
             kept = next;
         }
@@ -77,12 +85,14 @@ pub fn is_name_of_secret(name: &str) -> bool {
     plain.ends_with("token") || plain.ends_with("accesskey") || names_secret(plain.as_bytes())
 }
 
-/// Whether the token before marks this one as a secret: behind a colon or an equals sign, or where it is no word of
-/// prose itself ("basic authentication" holds no secret).
+/// Whether the token before marks this one as a secret: behind a colon or an equals sign, or where
+/// it is no word of prose itself ("basic authentication" holds no secret).
 fn is_named(text: &str, before: &Range<usize>, at: usize, plain: bool) -> bool {
     let between = &text[before.end..at];
     names_secret(&text.as_bytes()[before.clone()])
-        && between.chars().all(|c| matches!(c, ':' | '=' | '"' | '\'' | '\\') || c.is_whitespace() || is_deceptive(c))
+        && between.chars().all(|c| {
+            matches!(c, ':' | '=' | '"' | '\'' | '\\') || c.is_whitespace() || is_deceptive(c)
+        })
         && (!plain || between.contains([':', '=']))
 }
 
@@ -98,14 +108,22 @@ fn address<'t>(scheme: &str, rest: &'t str, clean: &mut String) -> &'t str {
     let bare = host.split(':').next().unwrap_or(host);
     clean.push_str(if is_ip(bare) { "[ip]" } else { host });
     for part in path.split_inclusive('/') {
-        clean.push_str(if is_secret(part.trim_end_matches('/')) { GONE } else { part });
+        clean.push_str(if is_secret(part.trim_end_matches('/')) {
+            GONE
+        } else {
+            part
+        });
     }
     tail
 }
 
 /// Whether a character ends an address.
 fn ends_address(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | '\\' | ',')
+    c.is_whitespace()
+        || matches!(
+            c,
+            '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | '\\' | ','
+        )
 }
 
 /// Control characters, bidirectional marks and invisible ones.
@@ -123,18 +141,50 @@ mod tests {
     #[test]
     fn keys_tokens_and_addresses_are_taken_out_and_the_words_stay() {
         for (text, gone, stays) in [
-            ("Incorrect API key provided: sk-abcdefgh12345678.", "abcdefgh", "Incorrect API key provided"),
-            ("Authorization: Bearer abc123def456 was refused", "abc123def456", "was refused"),
+            (
+                "Incorrect API key provided: sk-abcdefgh12345678.",
+                "abcdefgh",
+                "Incorrect API key provided",
+            ),
+            (
+                "Authorization: Bearer abc123def456 was refused",
+                "abc123def456",
+                "was refused",
+            ),
             ("key=AIzaSyA1234567890abcdefghijk", "AIzaSy", "key="),
-            ("GET https://user:pass@host.example/v1?key=abc failed", "pass", "https://host.example/v1"),
-            ("https://host.example/v1?key=abc failed", "key=abc", "failed"),
-            ("https://host.example/v1!a;b?key=abc failed", "key=abc", "https://host.example/v1!a;b failed"),
-            ("https://host.example/é?key=abc\u{a0}failed", "key=abc", "https://host.example/é failed"),
+            (
+                "GET https://user:pass@host.example/v1?key=abc failed",
+                "pass",
+                "https://host.example/v1",
+            ),
+            (
+                "https://host.example/v1?key=abc failed",
+                "key=abc",
+                "failed",
+            ),
+            (
+                "https://host.example/v1!a;b?key=abc failed",
+                "key=abc",
+                "https://host.example/v1!a;b failed",
+            ),
+            (
+                "https://host.example/é?key=abc\u{a0}failed",
+                "key=abc",
+                "https://host.example/é failed",
+            ),
             ("contact ops@example.com now", "ops@example.com", "contact"),
             ("dial 192.168.1.17: refused", "192.168.1.17", "refused"),
             ("\"api_key\": \"a1b2c3d4e5\"", "a1b2c3d4e5", "api_key"),
-            ("the password: correcthorse was refused", "correcthorse", "was refused"),
-            ("Basic dXNlcjpwYXNz is not authorization", "dXNlcjpwYXNz", "is not authorization"),
+            (
+                "the password: correcthorse was refused",
+                "correcthorse",
+                "was refused",
+            ),
+            (
+                "Basic dXNlcjpwYXNz is not authorization",
+                "dXNlcjpwYXNz",
+                "is not authorization",
+            ),
         ] {
             let clean = redact(text, 300);
             assert!(!clean.contains(gone), "{clean}");
@@ -148,18 +198,29 @@ mod tests {
         for (secret, replacement) in [
             (" sk-abcdefgh12345678 ", GONE),
             (" Bearer: correcthorse ", GONE),
-            (" a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4 ", GONE),
+            (
+                " a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4e5f6a1b2c3d4 ",
+                GONE,
+            ),
             (" a@b.example ", "[e-mail]"),
             ("\t10.0.0.1:8080\n", "[ip]"),
             (" 1.2.3.4 ", "[ip]"),
             (" a1b2c3d4e5f6a1b2c3d4e5f6 ", GONE),
             (" id/a1b2c3d4e5f6a1b2c3d4e5f6_1 ", GONE),
-            (" ws://name:word@host.example/v1?token=word ", "ws://host.example/v1"),
+            (
+                " ws://name:word@host.example/v1?token=word ",
+                "ws://host.example/v1",
+            ),
         ] {
-            let Some(core) = secret.rsplit([' ', '\t']).find(|part| !part.is_empty()) else { panic!("{secret}") };
+            let Some(core) = secret.rsplit([' ', '\t']).find(|part| !part.is_empty()) else {
+                panic!("{secret}")
+            };
             for at in 0..150 {
                 let clean = redact(&format!("{}{secret}{words}", &words[..at]), 400);
-                assert!(clean.contains(replacement) && !clean.contains(core.trim()), "{at}: {clean}");
+                assert!(
+                    clean.contains(replacement) && !clean.contains(core.trim()),
+                    "{at}: {clean}"
+                );
             }
         }
     }

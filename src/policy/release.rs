@@ -1,8 +1,10 @@
-//! Releases: whether a new version of a target or tool keeps its traffic, gets less of it, or is rolled back.
+//! Releases: whether a new version of a target or tool keeps its traffic, gets less of it, or is
+//! rolled back.
 //!
-//! A subject (a target, or a tool server) has a stable release and at most one candidate. [`ReleaseMonitor`] is told each
-//! outcome of both and returns at most one decision for each; it is plain data, so that all replicas share one state.
-//! What the stable release shows too, what a shared upstream causes, and repeats of one session are no evidence.
+//! A subject (a target, or a tool server) has a stable release and at most one candidate.
+//! [`ReleaseMonitor`] is told each outcome of both and returns at most one decision for each; it is
+//! plain data, so that all replicas share one state. What the stable release shows too, what a
+//! shared upstream causes, and repeats of one session are no evidence.
 
 mod evidence;
 mod failures;
@@ -61,7 +63,8 @@ pub struct ReleaseOutcome {
     pub failure: Option<FailureClass>,
     /// What failures of one cause share (`TypeError`, `-32602`, …); empty where nothing is known.
     pub signature: String,
-    /// The session it belonged to, as a number; failures of one session count once. `None`: it is a session of its own.
+    /// The session it belonged to, as a number; failures of one session count once. `None`: it is a
+    /// session of its own.
     pub session: Option<u64>,
 }
 
@@ -131,10 +134,12 @@ impl Release {
         }
     }
 
-    /// The figures that it is judged by now, against `stable`; without a baseline for the stable release itself.
+    /// The figures that it is judged by now, against `stable`; without a baseline for the stable
+    /// release itself.
     #[must_use]
     pub fn figures(&self, policy: &ReleasePolicy, stable: Option<&Self>) -> ReleaseEvidence {
-        let baseline = stable.and_then(|stable| stable.evidence.baseline(policy, self.evidence.since()));
+        let baseline =
+            stable.and_then(|stable| stable.evidence.baseline(policy, self.evidence.since()));
         self.evidence.figures(baseline)
     }
 
@@ -162,14 +167,21 @@ impl ReleaseMonitor {
         }
     }
 
-    /// Takes over what the configuration says: which version is stable, which one is on trial and with which share of the
-    /// traffic. A version that is known keeps what is known of it; one that is new begins anew. After a promotion the
-    /// promoted release stays stable until the configuration names other versions.
-    pub fn configure(&mut self, stable: &ReleaseVersion, candidate: Option<(&ReleaseVersion, f64)>, now: Timestamp) {
+    /// Takes over what the configuration says: which version is stable, which one is on trial and
+    /// with which share of the traffic. A version that is known keeps what is known of it; one that
+    /// is new begins anew. After a promotion the promoted release stays stable until the
+    /// configuration names other versions.
+    pub fn configure(
+        &mut self,
+        stable: &ReleaseVersion,
+        candidate: Option<(&ReleaseVersion, f64)>,
+        now: Timestamp,
+    ) {
         let candidate_id = candidate.map(|(version, _)| version.id());
         let is_promoted = candidate_id.as_ref() == Some(&self.stable.id);
         if self.stable.id != stable.id() && !is_promoted {
-            let before = std::mem::replace(&mut self.stable, Release::new(stable.clone(), 1.0, now));
+            let before =
+                std::mem::replace(&mut self.stable, Release::new(stable.clone(), 1.0, now));
             self.supersede(before);
         }
         if self.candidate.as_ref().map(|known| &known.id) != candidate_id.as_ref()
@@ -178,7 +190,9 @@ impl ReleaseMonitor {
             self.supersede(before);
         }
         if let (Some((version, share)), false) = (candidate, is_promoted) {
-            let known = self.candidate.get_or_insert_with(|| Release::new(version.clone(), share, now));
+            let known = self
+                .candidate
+                .get_or_insert_with(|| Release::new(version.clone(), share, now));
             known.configured_share = share;
             if known.state == ReleaseState::Active {
                 known.share = share;
@@ -189,25 +203,33 @@ impl ReleaseMonitor {
     /// The share of the traffic that the candidate takes now, 0 to 1.
     #[must_use]
     pub fn candidate_share(&self) -> f64 {
-        self.candidate.as_ref().map_or(0.0, |candidate| candidate.share)
+        self.candidate
+            .as_ref()
+            .map_or(0.0, |candidate| candidate.share)
     }
 
     /// The release that takes most of the traffic of this subject; `None` for another subject.
     #[must_use]
     pub fn mostly_served_by(&self, subject: &str) -> Option<String> {
-        let candidate = self.candidate.as_ref().filter(|candidate| candidate.share > 0.5);
+        let candidate = self
+            .candidate
+            .as_ref()
+            .filter(|candidate| candidate.share > 0.5);
         (self.subject == subject).then(|| candidate.unwrap_or(&self.stable).id.clone())
     }
 
     /// Whether promotion is frozen: the monitor rolled back too often within a day.
     #[must_use]
     pub fn is_frozen(&self, policy: &ReleasePolicy, now: Timestamp) -> bool {
-        let recent = self.rollbacks.iter().filter(|at| within(**at, now, policy.freeze_window));
+        let recent = self
+            .rollbacks
+            .iter()
+            .filter(|at| within(**at, now, policy.freeze_window));
         recent.count() >= policy.freeze_after as usize
     }
 
-    /// Takes in how one execution of a release ended, and decides. `stable_is_healthy`: whether the stable release could
-    /// take the traffic now.
+    /// Takes in how one execution of a release ended, and decides. `stable_is_healthy`: whether the
+    /// stable release could take the traffic now.
     pub fn observe(
         &mut self,
         policy: &ReleasePolicy,
@@ -223,7 +245,10 @@ impl ReleaseMonitor {
             return None;
         }
         let counts = self.counts(policy, outcome);
-        let candidate = self.candidate.as_mut().filter(|candidate| candidate.id == release)?;
+        let candidate = self
+            .candidate
+            .as_mut()
+            .filter(|candidate| candidate.id == release)?;
         candidate.last_used_at = Some(outcome.at);
         if !counts || candidate.state == ReleaseState::RolledBack {
             return None;
@@ -241,7 +266,8 @@ impl ReleaseMonitor {
         Some(self.act(policy, verdict, stable_is_healthy, outcome.at))
     }
 
-    /// Rolls the candidate back because its schema breaks callers and no adapter covers the change, before it failed once.
+    /// Rolls the candidate back because its schema breaks callers and no adapter covers the change,
+    /// before it failed once.
     pub fn contract_broken(
         &mut self,
         policy: &ReleasePolicy,
@@ -250,9 +276,18 @@ impl ReleaseMonitor {
         stable_is_healthy: bool,
         now: Timestamp,
     ) -> Option<ReleaseDecision> {
-        let candidate = self.candidate.as_ref().filter(|candidate| candidate.id == release)?;
-        let is_serving = matches!(candidate.state, ReleaseState::Active | ReleaseState::Provisional);
-        let was_held = candidate.decisions.iter().any(|decision| decision.lane == Some(ReleaseLane::Contract));
+        let candidate = self
+            .candidate
+            .as_ref()
+            .filter(|candidate| candidate.id == release)?;
+        let is_serving = matches!(
+            candidate.state,
+            ReleaseState::Active | ReleaseState::Provisional
+        );
+        let was_held = candidate
+            .decisions
+            .iter()
+            .any(|decision| decision.lane == Some(ReleaseLane::Contract));
         // What the guards keep from being done is said once.
         if !is_serving || was_held && (self.pinned || !stable_is_healthy) {
             return None;
@@ -266,12 +301,14 @@ impl ReleaseMonitor {
         Some(self.act(policy, verdict, stable_is_healthy, now))
     }
 
-    /// Reports a candidate that was not used for a long time, once: that is no failure, and it is not rolled back.
+    /// Reports a candidate that was not used for a long time, once: that is no failure, and it is
+    /// not rolled back.
     pub fn unused(&mut self, policy: &ReleasePolicy, now: Timestamp) -> Option<ReleaseDecision> {
         let baseline = self.stable.evidence.baseline(policy, None);
         let candidate = self.candidate.as_mut()?;
         let quiet_since = candidate.last_used_at.unwrap_or(candidate.created_at);
-        let is_quiet = candidate.state == ReleaseState::Active && !within(quiet_since, now, policy.unused_after);
+        let is_quiet = candidate.state == ReleaseState::Active
+            && !within(quiet_since, now, policy.unused_after);
         if !is_quiet || candidate.unused_reported {
             return None;
         }
@@ -290,20 +327,31 @@ impl ReleaseMonitor {
 
     /// All releases, the newest first.
     pub fn releases(&self) -> impl Iterator<Item = &Release> {
-        self.candidate.iter().chain([&self.stable]).chain(self.past.iter().rev())
+        self.candidate
+            .iter()
+            .chain([&self.stable])
+            .chain(self.past.iter().rev())
     }
 
-    /// Whether an outcome says anything of a release: not where Relight or the caller ended it, and not where an
-    /// upstream that both releases share does.
+    /// Whether an outcome says anything of a release: not where Relight or the caller ended it, and
+    /// not where an upstream that both releases share does.
     fn counts(&self, policy: &ReleasePolicy, outcome: &ReleaseOutcome) -> bool {
-        let Some(class) = outcome.failure else { return true };
+        let Some(class) = outcome.failure else {
+            return true;
+        };
         let is_neither = class.is_local_refusal()
-            || matches!(class, FailureClass::Cancelled | FailureClass::ApprovalRejected | FailureClass::Cache);
+            || matches!(
+                class,
+                FailureClass::Cancelled | FailureClass::ApprovalRejected | FailureClass::Cache
+            );
         if is_neither {
             return false;
         }
         let endpoint = |release: &Release| release.version.endpoint.clone();
-        let is_shared = self.candidate.as_ref().is_some_and(|it| endpoint(it) == endpoint(&self.stable));
+        let is_shared = self
+            .candidate
+            .as_ref()
+            .is_some_and(|it| endpoint(it) == endpoint(&self.stable));
         policy.mode == ReleaseMode::Literal || !is_shared || !is_of_the_upstream(class)
     }
 
@@ -316,24 +364,49 @@ impl ReleaseMonitor {
         now: Timestamp,
     ) -> ReleaseDecision {
         let baseline = self.stable.evidence.baseline(policy, None);
-        let lanes::ReleaseVerdict { mut action, lane, provisional, mut reason } = verdict;
+        let lanes::ReleaseVerdict {
+            mut action,
+            lane,
+            provisional,
+            mut reason,
+        } = verdict;
         if self.pinned {
             reason = format!("an operator pinned it; else: {reason}");
             action = ReleaseAction::Held;
         } else if action == ReleaseAction::RolledBack && !stable_is_healthy {
-            reason =
-                format!("the stable release is not healthy, so that nothing could take the traffic; else: {reason}");
+            reason = format!(
+                "the stable release is not healthy, so that nothing could take the traffic; else: {reason}"
+            );
             action = ReleaseAction::Held;
         }
         let canary = policy.canary_share;
-        let evidence = self.candidate.as_ref().map(|it| it.evidence.figures(baseline)).unwrap_or_default();
-        let decision = ReleaseDecision { at: now, action, lane: Some(lane), provisional, evidence, reason };
+        let evidence = self
+            .candidate
+            .as_ref()
+            .map(|it| it.evidence.figures(baseline))
+            .unwrap_or_default();
+        let decision = ReleaseDecision {
+            at: now,
+            action,
+            lane: Some(lane),
+            provisional,
+            evidence,
+            reason,
+        };
         if let Some(candidate) = self.candidate.as_mut() {
             match action {
                 ReleaseAction::RolledBack => {
                     let was_active = candidate.state == ReleaseState::Active;
-                    candidate.state = if provisional { ReleaseState::Provisional } else { ReleaseState::RolledBack };
-                    candidate.share = if provisional { canary.min(candidate.share) } else { 0.0 };
+                    candidate.state = if provisional {
+                        ReleaseState::Provisional
+                    } else {
+                        ReleaseState::RolledBack
+                    };
+                    candidate.share = if provisional {
+                        canary.min(candidate.share)
+                    } else {
+                        0.0
+                    };
                     candidate.evidence.begin_anew();
                     if was_active {
                         self.rollbacks.push_back(now);
@@ -353,7 +426,11 @@ impl ReleaseMonitor {
         if action != ReleaseAction::Held {
             self.acted_at = Some(now);
         }
-        while self.rollbacks.front().is_some_and(|at| !within(*at, now, policy.freeze_window)) {
+        while self
+            .rollbacks
+            .front()
+            .is_some_and(|at| !within(*at, now, policy.freeze_window))
+        {
             self.rollbacks.pop_front();
         }
         decision

@@ -1,10 +1,11 @@
 //! The planner: whether there is another attempt, after which wait, and why not.
 //!
-//! One planner decides over all targets of an invocation, so that three retries on three targets do not become nine
-//! calls. It checks in a fixed order: would another attempt help, is nothing irrevocable relayed, are attempts left,
-//! would it start and still have time before the deadline; the caller then reserves the budget that the decision names,
-//! waits, and chooses the target afresh with `select`. The planner reads no clock, does not sleep, and plans no wait
-//! that ends too late to be of use.
+//! One planner decides over all targets of an invocation, so that three retries on three targets do
+//! not become nine calls. It checks in a fixed order: would another attempt help, is nothing
+//! irrevocable relayed, are attempts left, would it start and still have time before the deadline;
+//! the caller then reserves the budget that the decision names, waits, and chooses the target
+//! afresh with `select`. The planner reads no clock, does not sleep, and plans no wait that ends
+//! too late to be of use.
 
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ mod stop;
 
 pub use self::{
     recovery_options::{
-        BackoffKind, Counter, RecoveryOptions, has_larger_window, larger_window_first, recovery_options,
+        BackoffKind, Counter, RecoveryOptions, has_larger_window, larger_window_first,
+        recovery_options,
     },
     settings::{HARD_CAP_ATTEMPTS, MAX_RETRIES, ParkPolicy, RetryPolicy},
     stop::StopReason,
@@ -47,7 +49,10 @@ pub enum Availability {
 
 /// A target as the planner and `select` see it; the first of a list is the primary one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the target")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact about the target"
+)]
 pub struct Candidate {
     /// Its name.
     pub target: TargetId,
@@ -73,8 +78,8 @@ pub struct Candidate {
     pub larger_window: bool,
     /// Whether it uses another credential than the target that failed.
     pub other_credential: bool,
-    /// Whether calling it is no use for the rest of this invocation: an earlier failure rules it out
-    /// (`RecoveryOptions::admits`), or its budget is empty.
+    /// Whether calling it is no use for the rest of this invocation: an earlier failure rules it
+    /// out (`RecoveryOptions::admits`), or its budget is empty.
     pub ruled_out: bool,
 }
 
@@ -86,8 +91,8 @@ pub enum Relayed {
     Nothing,
     /// Something that can be revoked.
     Rewindable,
-    /// Text that cannot be revoked and was cut: another attempt helps only if it repeats that text, which the target
-    /// that wrote it is the likeliest to do.
+    /// Text that cannot be revoked and was cut: another attempt helps only if it repeats that text,
+    /// which the target that wrote it is the likeliest to do.
     AppendOnly,
     /// Something that cannot be revoked: there is no other attempt.
     Irrevocable,
@@ -102,8 +107,8 @@ pub struct Situation<'a> {
     pub deadline: Instant,
     /// What just happened: a failure, or a local refusal (`FailureClass::is_local_refusal`).
     pub failure: &'a Failure,
-    /// Where `failure` is a local refusal: the last upstream failure of this invocation, `None` before any call was
-    /// made.
+    /// Where `failure` is a local refusal: the last upstream failure of this invocation, `None`
+    /// before any call was made.
     pub decisive: Option<&'a Failure>,
     /// The target that just failed or refused; where `None`, `failure.target` counts.
     pub failed_target: Option<&'a TargetId>,
@@ -121,7 +126,8 @@ pub struct Situation<'a> {
     pub relayed: Relayed,
     /// Whether the request was changed so that the same target may take it now.
     pub adapted: bool,
-    /// What may help, where the ladder of tools has decided that; `None`: by the class of the failure.
+    /// What may help, where the ladder of tools has decided that; `None`: by the class of the
+    /// failure.
     pub given: Option<RecoveryOptions>,
     /// The route's targets as they are now, in its order.
     pub candidates: &'a [Candidate],
@@ -134,7 +140,8 @@ pub struct Situation<'a> {
 /// What the planner decided.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// Another attempt: reserve `cost`, wait, choose the target afresh (`target_hint` unless that changed), call it.
+    /// Another attempt: reserve `cost`, wait, choose the target afresh (`target_hint` unless that
+    /// changed), call it.
     Again {
         /// How long, and where that time comes from.
         wait: Wait,
@@ -145,7 +152,8 @@ pub enum Decision {
         /// What it costs the budget of the target that will be called.
         cost: Cost,
     },
-    /// No target may be called now: wait until then, or until woken, and choose afresh. Costs nothing.
+    /// No target may be called now: wait until then, or until woken, and choose afresh. Costs
+    /// nothing.
     Park {
         /// When `target` will be available.
         until: Instant,
@@ -201,7 +209,12 @@ impl Candidate {
 impl<'a> Situation<'a> {
     /// The situation after the first attempt, of which nothing was relayed.
     #[must_use]
-    pub fn new(now: Instant, deadline: Instant, failure: &'a Failure, candidates: &'a [Candidate]) -> Self {
+    pub fn new(
+        now: Instant,
+        deadline: Instant,
+        failure: &'a Failure,
+        candidates: &'a [Candidate],
+    ) -> Self {
         Self {
             now,
             deadline,
@@ -224,7 +237,11 @@ impl<'a> Situation<'a> {
 
     /// The last real failure; `None` while every target has only refused locally.
     fn cause(&self) -> Option<&'a Failure> {
-        if self.failure.class.is_local_refusal() { self.decisive } else { Some(self.failure) }
+        if self.failure.class.is_local_refusal() {
+            self.decisive
+        } else {
+            Some(self.failure)
+        }
     }
 
     /// Whether the last real failure was one to reach the target at all.
@@ -234,7 +251,11 @@ impl<'a> Situation<'a> {
 
     /// Whether the next attempt is the last one that the policy allows after such a failure.
     fn is_last(&self, policy: &RetryPolicy) -> bool {
-        let made = if self.is_unsent() { self.unsent_made } else { self.retries_made + 1 };
+        let made = if self.is_unsent() {
+            self.unsent_made
+        } else {
+            self.retries_made + 1
+        };
         made >= policy.max_retries
     }
 
@@ -253,25 +274,57 @@ impl<'a> Situation<'a> {
     }
 }
 
-/// Decides what follows a failed attempt. The dice are thrown twice whatever is decided, so that a replay agrees.
+/// Decides what follows a failed attempt. The dice are thrown twice whatever is decided, so that a
+/// replay agrees.
 #[must_use]
 pub fn plan(policy: &RetryPolicy, situation: &Situation<'_>, rng: &mut SeededRng) -> Decision {
-    planned(policy, situation, options::JitterSamples { wait: rng.unit(), spread: rng.unit() })
+    planned(
+        policy,
+        situation,
+        options::JitterSamples {
+            wait: rng.unit(),
+            spread: rng.unit(),
+        },
+    )
 }
 
 /// The same decision with its wait before any random spread.
 #[must_use]
 pub fn plan_without_spread(policy: &RetryPolicy, situation: &Situation<'_>) -> Decision {
-    let exact = |backoff: &Backoff| Backoff { jitter: Jitter::None, ..backoff.clone() };
+    let exact = |backoff: &Backoff| Backoff {
+        jitter: Jitter::None,
+        ..backoff.clone()
+    };
     let (backoff, throttle_backoff) = (exact(&policy.backoff), exact(&policy.throttle_backoff));
-    let policy = RetryPolicy { backoff, throttle_backoff, ..policy.clone() };
-    planned(&policy, situation, options::JitterSamples { wait: 0.0, spread: 0.0 })
+    let policy = RetryPolicy {
+        backoff,
+        throttle_backoff,
+        ..policy.clone()
+    };
+    planned(
+        &policy,
+        situation,
+        options::JitterSamples {
+            wait: 0.0,
+            spread: 0.0,
+        },
+    )
 }
 
-fn planned(policy: &RetryPolicy, situation: &Situation<'_>, samples: options::JitterSamples) -> Decision {
+fn planned(
+    policy: &RetryPolicy,
+    situation: &Situation<'_>,
+    samples: options::JitterSamples,
+) -> Decision {
     let recovery_options = situation.cause().map(|failure| {
-        let recovery_options = situation.given.unwrap_or_else(|| recovery_options(policy, failure));
-        if situation.adapted { recovery_options.adapted() } else { recovery_options }
+        let recovery_options = situation
+            .given
+            .unwrap_or_else(|| recovery_options(policy, failure));
+        if situation.adapted {
+            recovery_options.adapted()
+        } else {
+            recovery_options
+        }
     });
     match allowed(policy, situation, recovery_options.as_ref()) {
         Ok(()) => options::decide(policy, situation, recovery_options.as_ref(), samples),
@@ -286,10 +339,15 @@ fn allowed(
     recovery_options: Option<&RecoveryOptions>,
 ) -> Result<(), StopReason> {
     if situation.failure.class == FailureClass::Deadline {
-        return Err(StopReason::DeadlineTooClose { needed: policy.min_attempt_time });
+        return Err(StopReason::DeadlineTooClose {
+            needed: policy.min_attempt_time,
+        });
     }
-    // No call was made yet: any target that is free now may still be the first, and a first attempt needs no allowance.
-    let Some(recovery_options) = recovery_options else { return Ok(()) };
+    // No call was made yet: any target that is free now may still be the first, and a first attempt
+    // needs no allowance.
+    let Some(recovery_options) = recovery_options else {
+        return Ok(());
+    };
     if !recovery_options.same_target && !recovery_options.other_target {
         return Err(StopReason::NotRetryable);
     }
@@ -306,9 +364,19 @@ fn allowed(
     if semantic && situation.semantic_made >= policy.semantic_retries {
         return Err(StopReason::SemanticUsedUp);
     }
-    let at_most = recovery_options.at_most.unwrap_or(u32::MAX).min(policy.max_retries);
-    let made = situation.retries_made.saturating_add(situation.semantic_made).saturating_add(1);
-    let used = if situation.is_unsent() { situation.unsent_made.saturating_sub(1) } else { situation.retries_made };
+    let at_most = recovery_options
+        .at_most
+        .unwrap_or(u32::MAX)
+        .min(policy.max_retries);
+    let made = situation
+        .retries_made
+        .saturating_add(situation.semantic_made)
+        .saturating_add(1);
+    let used = if situation.is_unsent() {
+        situation.unsent_made.saturating_sub(1)
+    } else {
+        situation.retries_made
+    };
     if made >= HARD_CAP_ATTEMPTS || (!semantic && used >= at_most) {
         return Err(StopReason::AttemptsUsedUp);
     }

@@ -1,9 +1,11 @@
-//! The retry budget: what attempts beyond the first cost, so that retries cannot overwhelm a failing provider.
+//! The retry budget: what attempts beyond the first cost, so that retries cannot overwhelm a
+//! failing provider.
 //!
-//! The bucket refunds: a retry pays before its wait and gets its price back when it succeeds. Independent faults thus
-//! pay for themselves (50 % of failures keep 95 % success), while a total outage drains the bucket once and then adds 4
-//! % load; budgets that grow with traffic added 41 % and did not let an overloaded provider recover. One bucket per
-//! target, paid by the attempts at that target. It neither waits nor judges failures.
+//! The bucket refunds: a retry pays before its wait and gets its price back when it succeeds.
+//! Independent faults thus pay for themselves (50 % of failures keep 95 % success), while a total
+//! outage drains the bucket once and then adds 4 % load; budgets that grow with traffic added 41 %
+//! and did not let an overloaded provider recover. One bucket per target, paid by the attempts at
+//! that target. It neither waits nor judges failures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,14 +14,15 @@ use tokio::time::Instant;
 /// The price of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cost {
-    /// Nothing: the first attempt, the first retry of a request that was never sent, or one after parking (which the
-    /// circuit's probes and stages meter already).
+    /// Nothing: the first attempt, the first retry of a request that was never sent, or one after
+    /// parking (which the circuit's probes and stages meter already).
     Free,
     /// A retry after a passing fault.
     Transient,
     /// A retry after the target signalled overload.
     Throttle,
-    /// Nothing: the transport worked, the content was unusable; such retries have a counter of their own.
+    /// Nothing: the transport worked, the content was unusable; such retries have a counter of
+    /// their own.
     Semantic,
     /// A second attempt beside a slow one.
     Hedge,
@@ -29,17 +32,20 @@ pub enum Cost {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetPolicy {
-    /// Whether retries are paid for at all; default true. Without it an outage is multiplied by every retry.
+    /// Whether retries are paid for at all; default true. Without it an outage is multiplied by
+    /// every retry.
     pub enabled: bool,
-    /// Tokens that the full bucket holds. A number from 1 to 1 000 000; default 500. `capacity / cost` retries can
-    /// fail, or be under way, at once before the bucket is empty.
+    /// Tokens that the full bucket holds. A number from 1 to 1 000 000; default 500.
+    /// `capacity / cost` retries can fail, or be under way, at once before the bucket is empty.
     pub capacity: f64,
     /// Tokens that a retry or hedge pays. A number from 0.1 to `capacity`; default 5.
     pub cost: f64,
-    /// Tokens that a success at the first try adds. A number from 0 to 100; default 5: as much as a failed retry takes, so that
-    /// independent failures of every other call are retried, and an outage is not.
+    /// Tokens that a success at the first try adds. A number from 0 to 100; default 5: as much as a
+    /// failed retry takes, so that independent failures of every other call are retried, and an
+    /// outage is not.
     pub first_try_credit: f64,
-    /// Tokens that each second adds, so that an idle service recovers. A number from 0 to 1000; default 0.5.
+    /// Tokens that each second adds, so that an idle service recovers. A number from 0 to 1000;
+    /// default 0.5.
     pub refill_per_second: f64,
 }
 
@@ -73,7 +79,13 @@ pub enum Settled {
 
 impl Default for BudgetPolicy {
     fn default() -> Self {
-        Self { enabled: true, capacity: 500.0, cost: 5.0, first_try_credit: 5.0, refill_per_second: 0.5 }
+        Self {
+            enabled: true,
+            capacity: 500.0,
+            cost: 5.0,
+            first_try_credit: 5.0,
+            refill_per_second: 0.5,
+        }
     }
 }
 
@@ -88,7 +100,16 @@ impl BudgetPolicy {
             }
         };
         check("capacity", self.capacity, 1.0, 1_000_000.0);
-        check("cost", self.cost, 0.1, if self.capacity >= 0.1 { self.capacity } else { 1_000_000.0 });
+        check(
+            "cost",
+            self.cost,
+            0.1,
+            if self.capacity >= 0.1 {
+                self.capacity
+            } else {
+                1_000_000.0
+            },
+        );
         check("first_try_credit", self.first_try_credit, 0.0, 100.0);
         check("refill_per_second", self.refill_per_second, 0.0, 1000.0);
         faults
@@ -109,7 +130,11 @@ impl RetryBudget {
     /// A full bucket.
     #[must_use]
     pub fn new(policy: BudgetPolicy, now: Instant) -> Self {
-        Self { level: policy.capacity, policy, filled_at: now }
+        Self {
+            level: policy.capacity,
+            policy,
+            filled_at: now,
+        }
     }
 
     /// Reserves the price of an attempt, before its wait; `None` when the bucket does not hold it.
@@ -125,7 +150,10 @@ impl RetryBudget {
     }
 
     /// Ends a reservation: the price comes back unless the attempt failed.
-    #[expect(clippy::needless_pass_by_value, reason = "a reservation is settled once")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a reservation is settled once"
+    )]
     pub fn settle(&mut self, reservation: Reservation, settled: Settled, now: Instant) {
         self.fill(now);
         match settled {
@@ -149,7 +177,8 @@ impl RetryBudget {
     /// Tokens in the bucket, 0 to `capacity`.
     #[must_use]
     pub fn level(&self, now: Instant) -> f64 {
-        let refill = now.saturating_duration_since(self.filled_at).as_secs_f64() * self.policy.refill_per_second;
+        let refill = now.saturating_duration_since(self.filled_at).as_secs_f64()
+            * self.policy.refill_per_second;
         (self.level + refill).min(self.policy.capacity)
     }
 

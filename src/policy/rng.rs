@@ -1,15 +1,17 @@
 //! Random numbers that can be replayed: drawn from a seed, the invocation and the attempt.
 //!
-//! The algorithm is defined here rather than by a crate's default generator, because a recorded run must replay on
-//! every platform and after every upgrade: the state begins as the first eight bytes (little endian) of SHA-256 over
-//! `seed` (8 bytes, little endian), `attempt` (4 bytes, little endian) and the invocation's id, and each draw is one
-//! step of `SplitMix64` (Steele, Lea and Flood, 2014). It must not be used for secrets.
+//! The algorithm is defined here rather than by a crate's default generator, because a recorded run
+//! must replay on every platform and after every upgrade: the state begins as the first eight bytes
+//! (little endian) of SHA-256 over `seed` (8 bytes, little endian), `attempt` (4 bytes, little
+//! endian) and the invocation's id, and each draw is one step of `SplitMix64` (Steele, Lea and
+//! Flood, 2014). It must not be used for secrets.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::ids::InvocationId;
 
-/// The random numbers of one attempt: the same seed, invocation and attempt always give the same sequence.
+/// The random numbers of one attempt: the same seed, invocation and attempt always give the same
+/// sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeededRng {
     state: u64,
@@ -26,7 +28,11 @@ impl SeededRng {
             .chain_update(attempt.to_le_bytes())
             .chain_update(invocation.as_str().as_bytes())
             .finalize();
-        let state = digest.iter().take(8).rev().fold(0_u64, |state, byte| (state << 8) | u64::from(*byte));
+        let state = digest
+            .iter()
+            .take(8)
+            .rev()
+            .fold(0_u64, |state, byte| (state << 8) | u64::from(*byte));
         Self { state }
     }
 
@@ -44,7 +50,8 @@ impl SeededRng {
     }
 }
 
-/// The place, one of `count`, that a throw of 0 (included) to 1 (excluded) means; 0 when there is none.
+/// The place, one of `count`, that a throw of 0 (included) to 1 (excluded) means; 0 when there is
+/// none.
 #[must_use]
 pub fn place(sample: f64, count: usize) -> usize {
     #[expect(
@@ -78,9 +85,19 @@ mod tests {
     #[test]
     fn throws_are_those_of_the_written_algorithm_on_every_platform() {
         // Computed independently of this code, from the definition at the head of this file.
-        let expected = [0.661_247_619_003_935_6, 0.327_730_583_835_783_6, 0.752_071_659_284_011_8];
-        for (thrown, expected) in samples(42, "0198f1a0-0000-7000-8000-000000000001", 2).into_iter().zip(expected) {
-            assert!((thrown - expected).abs() < 1e-15, "{thrown} is not {expected}");
+        let expected = [
+            0.661_247_619_003_935_6,
+            0.327_730_583_835_783_6,
+            0.752_071_659_284_011_8,
+        ];
+        for (thrown, expected) in samples(42, "0198f1a0-0000-7000-8000-000000000001", 2)
+            .into_iter()
+            .zip(expected)
+        {
+            assert!(
+                (thrown - expected).abs() < 1e-15,
+                "{thrown} is not {expected}"
+            );
         }
     }
 
@@ -93,7 +110,10 @@ mod tests {
             assert!((0.0..1.0).contains(&thrown));
             tenths[place(thrown, 10)] += 1;
         }
-        assert!(tenths.iter().all(|count| (850..1150).contains(count)), "{tenths:?}");
+        assert!(
+            tenths.iter().all(|count| (850..1150).contains(count)),
+            "{tenths:?}"
+        );
     }
 
     #[test]

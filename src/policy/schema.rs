@@ -1,7 +1,9 @@
-//! Checks a value against a JSON Schema that others wrote, at a cost that is bounded before it is spent.
+//! Checks a value against a JSON Schema that others wrote, at a cost that is bounded before it is
+//! spent.
 //!
-//! Schemas come from callers and from tool servers. One that is endless, huge, refers outside of itself or holds a
-//! catastrophic pattern is reported as such; it never holds up a worker and is never fetched from anywhere.
+//! Schemas come from callers and from tool servers. One that is endless, huge, refers outside of
+//! itself or holds a catastrophic pattern is reported as such; it never holds up a worker and is
+//! never fetched from anywhere.
 
 mod budget;
 
@@ -34,13 +36,17 @@ impl fmt::Display for SchemaFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Misfit(mismatch) => {
-                let place = if mismatch.path.is_empty() { "the root" } else { &mismatch.path };
+                let place = if mismatch.path.is_empty() {
+                    "the root"
+                } else {
+                    &mismatch.path
+                };
                 write!(f, "{} at {place}", mismatch.keyword)
             }
             Self::Unreadable => f.write_str("the schema does not compile"),
-            Self::TooCostly => {
-                f.write_str("checking the schema would cost too much, or it refers to what lies outside of it")
-            }
+            Self::TooCostly => f.write_str(
+                "checking the schema would cost too much, or it refers to what lies outside of it",
+            ),
         }
     }
 }
@@ -57,11 +63,19 @@ pub fn check(schema: &Value, value: &Value) -> Result<(), SchemaFault> {
         .backtrack_limit(MAX_BACKTRACKS)
         .size_limit(MAX_PATTERN_BYTES)
         .dfa_size_limit(MAX_PATTERN_BYTES);
-    let Ok(validator) = jsonschema::options().with_pattern_options(patterns).build(schema) else {
+    let Ok(validator) = jsonschema::options()
+        .with_pattern_options(patterns)
+        .build(schema)
+    else {
         return Err(SchemaFault::Unreadable);
     };
-    let Err(error) = validator.validate(value) else { return Ok(()) };
-    if matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. }) {
+    let Err(error) = validator.validate(value) else {
+        return Ok(());
+    };
+    if matches!(
+        error.kind(),
+        ValidationErrorKind::BacktrackLimitExceeded { .. }
+    ) {
         return Err(SchemaFault::TooCostly);
     }
     let place = error.schema_path().to_string();
@@ -72,8 +86,15 @@ pub fn check(schema: &Value, value: &Value) -> Result<(), SchemaFault> {
     });
     let mut path = error.instance_path().to_string();
     // A field that is not there has no place of its own: it is named where it should be.
-    if let ValidationErrorKind::Required { property: Value::String(missing) } = error.kind() {
+    if let ValidationErrorKind::Required {
+        property: Value::String(missing),
+    } = error.kind()
+    {
         path = format!("{path}/{}", missing.replace('~', "~0").replace('/', "~1"));
     }
-    Err(SchemaFault::Misfit(Mismatch { path, keyword, limit: limit.unwrap_or_default() }))
+    Err(SchemaFault::Misfit(Mismatch {
+        path,
+        keyword,
+        limit: limit.unwrap_or_default(),
+    }))
 }

@@ -1,7 +1,7 @@
 //! Removes the exact values of configured secrets from texts, whatever their shape.
 //!
-//! A provider's error may repeat the key that it was sent. `redact` knows the shapes of keys; a short or plain one
-//! (`changeme`) has none, and is recognised by its value alone.
+//! A provider's error may repeat the key that it was sent. `redact` knows the shapes of keys; a
+//! short or plain one (`changeme`) has none, and is recognised by its value alone.
 
 use std::{
     borrow::Cow,
@@ -30,7 +30,11 @@ impl Secrets {
     /// Knows these values, as they are and as JSON and addresses write them.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut known: Vec<String> = Vec::new();
-        for value in values.into_iter().map(str::trim).filter(|value| value.len() >= SHORTEST) {
+        for value in values
+            .into_iter()
+            .map(str::trim)
+            .filter(|value| value.len() >= SHORTEST)
+        {
             let json = serde_json::Value::from(value).to_string();
             for form in [value, json.trim_matches('"'), &percent_encoded(value)] {
                 if !known.iter().any(|known| known == form) {
@@ -41,14 +45,22 @@ impl Secrets {
         if known.is_empty() {
             return Self(None);
         }
-        // Values of a configuration are few and short; a set of them that cannot be searched for is none.
-        Self(AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&known).ok())
+        // Values of a configuration are few and short; a set of them that cannot be searched for is
+        // none.
+        Self(
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(&known)
+                .ok(),
+        )
     }
 
     /// The text without them.
     #[must_use]
     pub fn take_out<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let Some(search) = &self.0 else { return Cow::Borrowed(text) };
+        let Some(search) = &self.0 else {
+            return Cow::Borrowed(text);
+        };
         let mut clean = String::new();
         let mut kept = 0;
         for found in search.find_iter(text) {
@@ -109,9 +121,19 @@ mod tests {
 
     #[test]
     fn exact_values_go_in_every_form_and_words_that_merely_hold_a_short_one_stay() {
-        let secrets = Secrets::new(["sk-1234", "changeme", "Hunter2hunter2", "a\"b c/d", "key", " padded-key "]);
+        let secrets = Secrets::new([
+            "sk-1234",
+            "changeme",
+            "Hunter2hunter2",
+            "a\"b c/d",
+            "key",
+            " padded-key ",
+        ]);
         for (text, clean) in [
-            ("nobody is known by sk-1234 here", "nobody is known by [redacted] here"),
+            (
+                "nobody is known by sk-1234 here",
+                "nobody is known by [redacted] here",
+            ),
             ("xchangemex", "x[redacted]x"),
             ("risk-12345 is no key", "risk-12345 is no key"),
             ("{\"k\":\"a\\\"b c/d\"}", "{\"k\":\"[redacted]\"}"),

@@ -1,7 +1,8 @@
 //! Selects the target of the next attempt.
 //!
-//! It runs before the first attempt and again after every wait, because the situation may have changed since the wait
-//! was planned. It reads facts that others gathered (circuits, gates, health) and takes no permit.
+//! It runs before the first attempt and again after every wait, because the situation may have
+//! changed since the wait was planned. It reads facts that others gathered (circuits, gates,
+//! health) and takes no permit.
 
 use std::cmp::Reverse;
 
@@ -19,7 +20,8 @@ use crate::domain::{failure::FailureClass, ids::TargetId, invocation::AttemptCau
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SelectPolicy {
-    /// `listed`: the first that is free and healthy; `shuffled`: any that is, with equal chance. Default `listed`.
+    /// `listed`: the first that is free and healthy; `shuffled`: any that is, with equal chance.
+    /// Default `listed`.
     pub order: Order,
 }
 
@@ -62,10 +64,11 @@ pub struct AttemptFacts<'a> {
     pub adapted: bool,
 }
 
-/// Chooses a target that is not ruled out and will be available. Of those that are free: one that stayed silent after
-/// all others, then `hint` (the planned target), then `failed_last` (the target to avoid, where the failure requires
-/// it) after the others, the degraded after the healthy, and equals in the policy's order. A silent one that was not
-/// planned is not chosen either while another one will return. One random number is drawn whatever is chosen.
+/// Chooses a target that is not ruled out and will be available. Of those that are free: one that
+/// stayed silent after all others, then `hint` (the planned target), then `failed_last` (the target
+/// to avoid, where the failure requires it) after the others, the degraded after the healthy, and
+/// equals in the policy's order. A silent one that was not planned is not chosen either while
+/// another one will return. One random number is drawn whatever is chosen.
 #[must_use]
 pub fn choose(
     policy: &SelectPolicy,
@@ -75,39 +78,60 @@ pub fn choose(
     rng: &mut SeededRng,
 ) -> Choice {
     let sample = rng.unit();
-    let usable = || candidates.iter().enumerate().filter(|(_, one)| is_usable(one));
-    let returns = usable().any(|(_, one)| !one.failed_silent && one.availability != Availability::Now);
+    let usable = || {
+        candidates
+            .iter()
+            .enumerate()
+            .filter(|(_, one)| is_usable(one))
+    };
+    let returns =
+        usable().any(|(_, one)| !one.failed_silent && one.availability != Availability::Now);
     let is_hint = |one: &Candidate| Some(&one.target) == hint;
-    let rank =
-        |one: &Candidate| (one.failed_silent, !is_hint(one), Some(&one.target) == failed_last, Reverse(one.healthy));
+    let rank = |one: &Candidate| {
+        (
+            one.failed_silent,
+            !is_hint(one),
+            Some(&one.target) == failed_last,
+            Reverse(one.healthy),
+        )
+    };
     let free = || {
         usable()
             .filter(|(_, one)| one.availability == Availability::Now)
-            // The planner knows the deadline: it plans a silent one only if no other returns in time.
+            // The planner knows the deadline: it plans a silent one only if no other returns in
+            // time.
             .filter(|(_, one)| !one.failed_silent || !returns || is_hint(one))
     };
     if let Some(best) = free().map(|(_, one)| rank(one)).min() {
-        let equals: Vec<_> = free().filter(|(_, one)| rank(one) == best).map(|(index, _)| index).collect();
+        let equals: Vec<_> = free()
+            .filter(|(_, one)| rank(one) == best)
+            .map(|(index, _)| index)
+            .collect();
         let turn = match policy.order {
             Order::Listed => 0,
             Order::Shuffled => place(sample, equals.len()),
         };
-        return equals.get(turn).map_or(Choice::None, |index| Choice::Target(*index));
+        return equals
+            .get(turn)
+            .map_or(Choice::None, |index| Choice::Target(*index));
     }
-    let first =
-        usable().filter(|(_, one)| !returns || !one.failed_silent).filter_map(|(index, one)| match one.availability {
+    let first = usable()
+        .filter(|(_, one)| !returns || !one.failed_silent)
+        .filter_map(|(index, one)| match one.availability {
             Availability::At(instant) => Some((instant, index)),
             Availability::Now | Availability::Never => None,
         });
-    first.min().map_or(Choice::None, |(instant, index)| Choice::WaitUntil(instant, index))
+    first.min().map_or(Choice::None, |(instant, index)| {
+        Choice::WaitUntil(instant, index)
+    })
 }
 
 fn is_usable(candidate: &Candidate) -> bool {
     !candidate.ruled_out && candidate.availability != Availability::Never
 }
 
-/// Why an attempt is made on the candidate at `index`; `closed_by`: the class of the failure that closed a gate of a
-/// target, where one is closed.
+/// Why an attempt is made on the candidate at `index`; `closed_by`: the class of the failure that
+/// closed a gate of a target, where one is closed.
 #[must_use]
 pub fn cause(
     facts: &AttemptFacts<'_>,
@@ -119,17 +143,22 @@ pub fn cause(
         return given;
     }
     let Some(class) = facts.after else {
-        // Another target is called first: because of what is wrong with the route's first, or else by the order.
+        // Another target is called first: because of what is wrong with the route's first, or else
+        // by the order.
         let first = candidates.first().filter(|_| index > 0);
         let passed_over = first.filter(|one| one.availability != Availability::Now || !one.healthy);
         return passed_over.map_or(AttemptCause::Initial, |one| {
             AttemptCause::Fallback(closed_by(&one.target).unwrap_or(FailureClass::CircuitOpen))
         });
     };
-    let is_same = candidates.get(index).is_some_and(|one| facts.last == Some(&one.target));
+    let is_same = candidates
+        .get(index)
+        .is_some_and(|one| facts.last == Some(&one.target));
     match facts {
         AttemptFacts { attaches: true, .. } => AttemptCause::Attach(class),
-        AttemptFacts { continues: true, .. } => AttemptCause::Continue(class),
+        AttemptFacts {
+            continues: true, ..
+        } => AttemptCause::Continue(class),
         _ if !is_same => AttemptCause::Fallback(class),
         AttemptFacts { adapted: true, .. } => AttemptCause::Adapt(class),
         _ => AttemptCause::Retry(class),

@@ -25,7 +25,13 @@ pub(super) struct Sliding<T> {
 impl<T: Copy + Default + AddAssign + SubAssign> Sliding<T> {
     pub(super) fn new(window: Duration) -> Self {
         let width_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX) / PARTS as u64;
-        Self { parts: [T::default(); PARTS], width_ms: width_ms.max(1), origin: None, newest: 0, total: T::default() }
+        Self {
+            parts: [T::default(); PARTS],
+            width_ms: width_ms.max(1),
+            origin: None,
+            newest: 0,
+            total: T::default(),
+        }
     }
 
     pub(super) fn add(&mut self, now: Instant, amount: T) {

@@ -1,7 +1,8 @@
 //! The sentences that people read about a failure, where an operator replaces Relight's own.
 //!
-//! A text belongs to a class of failures or to a code, the class first; it may be for end users, in several languages,
-//! and for operators. It changes texts only: retries, and what programs match on, stay as they are.
+//! A text belongs to a class of failures or to a code, the class first; it may be for end users, in
+//! several languages, and for operators. It changes texts only: retries, and what programs match
+//! on, stay as they are.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -23,7 +24,10 @@ pub struct Texts(BTreeMap<String, Text>);
 
 /// The sentence about the failures of one class or code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a text for end users, or a map with `user`, `hint` and `languages`")]
+#[serde(
+    untagged,
+    expecting = "expected a text for end users, or a map with `user`, `hint` and `languages`"
+)]
 pub enum Text {
     /// The sentence for end users.
     User(String),
@@ -41,8 +45,8 @@ pub struct TextByReader {
     /// For operators and developers: what can be done. 1 to 500 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// For end users by language (`de`, `pt-BR`), which a call names in its label `language`; `pt-BR` falls back to `pt`,
-    /// any other to `user`.
+    /// For end users by language (`de`, `pt-BR`), which a call names in its label `language`;
+    /// `pt-BR` falls back to `pt`, any other to `user`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub languages: BTreeMap<String, String>,
 }
@@ -53,7 +57,11 @@ impl Texts {
     /// Puts the operator's sentences into a failure; `language` is that of the call's end user.
     pub fn apply(&self, failure: &mut Failure, language: Option<&str>) {
         let keys = [failure.class.as_str(), failure.class.code().as_str()];
-        let texts: Vec<_> = keys.iter().filter_map(|key| self.0.get(*key)).map(Text::by_reader).collect();
+        let texts: Vec<_> = keys
+            .iter()
+            .filter_map(|key| self.0.get(*key))
+            .map(Text::by_reader)
+            .collect();
         if let Some(user) = texts.iter().find_map(|text| text.user_in(language)) {
             user.clone_into(&mut failure.user_message);
         }
@@ -68,7 +76,10 @@ impl Texts {
         let mut faults = Vec::new();
         for (key, text) in &self.0 {
             if FailureClass::parse(key).is_none() && FailureCode::parse(key).is_none() {
-                faults.push((key.clone(), "is neither a failure class nor a code such as LLM_ERROR".to_owned()));
+                faults.push((
+                    key.clone(),
+                    "is neither a failure class nor a code such as LLM_ERROR".to_owned(),
+                ));
             }
             let at = |field: &str| match text {
                 Text::User(_) => key.clone(),
@@ -76,8 +87,13 @@ impl Texts {
             };
             let text = text.by_reader();
             let own = [("user", &text.user), ("hint", &text.hint)];
-            let own = own.iter().filter_map(|(field, text)| Some((at(field), text.as_deref()?)));
-            let others = text.languages.iter().map(|(name, text)| (at(&format!("languages.{name}")), text.as_str()));
+            let own = own
+                .iter()
+                .filter_map(|(field, text)| Some((at(field), text.as_deref()?)));
+            let others = text
+                .languages
+                .iter()
+                .map(|(name, text)| (at(&format!("languages.{name}")), text.as_str()));
             for (path, text) in own.chain(others) {
                 if text.trim().is_empty() {
                     faults.push((path, "is empty".to_owned()));
@@ -97,7 +113,10 @@ impl Texts {
 impl Text {
     fn by_reader(&self) -> Cow<'_, TextByReader> {
         match self {
-            Self::User(user) => Cow::Owned(TextByReader { user: Some(user.clone()), ..TextByReader::default() }),
+            Self::User(user) => Cow::Owned(TextByReader {
+                user: Some(user.clone()),
+                ..TextByReader::default()
+            }),
             Self::ByReader(texts) => Cow::Borrowed(texts),
         }
     }
@@ -109,7 +128,9 @@ impl TextByReader {
     fn user_in(&self, language: Option<&str>) -> Option<&str> {
         let translated = language.and_then(|language| {
             let general = language.split(['-', '_']).next().unwrap_or_default();
-            self.languages.get(language).or_else(|| self.languages.get(general))
+            self.languages
+                .get(language)
+                .or_else(|| self.languages.get(general))
         });
         translated.or(self.user.as_ref()).map(String::as_str)
     }
@@ -131,8 +152,13 @@ mod tests {
 
     #[test]
     fn the_text_of_a_class_goes_before_that_of_its_code_and_both_before_relights_own() {
-        let texts = texts(r#"{"LLM_ERROR": "Let me try again.", "timeout": {"user": "Too slow.", "hint": "Wait."}}"#);
-        assert_eq!(texts_for(&texts, FailureClass::Timeout, None), ("Too slow.".to_owned(), "Wait.".to_owned()));
+        let texts = texts(
+            r#"{"LLM_ERROR": "Let me try again.", "timeout": {"user": "Too slow.", "hint": "Wait."}}"#,
+        );
+        assert_eq!(
+            texts_for(&texts, FailureClass::Timeout, None),
+            ("Too slow.".to_owned(), "Wait.".to_owned())
+        );
         let own = Failure::local(FailureClass::Overloaded, "");
         assert_eq!(
             texts_for(&texts, FailureClass::Overloaded, None),
@@ -144,11 +170,20 @@ mod tests {
 
     #[test]
     fn a_language_falls_back_to_its_general_form_and_then_to_the_text_without_one() {
-        let texts = texts(r#"{"timeout": {"user": "Slow.", "languages": {"pt": "Lento.", "de-AT": "Langsam."}}}"#);
-        for (language, expected) in
-            [(Some("pt-BR"), "Lento."), (Some("de-AT"), "Langsam."), (Some("de"), "Slow."), (None, "Slow.")]
-        {
-            assert_eq!(texts_for(&texts, FailureClass::Timeout, language).0, expected, "{language:?}");
+        let texts = texts(
+            r#"{"timeout": {"user": "Slow.", "languages": {"pt": "Lento.", "de-AT": "Langsam."}}}"#,
+        );
+        for (language, expected) in [
+            (Some("pt-BR"), "Lento."),
+            (Some("de-AT"), "Langsam."),
+            (Some("de"), "Slow."),
+            (None, "Slow."),
+        ] {
+            assert_eq!(
+                texts_for(&texts, FailureClass::Timeout, language).0,
+                expected,
+                "{language:?}"
+            );
         }
     }
 
@@ -158,7 +193,10 @@ mod tests {
             r#"{"time_out": "x", "timeout": "", "crash": {"hint": "a\u0007b", "languages": {"de": " "}}, "state": "ok"}"#,
         );
         let paths: Vec<_> = texts.validate().into_iter().map(|(path, _)| path).collect();
-        assert_eq!(paths, ["crash.hint", "crash.languages.de", "time_out", "timeout"]);
+        assert_eq!(
+            paths,
+            ["crash.hint", "crash.languages.de", "time_out", "timeout"]
+        );
         assert!(serde_json::from_str::<Texts>(r#"{"timeout": {"usr": "x"}}"#).is_err());
     }
 }

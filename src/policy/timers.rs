@@ -1,8 +1,9 @@
 //! The timers of an attempt: how long it may be silent.
 //!
-//! The duration of a whole answer is limited by the call's deadline alone: a long answer is not a fault. What is
-//! limited is silence: until the first token, and between tokens. Keep-alives of the provider count as silence; time in
-//! which the caller does not read does not. The connect timeout is the provider's `http.connect_timeout`.
+//! The duration of a whole answer is limited by the call's deadline alone: a long answer is not a
+//! fault. What is limited is silence: until the first token, and between tokens. Keep-alives of the
+//! provider count as silence; time in which the caller does not read does not. The connect timeout
+//! is the provider's `http.connect_timeout`.
 
 use std::time::Duration;
 
@@ -15,19 +16,21 @@ use crate::domain::units;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimersPolicy {
-    /// Time until the first token, counted from when the request was sent, where another target is ready. A duration
-    /// from `1ms` to `1h`; default `30s`. A shorter time detects a hanging target sooner and abandons slow answers.
+    /// Time until the first token, counted from when the request was sent, where another target is
+    /// ready. A duration from `1ms` to `1h`; default `30s`. A shorter time detects a hanging target
+    /// sooner and abandons slow answers.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token: Duration,
-    /// The same where no other target is ready. A duration from `first_token` to `1h`; default `60s`, or `first_token`
-    /// where that is longer. Where one more attempt is allowed, it is left half of the time until the deadline, unless
-    /// half is less than a first token usually takes.
+    /// The same where no other target is ready. A duration from `first_token` to `1h`; default
+    /// `60s`, or `first_token` where that is longer. Where one more attempt is allowed, it is left
+    /// half of the time until the deadline, unless half is less than a first token usually takes.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token_alone: Duration,
-    /// Silence after which another target that is ready is called beside this one. A duration below `first_token`;
-    /// default `10s`, or a third of `first_token` where that is `10s` or less; `0ms` switches it off.
+    /// Silence after which another target that is ready is called beside this one. A duration below
+    /// `first_token`; default `10s`, or a third of `first_token` where that is `10s` or less; `0ms`
+    /// switches it off.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub soft_first_token: Duration,
@@ -35,8 +38,8 @@ pub struct TimersPolicy {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub idle: Duration,
-    /// Bytes of answer per second, averaged over 3 s of waiting after the first token, below which an attempt has
-    /// stalled and is abandoned. A number above 0; unset by default: no such limit.
+    /// Bytes of answer per second, averaged over 3 s of waiting after the first token, below which
+    /// an attempt has stalled and is abandoned. A number above 0; unset by default: no such limit.
     pub min_bytes_per_second: Option<u64>,
 }
 
@@ -53,11 +56,13 @@ pub struct AttemptTimers {
     pub min_bytes_per_second: Option<u64>,
 }
 
-/// How many times the median a first token must be late to be a matter of the target and not of the call.
+/// How many times the median a first token must be late to be a matter of the target and not of the
+/// call.
 const UNUSUAL: u32 = 8;
 /// The shortest silence after which another target is called.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
-/// How many times its median a first token may take before half of the time that is left is no longer enough for it.
+/// How many times its median a first token may take before half of the time that is left is no
+/// longer enough for it.
 const USUAL_TIMES: u32 = 4;
 /// The least time that is enough, and what is enough for a target of which nothing is known.
 const USUAL_MIN: Duration = Duration::from_millis(500);
@@ -92,13 +97,25 @@ impl TimersPolicy {
         }
     }
 
-    /// The limits of an attempt that begins now, `remaining` before the deadline. None of them lies beyond the
-    /// deadline, and the soft one leaves the other target at least half of what remains. `next`: where one more attempt
-    /// may follow, in which time the first token usually comes; then that attempt is left half of what remains.
+    /// The limits of an attempt that begins now, `remaining` before the deadline. None of them lies
+    /// beyond the deadline, and the soft one leaves the other target at least half of what remains.
+    /// `next`: where one more attempt may follow, in which time the first token usually comes; then
+    /// that attempt is left half of what remains.
     #[must_use]
-    pub fn for_attempt(&self, other_target_ready: bool, remaining: Duration, next: Option<Duration>) -> AttemptTimers {
-        let first_token = if other_target_ready { self.first_token } else { self.first_token_alone }.min(remaining);
-        // Half of what is left is enough for a target that is well, and leaves time for one more attempt.
+    pub fn for_attempt(
+        &self,
+        other_target_ready: bool,
+        remaining: Duration,
+        next: Option<Duration>,
+    ) -> AttemptTimers {
+        let first_token = if other_target_ready {
+            self.first_token
+        } else {
+            self.first_token_alone
+        }
+        .min(remaining);
+        // Half of what is left is enough for a target that is well, and leaves time for one more
+        // attempt.
         let half = remaining / 2;
         let first_token = match next {
             Some(usual) if half >= usual => first_token.min(half),
@@ -114,16 +131,18 @@ impl TimersPolicy {
         }
     }
 
-    /// The least time in which the first token of a target that is well comes, where its median is known or not.
+    /// The least time in which the first token of a target that is well comes, where its median is
+    /// known or not.
     #[must_use]
     pub fn usual(first_token_p50: Option<Duration>) -> Duration {
         first_token_p50.map_or(USUAL_UNKNOWN, |p50| (p50 * USUAL_TIMES).max(USUAL_MIN))
     }
 
-    /// Silence after which another target is called, where the usual first token is known: `soft`, or eight times the
-    /// median (at least one second), whichever is sooner. Such an answer takes eight times longer too, and would miss
-    /// the deadline; and not one in ten thousand is that late by itself. Of a target that is degraded what is usual is
-    /// not what is wanted: there the `slow_threshold` of its circuit counts in place of the median.
+    /// Silence after which another target is called, where the usual first token is known: `soft`,
+    /// or eight times the median (at least one second), whichever is sooner. Such an answer takes
+    /// eight times longer too, and would miss the deadline; and not one in ten thousand is that
+    /// late by itself. Of a target that is degraded what is usual is not what is wanted: there the
+    /// `slow_threshold` of its circuit counts in place of the median.
     #[must_use]
     pub fn hedge_delay(
         soft: Duration,
@@ -131,7 +150,9 @@ impl TimersPolicy {
         slow_threshold: Option<Duration>,
     ) -> Duration {
         let unusual = first_token_p50.map(|p50| (p50 * UNUSUAL).max(PATIENCE_MIN));
-        slow_threshold.or(unusual).map_or(soft, |late| soft.min(late))
+        slow_threshold
+            .or(unusual)
+            .map_or(soft, |late| soft.min(late))
     }
 
     /// What is wrong with it: the field and why.
@@ -144,17 +165,27 @@ impl TimersPolicy {
             ("first_token_alone", self.first_token_alone, hour),
             ("idle", self.idle, hour),
         ] {
-            // One that was raised to `first_token` is at fault only as far as that one is, which is reported already.
+            // One that was raised to `first_token` is at fault only as far as that one is, which is
+            // reported already.
             let is_raised = field == "first_token_alone" && duration == self.first_token;
             if !is_raised && (duration < Duration::from_millis(1) || duration > max) {
-                faults.push((field, format!("must be from 1ms to {}", units::format_duration(max))));
+                faults.push((
+                    field,
+                    format!("must be from 1ms to {}", units::format_duration(max)),
+                ));
             }
         }
         if self.first_token_alone < self.first_token {
-            faults.push(("first_token_alone", "must not be shorter than first_token".to_owned()));
+            faults.push((
+                "first_token_alone",
+                "must not be shorter than first_token".to_owned(),
+            ));
         }
         if self.min_bytes_per_second == Some(0) {
-            faults.push(("min_bytes_per_second", "must be above 0; leave it out for no limit".to_owned()));
+            faults.push((
+                "min_bytes_per_second",
+                "must be above 0; leave it out for no limit".to_owned(),
+            ));
         }
         faults
     }
@@ -181,8 +212,16 @@ mod tests {
             (true, s(0), s(0), None, s(0)),
         ] {
             let timers = policy.for_attempt(other_ready, remaining, None);
-            let expected = AttemptTimers { first_token, soft, idle, min_bytes_per_second: None };
-            assert_eq!(timers, expected, "other ready: {other_ready}, remaining: {remaining:?}");
+            let expected = AttemptTimers {
+                first_token,
+                soft,
+                idle,
+                min_bytes_per_second: None,
+            };
+            assert_eq!(
+                timers, expected,
+                "other ready: {other_ready}, remaining: {remaining:?}"
+            );
         }
     }
 
@@ -204,12 +243,23 @@ mod tests {
 
     #[test]
     fn the_soft_limit_can_be_switched_off_and_the_throughput_floor_on() {
-        let policy = TimersPolicy { soft_first_token: s(0), min_bytes_per_second: Some(10), ..TimersPolicy::default() };
+        let policy = TimersPolicy {
+            soft_first_token: s(0),
+            min_bytes_per_second: Some(10),
+            ..TimersPolicy::default()
+        };
         assert!(policy.validate().is_empty());
         let timers = policy.for_attempt(true, s(600), None);
         assert_eq!((timers.soft, timers.min_bytes_per_second), (None, Some(10)));
-        let policy = TimersPolicy { first_token: s(10), ..TimersPolicy::default() };
-        assert_eq!(policy.for_attempt(true, s(600), None).soft, None, "it is not soft where the hard one ends it");
+        let policy = TimersPolicy {
+            first_token: s(10),
+            ..TimersPolicy::default()
+        };
+        assert_eq!(
+            policy.for_attempt(true, s(600), None).soft,
+            None,
+            "it is not soft where the hard one ends it"
+        );
     }
 
     #[test]
@@ -233,10 +283,21 @@ mod tests {
 
     #[test]
     fn nonsense_is_named_by_its_field() {
-        let policy =
-            TimersPolicy { first_token: s(70), idle: s(0), min_bytes_per_second: Some(0), ..TimersPolicy::default() };
-        let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["idle", "first_token_alone", "min_bytes_per_second"]);
+        let policy = TimersPolicy {
+            first_token: s(70),
+            idle: s(0),
+            min_bytes_per_second: Some(0),
+            ..TimersPolicy::default()
+        };
+        let fields: Vec<_> = policy
+            .validate()
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
+        assert_eq!(
+            fields,
+            ["idle", "first_token_alone", "min_bytes_per_second"]
+        );
         let min = Duration::from_millis(1);
         let shortest = TimersPolicy {
             first_token: min,
@@ -246,8 +307,12 @@ mod tests {
             ..TimersPolicy::default()
         };
         let hour = s(3600);
-        let longest =
-            TimersPolicy { first_token: hour, first_token_alone: hour, idle: hour, ..TimersPolicy::default() };
+        let longest = TimersPolicy {
+            first_token: hour,
+            first_token_alone: hour,
+            idle: hour,
+            ..TimersPolicy::default()
+        };
         for policy in [TimersPolicy::default(), shortest, longest] {
             assert_eq!(policy.validate(), [], "{policy:?}");
         }

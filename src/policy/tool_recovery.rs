@@ -1,8 +1,10 @@
-//! What is done when a tool fails: retry, adapt its arguments, call another tool, split the call, or explain.
+//! What is done when a tool fails: retry, adapt its arguments, call another tool, split the call,
+//! or explain.
 //!
-//! One failed execution in, one step out, with its reason. The ladder is climbed in that order, as far as the cause of
-//! the failure lets a rung help; what the operator's and the caller's limits leave decides the rest. An execution that
-//! may have taken place and may not be repeated ends it: nothing is done to find out, and nothing is claimed.
+//! One failed execution in, one step out, with its reason. The ladder is climbed in that order, as
+//! far as the cause of the failure lets a rung help; what the operator's and the caller's limits
+//! leave decides the rest. An execution that may have taken place and may not be repeated ends it:
+//! nothing is done to find out, and nothing is claimed.
 
 pub mod adapt;
 pub mod alternatives;
@@ -46,11 +48,13 @@ pub struct ToolRecoveryPolicy {
     pub enabled: bool,
     /// Retries of one tool with the same arguments; a number from 0 to 5, default 2.
     pub max_retries: u32,
-    /// Retries after a time-out before a call that can be split is split; a number from 0 to 5, default 0.
+    /// Retries after a time-out before a call that can be split is split; a number from 0 to 5,
+    /// default 0.
     pub retries_before_chunk: u32,
     /// Changes of the arguments of one call; a number from 0 to 3, default 1.
     pub max_adaptations: u32,
-    /// Other tools that are called in place of the one that failed; a number from 0 to 5, default 2.
+    /// Other tools that are called in place of the one that failed; a number from 0 to 5,
+    /// default 2.
     pub max_alternatives: u32,
     /// Whether arguments of tools that may destroy something are adapted too; default false.
     pub adapt_destructive: bool,
@@ -236,7 +240,10 @@ impl ToolStep {
     /// Whether the tool, or another one, is executed once more.
     #[must_use]
     pub const fn executes(&self) -> bool {
-        matches!(self, Self::Retry { .. } | Self::Adapt { .. } | Self::Alternative { .. } | Self::Chunk { .. })
+        matches!(
+            self,
+            Self::Retry { .. } | Self::Adapt { .. } | Self::Alternative { .. } | Self::Chunk { .. }
+        )
     }
 }
 

@@ -1,9 +1,11 @@
-//! The frames of a traceback: lines that name the code a failure passed through, but not the failure.
+//! The frames of a traceback: lines that name the code a failure passed through, but not the
+//! failure.
 //!
-//! Files, functions and lines of code are full of words such as `timeout` and `RateLimitError`, whatever failed. Frames
-//! are recognised as Python writes them (`File "…", line 7, in call`, and the code below it) and as Node, Java and .NET
-//! do (`at call (file.js:7:11)`), with line breaks as they are or escaped (`\n`). The first of several frames must name
-//! its place; indented lines that begin like a frame are dropped with it.
+//! Files, functions and lines of code are full of words such as `timeout` and `RateLimitError`,
+//! whatever failed. Frames are recognised as Python writes them (`File "…", line 7, in call`, and
+//! the code below it) and as Node, Java and .NET do (`at call (file.js:7:11)`), with line breaks as
+//! they are or escaped (`\n`). The first of several frames must name its place; indented lines that
+//! begin like a frame are dropped with it.
 //!
 //! A line that is not indented is kept.
 
@@ -59,7 +61,15 @@ impl<'t> TextLine<'t> {
                 [b' ', ..] => (words + 1, indent + 1),
                 [b'\t', ..] => (words + 1, indent + TAB),
                 [b'\\', b't', ..] if escaped => (words + 2, indent + TAB),
-                _ => return Self { text, from, words, indent, escaped },
+                _ => {
+                    return Self {
+                        text,
+                        from,
+                        words,
+                        indent,
+                        escaped,
+                    };
+                }
             };
         }
     }
@@ -87,20 +97,32 @@ impl<'t> TextLine<'t> {
     fn is_frame(&self) -> bool {
         if self.begins(b"File ") {
             let rest = self.near(self.words);
-            let line =
-                rest.windows(LINE.len()).position(|window| window == LINE).and_then(|at| rest.get(at + LINE.len()));
+            let line = rest
+                .windows(LINE.len())
+                .position(|window| window == LINE)
+                .and_then(|at| rest.get(at + LINE.len()));
             return line.is_some_and(u8::is_ascii_digit);
         }
         if !self.begins(b"at ") || !self.is_plain() {
             return false;
         }
         let words = self.words + b"at ".len();
-        let Some(sign) = (words..self.end()).find(|at| self.text[*at] == b'(') else { return false };
-        let (call, [_, place @ ..]) = (&self.text[words..sign], self.near(sign)) else { return false };
+        let Some(sign) = (words..self.end()).find(|at| self.text[*at] == b'(') else {
+            return false;
+        };
+        let (call, [_, place @ ..]) = (&self.text[words..sign], self.near(sign)) else {
+            return false;
+        };
         let place = place.split(|byte| *byte == b')').next().unwrap_or_default();
-        let digits = place.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = place
+            .iter()
+            .rev()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         let called = call.contains(&b'.') && !call.contains(&b' ');
-        called || place == b"<anonymous>" || digits > 0 && place[..place.len() - digits].ends_with(b":")
+        called
+            || place == b"<anonymous>"
+            || digits > 0 && place[..place.len() - digits].ends_with(b":")
     }
 
     /// The text from a position on, as far as it is examined.
@@ -113,14 +135,15 @@ impl<'t> TextLine<'t> {
         !self.text[self.words..self.end()].contains(&b'"')
     }
 
-    /// Where the run of frames that begins with this one ends. Where nothing follows code, the failure was cut off, and
-    /// the last line of code may name it.
+    /// Where the run of frames that begins with this one ends. Where nothing follows code, the
+    /// failure was cut off, and the last line of code may name it.
     fn end_of_frames(self) -> usize {
         let with_code = self.begins(b"File ");
         let mut end = self.end();
         while let Some(next) = Self::broken_at(self.text, end) {
             let continues = if with_code {
-                (next.begins(b"File ") || next.indent > self.indent) && Self::broken_at(self.text, next.end()).is_some()
+                (next.begins(b"File ") || next.indent > self.indent)
+                    && Self::broken_at(self.text, next.end()).is_some()
             } else {
                 (next.begins(b"at ") || next.begins(b"... ")) && next.is_plain()
             };
@@ -136,10 +159,14 @@ impl<'t> TextLine<'t> {
     fn end(&self) -> usize {
         let (whole, mut at) = (self.text.len(), self.words);
         if !self.escaped {
-            return (at..whole).find(|at| self.text[*at] == b'\n').unwrap_or(whole);
+            return (at..whole)
+                .find(|at| self.text[*at] == b'\n')
+                .unwrap_or(whole);
         }
         let code = !self.begins(b"at ");
-        while let Some(found) = (at..whole).find(|at| matches!(self.text[*at], b'\\' | b'"' | b'\'')) {
+        while let Some(found) =
+            (at..whole).find(|at| matches!(self.text[*at], b'\\' | b'"' | b'\''))
+        {
             at = found;
             match &self.text[at..] {
                 [b'\\', b'\\', ..] => at += 1,
@@ -187,16 +214,31 @@ mod tests {
                 r#"{"stack":"E: x\n    at f (/a.js:1:2)\n\tat g (/b.js:1)","code":"y"}"#,
                 r#"{"stack":"E: x\n","code":"y"}"#,
             ),
-            ("x\n  File \"/a.py\", line 7\n    f()\n  File \"/b.py\", line 9\n    raise E(", "x\n\n    raise E("),
+            (
+                "x\n  File \"/a.py\", line 7\n    f()\n  File \"/b.py\", line 9\n    raise E(",
+                "x\n\n    raise E(",
+            ),
             ("x\n  File \"/a.py\", line 7", "x\n"),
-            ("E\n    at f (a.js:1:2)\n\\tat g (b.js:1:2)", "E\n\n\\tat g (b.js:1:2)"),
-            (r#"{"stack":"E\n\t\tat a.b.c(D.java:7)","code":"y"}"#, r#"{"stack":"E\n","code":"y"}"#),
-            ("x\n  File \"/a.py\", line 7\n    f()\n  E: y\n", "x\n\n  E: y\n"),
+            (
+                "E\n    at f (a.js:1:2)\n\\tat g (b.js:1:2)",
+                "E\n\n\\tat g (b.js:1:2)",
+            ),
+            (
+                r#"{"stack":"E\n\t\tat a.b.c(D.java:7)","code":"y"}"#,
+                r#"{"stack":"E\n","code":"y"}"#,
+            ),
+            (
+                "x\n  File \"/a.py\", line 7\n    f()\n  E: y\n",
+                "x\n\n  E: y\n",
+            ),
             (
                 r#"{"error":"words that stand before the frames\n  File \"/a.py\", line 7\n    f()\nE: y"}"#,
                 r#"{"error":"words that stand before the frames\n\nE: y"}"#,
             ),
-            (r"{'stack': 'E\n    at f (a.js:1:2)', 'code': 'y'}", r"{'stack': 'E\n', 'code': 'y'}"),
+            (
+                r"{'stack': 'E\n    at f (a.js:1:2)', 'code': 'y'}",
+                r"{'stack': 'E\n', 'code': 'y'}",
+            ),
             (
                 r#"[{\"stack\":\"E\\n    at f (a.js:1:2)\\nend\",\"code\":1}]"#,
                 r#"[{\"stack\":\"E\\n\nend\",\"code\":1}]"#,

@@ -1,7 +1,8 @@
 //! The Messages API as Anthropic defined it and as compatible servers implement it.
 //!
-//! A response counts as complete only with `message_delta`'s stop reason and `message_stop`. Thinking is sent back to
-//! this dialect alone, with its signature, byte by byte; that of other providers is removed. Prefill is not used.
+//! A response counts as complete only with `message_delta`'s stop reason and `message_stop`.
+//! Thinking is sent back to this dialect alone, with its signature, byte by byte; that of other
+//! providers is removed. Prefill is not used.
 
 mod answer;
 mod finish;
@@ -28,7 +29,8 @@ use crate::domain::{
 pub const SIGNATURE: &str = "anthropic.signature";
 /// Kind of a redacted thinking block's data.
 pub const REDACTED: &str = "anthropic.redacted_thinking";
-/// Kind of a whole block, as JSON, that the neutral conversation cannot represent (server tools and their results).
+/// Kind of a whole block, as JSON, that the neutral conversation cannot represent (server tools and
+/// their results).
 pub const BLOCK: &str = "anthropic.block";
 
 const VERSION: &str = "2023-06-01";
@@ -48,14 +50,23 @@ pub struct MessagesClient {
 // === impl MessagesClient ===
 
 impl MessagesClient {
-    /// A client for one provider; nothing is connected yet. Keys go into `x-api-key`, OAuth tokens (`sk-ant-oat…`) into
-    /// `authorization`.
+    /// A client for one provider; nothing is connected yet. Keys go into `x-api-key`, OAuth tokens
+    /// (`sk-ant-oat…`) into `authorization`.
     ///
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        let base = spec.base_url.split('?').next().unwrap_or_default().trim_end_matches('/');
-        let path = if base.ends_with("/v1") { "/messages" } else { "/v1/messages" };
+        let base = spec
+            .base_url
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('/');
+        let path = if base.ends_with("/v1") {
+            "/messages"
+        } else {
+            "/v1/messages"
+        };
         let versioned = with_header(spec.clone(), "anthropic-version", VERSION);
         let clients = KeyedClients::build(&versioned, |key| {
             if key.starts_with("sk-ant-oat") {
@@ -64,40 +75,91 @@ impl MessagesClient {
                 ("x-api-key", key.to_owned())
             }
         })?;
-        let betas = spec.extra_headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(BETA));
+        let betas = spec
+            .extra_headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(BETA));
         let betas = betas.map(|(_, betas)| betas.clone()).unwrap_or_default();
-        Ok(Self { clients, path, stream: spec.chat.stream, betas })
+        Ok(Self {
+            clients,
+            path,
+            stream: spec.chat.stream,
+            betas,
+        })
     }
 
-    /// The betas of the configuration and those of the call, none twice; empty where the call has none of its own.
+    /// The betas of the configuration and those of the call, none twice; empty where the call has
+    /// none of its own.
     fn headers(&self, call: &ModelCall) -> HeaderMap {
-        let mut betas: Vec<&str> = self.betas.split(',').map(str::trim).filter(|beta| !beta.is_empty()).collect();
+        let mut betas: Vec<&str> = self
+            .betas
+            .split(',')
+            .map(str::trim)
+            .filter(|beta| !beta.is_empty())
+            .collect();
         for beta in &call.betas {
             if !betas.contains(&beta.as_str()) {
                 betas.push(beta);
             }
         }
-        let value = HeaderValue::from_str(&betas.join(",")).ok().filter(|_| !call.betas.is_empty());
-        value.map(|value| (HeaderName::from_static(BETA), value)).into_iter().collect()
+        let value = HeaderValue::from_str(&betas.join(","))
+            .ok()
+            .filter(|_| !call.betas.is_empty());
+        value
+            .map(|value| (HeaderName::from_static(BETA), value))
+            .into_iter()
+            .collect()
     }
 
     /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call, self.stream)?;
         let http = self.clients.of(&call)?.clone();
-        let (path, accept, headers) = (self.path.to_owned(), accepted(self.stream), self.headers(&call.call));
+        let (path, accept, headers) = (
+            self.path.to_owned(),
+            accepted(self.stream),
+            self.headers(&call.call),
+        );
         if call.call.endpoint == Endpoint::CountTokens {
             let (path, body) = (format!("{path}/count_tokens"), request::count(&call)?);
             return Ok(Box::pin(async move {
-                let reply = http.post(&call, Post { path, body, accept: accepted(false), headers }).await?;
+                let reply = http
+                    .post(
+                        &call,
+                        Post {
+                            path,
+                            body,
+                            accept: accepted(false),
+                            headers,
+                        },
+                    )
+                    .await?;
                 let parser = DocumentReader::new(lasting(&reply.headers), call.call.endpoint);
-                Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+                Ok(reading::read(
+                    reply,
+                    ReadLimits::of(&call, http.settings()),
+                    parser,
+                ))
             }));
         }
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept, headers }).await?;
+            let reply = http
+                .post(
+                    &call,
+                    Post {
+                        path,
+                        body,
+                        accept,
+                        headers,
+                    },
+                )
+                .await?;
             let parser = answer::MessageReader::new(lasting(&reply.headers));
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+            Ok(reading::read(
+                reply,
+                ReadLimits::of(&call, http.settings()),
+                parser,
+            ))
         }))
     }
 }

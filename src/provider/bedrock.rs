@@ -1,8 +1,8 @@
 //! AWS Bedrock's Converse API, streamed.
 //!
-//! A response counts as complete only with `messageStop`; the `metadata` after it, with the usage, may be missing. A
-//! credential is a Bedrock API key, sent as a bearer token, or AWS keys, which sign each request. Credentials are
-//! neither read from the environment or the machine nor renewed.
+//! A response counts as complete only with `messageStop`; the `metadata` after it, with the usage,
+//! may be missing. A credential is a Bedrock API key, sent as a bearer token, or AWS keys, which
+//! sign each request. Credentials are neither read from the environment or the machine nor renewed.
 
 mod answer;
 mod content;
@@ -61,9 +61,9 @@ struct Signed {
 impl ConverseClient {
     /// A client for one provider; nothing is connected yet.
     ///
-    /// A credential with a colon is `{access key id}:{secret access key}`, with `:{session token}` where there is one; any
-    /// other is a Bedrock API key. The region is the specification's, else the one in the base URL's host; an empty base
-    /// URL becomes the region's public endpoint.
+    /// A credential with a colon is `{access key id}:{secret access key}`, with `:{session token}`
+    /// where there is one; any other is a Bedrock API key. The region is the specification's, else
+    /// the one in the base URL's host; an empty base URL becomes the region's public endpoint.
     ///
     /// # Errors
     /// When the specification cannot work.
@@ -76,37 +76,65 @@ impl ConverseClient {
         let region = spec.region.clone().or_else(|| region_of(&spec.base_url));
         let mut spec = spec.clone();
         if spec.base_url.is_empty() {
-            let region = region.as_deref().ok_or_else(|| unusable("neither a URL nor a region is named"))?;
+            let region = region
+                .as_deref()
+                .ok_or_else(|| unusable("neither a URL nor a region is named"))?;
             spec.base_url = format!("https://bedrock-runtime.{region}.amazonaws.com");
         }
         let mut keys = BTreeMap::new();
         if spec.api_key_header != KeyHeader::None {
-            let parsed =
-                |(name, key): (&String, &SecretString)| Some((name.clone(), AwsKeys::parse(key.expose_secret())?));
+            let parsed = |(name, key): (&String, &SecretString)| {
+                Some((name.clone(), AwsKeys::parse(key.expose_secret())?))
+            };
             keys.extend(spec.credentials.iter().filter_map(parsed));
             spec.credentials.retain(|name, _| !keys.contains_key(name));
         }
         let bearer = KeyedClients::build(&spec, |key| ("authorization", format!("Bearer {key}")))?;
         if keys.is_empty() {
-            return Ok(Self { bearer, signed: None, stream: spec.chat.stream });
+            return Ok(Self {
+                bearer,
+                signed: None,
+                stream: spec.chat.stream,
+            });
         }
         let region = region.ok_or_else(|| unusable("no region is named to sign for"))?;
-        let uri: http::Uri = spec.base_url.parse().map_err(|_| unusable("it is no URL"))?;
+        let uri: http::Uri = spec
+            .base_url
+            .parse()
+            .map_err(|_| unusable("it is no URL"))?;
         if uri.query().is_some() {
             return Err(unusable("signed requests take no query"));
         }
         let host = host_header(&uri).ok_or_else(|| unusable("it names no host"))?;
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        let bare = ProviderSpec { api_key_header: KeyHeader::None, ..spec.clone() };
+        let bare = ProviderSpec {
+            api_key_header: KeyHeader::None,
+            ..spec.clone()
+        };
         let (http, has_api_keys) = (HttpClient::build(&bare)?, !spec.credentials.is_empty());
         let stream = spec.chat.stream;
-        Ok(Self { bearer, stream, signed: Some(Arc::new(Signed { http, has_api_keys, keys, region, host, prefix })) })
+        Ok(Self {
+            bearer,
+            stream,
+            signed: Some(Arc::new(Signed {
+                http,
+                has_api_keys,
+                keys,
+                region,
+                host,
+                prefix,
+            })),
+        })
     }
 
     /// Sends the call; fails at once where it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call)?;
-        let (method, accept) = if self.stream { ("converse-stream", ACCEPT) } else { ("converse", accepted(false)) };
+        let (method, accept) = if self.stream {
+            ("converse-stream", ACCEPT)
+        } else {
+            ("converse", accepted(false))
+        };
         let path = format!("/model/{}/{method}", sign::segment(&call.target.model));
         let keys = match &self.signed {
             Some(signed) => signed.of(&call)?.map(|keys| (signed, keys)),
@@ -124,10 +152,28 @@ impl ConverseClient {
             None => (self.bearer.of(&call)?.clone(), HeaderMap::new()),
         };
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept, headers }).await?;
-            let id = reply.headers.iter().find(|(name, _)| name == "x-amzn-requestid").map(|(_, id)| id.clone());
+            let reply = http
+                .post(
+                    &call,
+                    Post {
+                        path,
+                        body,
+                        accept,
+                        headers,
+                    },
+                )
+                .await?;
+            let id = reply
+                .headers
+                .iter()
+                .find(|(name, _)| name == "x-amzn-requestid")
+                .map(|(_, id)| id.clone());
             let parser = answer::ConverseReader::new(lasting(&reply.headers), id);
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+            Ok(reading::read(
+                reply,
+                ReadLimits::of(&call, http.settings()),
+                parser,
+            ))
         }))
     }
 }
@@ -135,8 +181,8 @@ impl ConverseClient {
 // === impl Signed ===
 
 impl Signed {
-    /// The keys for a call's credential, `None` where it is an API key; with a single credential, the call need not
-    /// name it.
+    /// The keys for a call's credential, `None` where it is an API key; with a single credential,
+    /// the call need not name it.
     ///
     /// # Errors
     /// When the call names no credential, and there are several.
@@ -151,7 +197,13 @@ impl Signed {
     /// What signs this request, and this one alone; `None` where no header takes it.
     fn headers(&self, keys: &AwsKeys, path: &str, body: &[u8]) -> Option<HeaderMap> {
         let path = format!("{}{path}", self.prefix);
-        let request = Unsigned { host: &self.host, path: &path, body, region: &self.region, service: "bedrock" };
+        let request = Unsigned {
+            host: &self.host,
+            path: &path,
+            body,
+            region: &self.region,
+            service: "bedrock",
+        };
         let signed = sign::headers(&request, keys, clock::wall_now());
         let header = |(name, value): (&'static str, String)| {
             let mut value = HeaderValue::from_str(&value).ok()?;
@@ -165,7 +217,10 @@ impl Signed {
 /// The region in `bedrock-runtime.{region}.amazonaws.com` and its kin (FIPS, VPC endpoints).
 fn region_of(base_url: &str) -> Option<String> {
     let uri: http::Uri = base_url.parse().ok()?;
-    let mut labels = uri.host()?.split('.').skip_while(|label| !label.starts_with("bedrock-runtime"));
+    let mut labels = uri
+        .host()?
+        .split('.')
+        .skip_while(|label| !label.starts_with("bedrock-runtime"));
     labels.nth(1).map(str::to_owned)
 }
 
@@ -185,8 +240,15 @@ mod tests {
 
     #[test]
     fn the_region_is_read_from_the_host_of_every_kind_of_endpoint() {
-        for host in ["bedrock-runtime", "bedrock-runtime-fips", "vpce-1.bedrock-runtime"] {
-            assert_eq!(region_of(&format!("https://{host}.eu-west-1.amazonaws.com")).as_deref(), Some("eu-west-1"));
+        for host in [
+            "bedrock-runtime",
+            "bedrock-runtime-fips",
+            "vpce-1.bedrock-runtime",
+        ] {
+            assert_eq!(
+                region_of(&format!("https://{host}.eu-west-1.amazonaws.com")).as_deref(),
+                Some("eu-west-1")
+            );
         }
         assert_eq!(region_of("https://proxy.test/v1"), None);
         assert_eq!(region_of(""), None);
@@ -201,7 +263,10 @@ mod tests {
         assert!(ConverseClient::build(&spec("", "api-key")).is_err());
         assert!(ConverseClient::build(&spec("https://proxy.test", "AKIA:secret")).is_err());
         assert!(ConverseClient::build(&spec("https://proxy.test", "api-key")).is_ok());
-        let composed = ProviderSpec { region: Some("eu-west-1".to_owned()), ..spec("", "AKIA:secret") };
+        let composed = ProviderSpec {
+            region: Some("eu-west-1".to_owned()),
+            ..spec("", "AKIA:secret")
+        };
         assert!(ConverseClient::build(&composed).is_ok());
     }
 }

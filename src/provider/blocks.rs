@@ -1,8 +1,9 @@
 //! The blocks of a response by the provider's own number for them, and its finish.
 //!
-//! Text and reasoning begin with their first byte, so that an empty block leaves no trace; tool calls begin at once.
-//! Arguments are not repaired: a call whose arguments are not JSON is reported, or, where the answer was cut short on
-//! purpose, left without its stop, so that no caller executes it.
+//! Text and reasoning begin with their first byte, so that an empty block leaves no trace; tool
+//! calls begin at once. Arguments are not repaired: a call whose arguments are not JSON is
+//! reported, or, where the answer was cut short on purpose, left without its stop, so that no
+//! caller executes it.
 
 use std::collections::BTreeMap;
 
@@ -46,18 +47,31 @@ impl Blocks {
     ///
     /// # Errors
     /// When that number is open already, or there are too many.
-    pub(super) fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    pub(super) fn open(
+        &mut self,
+        key: u64,
+        kind: BlockKind,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         if self.open.contains_key(&key) || self.open.len() >= MAX_OPEN {
-            return Err(ParseError::Unusable(format!("block {key} begins twice, or there are too many blocks")));
+            return Err(ParseError::Unusable(format!(
+                "block {key} begins twice, or there are too many blocks"
+            )));
         }
         let is_call = matches!(kind, BlockKind::ToolCall { .. });
         if is_call {
             self.calls += 1;
             if self.calls > MAX_CALLS {
-                return Err(ParseError::Unusable(format!("the answer holds more than {MAX_CALLS} tool calls")));
+                return Err(ParseError::Unusable(format!(
+                    "the answer holds more than {MAX_CALLS} tool calls"
+                )));
             }
         }
-        let mut open = OpenBlock { kind, block: None, arguments: String::new() };
+        let mut open = OpenBlock {
+            kind,
+            block: None,
+            arguments: String::new(),
+        };
         if is_call {
             open.begin(&mut self.next_block, out);
         }
@@ -74,8 +88,16 @@ impl Blocks {
     ///
     /// # Errors
     /// When no such block is open: a piece of the response is missing.
-    pub(super) fn add(&mut self, key: u64, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let open = self.open.get_mut(&key).ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
+    pub(super) fn add(
+        &mut self,
+        key: u64,
+        text: &str,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
+        let open = self
+            .open
+            .get_mut(&key)
+            .ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
         if text.is_empty() {
             return Ok(());
         }
@@ -85,25 +107,37 @@ impl Blocks {
             BlockKind::Text | BlockKind::Reasoning => {}
         }
         let block = open.begin(&mut self.next_block, out);
-        out.push(Delta::BlockDelta { block, text: text.to_owned() });
+        out.push(Delta::BlockDelta {
+            block,
+            text: text.to_owned(),
+        });
         Ok(())
     }
 
     /// The arguments of an open tool call so far; empty for other blocks.
     pub(super) fn arguments(&self, key: u64) -> &str {
-        self.open.get(&key).map_or("", |open| open.arguments.as_str())
+        self.open
+            .get(&key)
+            .map_or("", |open| open.arguments.as_str())
     }
 
     /// Ends a block; one that is not open is none of ours.
     pub(super) fn stop(&mut self, key: u64, opaque: Option<Opaque>, out: &mut Vec<Delta>) {
-        let Some(mut open) = self.open.remove(&key) else { return };
+        let Some(mut open) = self.open.remove(&key) else {
+            return;
+        };
         if let BlockKind::ToolCall { name, .. } = &open.kind {
             let name = name.clone();
             let block = open.begin(&mut self.next_block, out);
             if open.arguments.trim().is_empty() {
-                out.push(Delta::BlockDelta { block, text: "{}".to_owned() });
+                out.push(Delta::BlockDelta {
+                    block,
+                    text: "{}".to_owned(),
+                });
             } else if let Err(error) = serde_json::from_str::<IgnoredAny>(&open.arguments) {
-                self.broken.get_or_insert(format!("tool call `{name}`: arguments are not JSON: {error}"));
+                self.broken.get_or_insert(format!(
+                    "tool call `{name}`: arguments are not JSON: {error}"
+                ));
                 return;
             }
             out.push(Delta::BlockStop { block, opaque });
@@ -117,24 +151,41 @@ impl Blocks {
     ///
     /// # Errors
     /// When the reason does not fit the blocks: something is missing or broken.
-    pub(super) fn seal(&mut self, reason: FinishReason, raw: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let reason = shown_reason(reason, self.calls > 0, self.refused)
-            .ok_or_else(|| ParseError::Unusable(format!("the answer stopped for {raw}, but holds no tool call")))?;
+    pub(super) fn seal(
+        &mut self,
+        reason: FinishReason,
+        raw: &str,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
+        let reason = shown_reason(reason, self.calls > 0, self.refused).ok_or_else(|| {
+            ParseError::Unusable(format!(
+                "the answer stopped for {raw}, but holds no tool call"
+            ))
+        })?;
         if !reason.is_short() {
             if let Some(words) = &self.broken {
                 return Err(ParseError::Unusable(words.clone()));
             }
             if !self.open.is_empty() {
-                return Err(ParseError::Cut("the answer ended within a block".to_owned()));
+                return Err(ParseError::Cut(
+                    "the answer ended within a block".to_owned(),
+                ));
             }
         }
         for (_, open) in std::mem::take(&mut self.open) {
-            if let (BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal, Some(block)) = (&open.kind, open.block)
+            if let (BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal, Some(block)) =
+                (&open.kind, open.block)
             {
-                out.push(Delta::BlockStop { block, opaque: None });
+                out.push(Delta::BlockStop {
+                    block,
+                    opaque: None,
+                });
             }
         }
-        out.push(Delta::Finish { reason, raw: raw.to_owned() });
+        out.push(Delta::Finish {
+            reason,
+            raw: raw.to_owned(),
+        });
         Ok(())
     }
 }
@@ -147,14 +198,22 @@ impl OpenBlock {
         *self.block.get_or_insert_with(|| {
             let block = *next_block;
             *next_block += 1;
-            out.push(Delta::BlockStart { block, kind: self.kind.clone() });
+            out.push(Delta::BlockStart {
+                block,
+                kind: self.kind.clone(),
+            });
             block
         })
     }
 }
 
-/// The reason for which an answer ended, as its blocks show it; `None` where they lack the tool call that it states.
-pub(super) const fn shown_reason(stated: FinishReason, has_calls: bool, refused: bool) -> Option<FinishReason> {
+/// The reason for which an answer ended, as its blocks show it; `None` where they lack the tool
+/// call that it states.
+pub(super) const fn shown_reason(
+    stated: FinishReason,
+    has_calls: bool,
+    refused: bool,
+) -> Option<FinishReason> {
     match stated {
         // Some servers report `stop` although the model calls tools.
         FinishReason::Stop if has_calls => Some(FinishReason::ToolCalls),
@@ -169,7 +228,10 @@ mod tests {
     use super::*;
 
     fn call() -> BlockKind {
-        BlockKind::ToolCall { id: "a".to_owned(), name: "search".to_owned() }
+        BlockKind::ToolCall {
+            id: "a".to_owned(),
+            name: "search".to_owned(),
+        }
     }
 
     #[test]
@@ -178,11 +240,19 @@ mod tests {
         blocks.open(0, BlockKind::Text, &mut out).unwrap();
         blocks.stop(0, None, &mut out);
         assert_eq!(out, []);
-        let opaque = Some(Opaque { kind: "k".to_owned(), bytes: vec![1] });
+        let opaque = Some(Opaque {
+            kind: "k".to_owned(),
+            bytes: vec![1],
+        });
         blocks.open(1, BlockKind::Reasoning, &mut out).unwrap();
         blocks.stop(1, opaque.clone(), &mut out);
-        let expected =
-            [Delta::BlockStart { block: 0, kind: BlockKind::Reasoning }, Delta::BlockStop { block: 0, opaque }];
+        let expected = [
+            Delta::BlockStart {
+                block: 0,
+                kind: BlockKind::Reasoning,
+            },
+            Delta::BlockStop { block: 0, opaque },
+        ];
         assert_eq!(out, expected);
     }
 
@@ -205,7 +275,11 @@ mod tests {
             blocks.stop(0, None, &mut out);
             let sealed = blocks.seal(reason, "raw", &mut out);
             assert_eq!(sealed.is_err(), is_error, "{reason:?}");
-            assert!(!out.iter().any(|delta| matches!(delta, Delta::BlockStop { .. })), "{reason:?}");
+            assert!(
+                !out.iter()
+                    .any(|delta| matches!(delta, Delta::BlockStop { .. })),
+                "{reason:?}"
+            );
         }
     }
 
@@ -215,9 +289,22 @@ mod tests {
         blocks.open(7, call(), &mut out).unwrap();
         blocks.stop(7, None, &mut out);
         blocks.seal(FinishReason::Stop, "STOP", &mut out).unwrap();
-        assert!(out.contains(&Delta::BlockDelta { block: 0, text: "{}".to_owned() }));
-        assert_eq!(out.last(), Some(&Delta::Finish { reason: FinishReason::ToolCalls, raw: "STOP".to_owned() }));
-        assert!(Blocks::default().seal(FinishReason::ToolCalls, "tool_use", &mut out).is_err());
+        assert!(out.contains(&Delta::BlockDelta {
+            block: 0,
+            text: "{}".to_owned()
+        }));
+        assert_eq!(
+            out.last(),
+            Some(&Delta::Finish {
+                reason: FinishReason::ToolCalls,
+                raw: "STOP".to_owned()
+            })
+        );
+        assert!(
+            Blocks::default()
+                .seal(FinishReason::ToolCalls, "tool_use", &mut out)
+                .is_err()
+        );
     }
 
     #[test]
@@ -232,7 +319,11 @@ mod tests {
             (Length, true, true, Some(Length)),
             (Other, true, true, Some(Other)),
         ] {
-            assert_eq!(shown_reason(stated, has_calls, refused), expected, "{stated:?}, {has_calls}, {refused}");
+            assert_eq!(
+                shown_reason(stated, has_calls, refused),
+                expected,
+                "{stated:?}, {has_calls}, {refused}"
+            );
         }
     }
 
@@ -241,7 +332,13 @@ mod tests {
         let (mut blocks, mut out) = (Blocks::default(), Vec::new());
         blocks.open(0, BlockKind::Text, &mut out).unwrap();
         blocks.add(0, "Hel", &mut out).unwrap();
-        assert!(matches!(blocks.seal(FinishReason::Stop, "end_turn", &mut out), Err(ParseError::Cut(_))));
-        assert!(matches!(blocks.add(9, "x", &mut out), Err(ParseError::Unusable(_))));
+        assert!(matches!(
+            blocks.seal(FinishReason::Stop, "end_turn", &mut out),
+            Err(ParseError::Cut(_))
+        ));
+        assert!(matches!(
+            blocks.add(9, "x", &mut out),
+            Err(ParseError::Unusable(_))
+        ));
     }
 }

@@ -52,16 +52,39 @@ impl ResponseParser for DocumentReader {
         if !self.is_requested(document) {
             return Err(ParseError::NotUnderstood);
         }
-        let model = document.get("model").and_then(Value::as_str).map(str::to_owned);
-        out.push(Delta::Start { model, response_id: None, headers: std::mem::take(&mut self.headers) });
-        out.push(Delta::BlockStart { block: 0, kind: BlockKind::Text });
+        let model = document
+            .get("model")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        out.push(Delta::Start {
+            model,
+            response_id: None,
+            headers: std::mem::take(&mut self.headers),
+        });
+        out.push(Delta::BlockStart {
+            block: 0,
+            kind: BlockKind::Text,
+        });
         out.push(Delta::BlockDelta { block: 0, text });
-        out.push(Delta::BlockStop { block: 0, opaque: None });
+        out.push(Delta::BlockStop {
+            block: 0,
+            opaque: None,
+        });
         // A count of tokens costs none.
-        if let Some(input_tokens) = document.pointer("/usage/prompt_tokens").and_then(Value::as_u64) {
-            out.push(Delta::Usage(Usage { input_tokens, exactness: Exactness::Exact, ..Usage::default() }));
+        if let Some(input_tokens) = document
+            .pointer("/usage/prompt_tokens")
+            .and_then(Value::as_u64)
+        {
+            out.push(Delta::Usage(Usage {
+                input_tokens,
+                exactness: Exactness::Exact,
+                ..Usage::default()
+            }));
         }
-        out.push(Delta::Finish { reason: FinishReason::Stop, raw: "stop".to_owned() });
+        out.push(Delta::Finish {
+            reason: FinishReason::Stop,
+            raw: "stop".to_owned(),
+        });
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! Google's `streamGenerateContent`, at AI Studio and at Vertex.
 //!
-//! A response counts as complete only with a candidate's `finishReason`, or where the prompt was blocked. Thought
-//! signatures are sent back to this dialect alone, on the part that they came with; tool calls of other models get the
-//! documented placeholder where the server would reject them without one. Only the first candidate is read.
+//! A response counts as complete only with a candidate's `finishReason`, or where the prompt was
+//! blocked. Thought signatures are sent back to this dialect alone, on the part that they came
+//! with; tool calls of other models get the documented placeholder where the server would reject
+//! them without one. Only the first candidate is read.
 
 mod answer;
 mod contents;
@@ -44,22 +45,36 @@ enum Clients {
 impl GeminiClient {
     /// Builds a client for one provider; no connection is made yet.
     ///
-    /// The base URL ends before `/models`: `https://generativelanguage.googleapis.com/v1beta`, or, for Vertex,
-    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`. At a base
-    /// URL that names a project, keys are sent as bearer tokens unless the specification requires API keys.
+    /// The base URL ends before `/models`: `https://generativelanguage.googleapis.com/v1beta`, or,
+    /// for Vertex,
+    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`.
+    /// At a base URL that names a project, keys are sent as bearer tokens unless the specification
+    /// requires API keys.
     ///
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        let (base, query) = spec.base_url.split_once('?').unwrap_or((&spec.base_url, ""));
-        let spec = ProviderSpec { base_url: base.to_owned(), ..spec.clone() };
+        let (base, query) = spec
+            .base_url
+            .split_once('?')
+            .unwrap_or((&spec.base_url, ""));
+        let spec = ProviderSpec {
+            base_url: base.to_owned(),
+            ..spec.clone()
+        };
         let is_bearer = spec.api_key_header == KeyHeader::Bearer && base.contains("/projects/");
         let clients = if is_bearer {
             Clients::Bearer(HttpClient::build(&spec)?)
         } else {
-            Clients::Keyed(KeyedClients::build(&spec, |key| ("x-goog-api-key", key.to_owned()))?)
+            Clients::Keyed(KeyedClients::build(&spec, |key| {
+                ("x-goog-api-key", key.to_owned())
+            })?)
         };
-        Ok(Self { clients, query: query.to_owned(), stream: spec.chat.stream })
+        Ok(Self {
+            clients,
+            query: query.to_owned(),
+            stream: spec.chat.stream,
+        })
     }
 
     /// Sends the call; fails at once where it cannot be expressed in this dialect.
@@ -76,12 +91,29 @@ impl GeminiClient {
             (false, "") => ("generateContent", String::new()),
             (false, more) => ("generateContent", format!("?{more}")),
         };
-        let (path, accept) = (format!("/models/{model}:{method}{query}"), accepted(self.stream));
+        let (path, accept) = (
+            format!("/models/{model}:{method}{query}"),
+            accepted(self.stream),
+        );
         Ok(Box::pin(async move {
-            let reply = http.post(&call, Post { path, body, accept, ..Post::default() }).await?;
+            let reply = http
+                .post(
+                    &call,
+                    Post {
+                        path,
+                        body,
+                        accept,
+                        ..Post::default()
+                    },
+                )
+                .await?;
             let ids = format!("{}{}_{}", contents::MINTED, call.invocation, call.attempt);
             let parser = answer::ContentReader::new(lasting(&reply.headers), ids);
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+            Ok(reading::read(
+                reply,
+                ReadLimits::of(&call, http.settings()),
+                parser,
+            ))
         }))
     }
 }

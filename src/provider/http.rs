@@ -1,7 +1,8 @@
 //! One HTTP request to a provider, and its response as bounded bytes with the relevant facts.
 //!
-//! Connections are pooled, and HTTP/2 is used where TLS negotiates it. There are no retries and no redirects, and a
-//! response is not read beyond its bound. Dropping a request or a body cancels it upstream.
+//! Connections are pooled, and HTTP/2 is used where TLS negotiates it. There are no retries and no
+//! redirects, and a response is not read beyond its bound. Dropping a request or a body cancels it
+//! upstream.
 
 use std::{fmt, sync::Arc};
 
@@ -74,7 +75,11 @@ pub(super) struct Post {
 
 /// The accepted media types: events where a stream is requested, else one document.
 pub(super) const fn accepted(stream: bool) -> &'static str {
-    if stream { "text/event-stream" } else { "application/json" }
+    if stream {
+        "text/event-stream"
+    } else {
+        "application/json"
+    }
 }
 
 // === impl HttpClient ===
@@ -91,7 +96,10 @@ impl HttpClient {
             Some((base, query)) => (base, Some(query.to_owned())),
             None => (spec.base_url.as_str(), None),
         };
-        let uri: Uri = base.replace("{model}", "model").parse().map_err(|_| base_url("it is no URL"))?;
+        let uri: Uri = base
+            .replace("{model}", "model")
+            .parse()
+            .map_err(|_| base_url("it is no URL"))?;
         let host = uri.host().ok_or_else(|| base_url("it names no host"))?;
         match uri.scheme_str() {
             Some("https") => {}
@@ -109,7 +117,10 @@ impl HttpClient {
             proxy: spec.http.proxy.clone(),
             tls: spec.http.tls.clone(),
         };
-        let tls = |source| BuildError::Tls { provider: Arc::clone(&spec.name), source };
+        let tls = |source| BuildError::Tls {
+            provider: Arc::clone(&spec.name),
+            source,
+        };
         let client = outbound::connections(&settings).map_err(tls)?;
         let shared = ClientPool {
             base: base.trim_end_matches('/').to_owned(),
@@ -120,7 +131,10 @@ impl HttpClient {
             settings: spec.http.clone(),
             propagate_trace: spec.propagate_trace,
         };
-        Ok(Self { client, shared: Arc::new(shared) })
+        Ok(Self {
+            client,
+            shared: Arc::new(shared),
+        })
     }
 
     /// The bounds of this client.
@@ -132,7 +146,11 @@ impl HttpClient {
     ///
     /// # Errors
     /// With the facts, when the request could not be sent, no head came, or the status is not 2xx.
-    pub(super) async fn post(&self, call: &ProviderRequest, post: Post) -> Result<ProviderResponse, ProviderError> {
+    pub(super) async fn post(
+        &self,
+        call: &ProviderRequest,
+        post: Post,
+    ) -> Result<ProviderResponse, ProviderError> {
         let request = self.request(call, Method::POST, post)?;
         self.send(call, request).await
     }
@@ -147,7 +165,15 @@ impl HttpClient {
         path: String,
         accept: &'static str,
     ) -> Result<ProviderResponse, ProviderError> {
-        let request = self.request(call, Method::GET, Post { path, accept, ..Post::default() })?;
+        let request = self.request(
+            call,
+            Method::GET,
+            Post {
+                path,
+                accept,
+                ..Post::default()
+            },
+        )?;
         self.send(call, request).await
     }
 
@@ -163,13 +189,27 @@ impl HttpClient {
         };
         let (head, incoming) = answer.into_parts();
         let headers = outbound::kept(&head.headers);
-        let body = ReplyBody::new(incoming, Arc::clone(provider), self.shared.settings.max_body_bytes);
+        let body = ReplyBody::new(
+            incoming,
+            Arc::clone(provider),
+            self.shared.settings.max_body_bytes,
+        );
         if head.status.is_success() {
             if let Some(encoding) = compressed(&head.headers) {
-                let words = format!("the response is compressed ({encoding}), although that was not requested");
-                return Err(ProviderError::transport(Arc::clone(provider), TransportFault::Protocol, words));
+                let words = format!(
+                    "the response is compressed ({encoding}), although that was not requested"
+                );
+                return Err(ProviderError::transport(
+                    Arc::clone(provider),
+                    TransportFault::Protocol,
+                    words,
+                ));
             }
-            return Ok(ProviderResponse { status: head.status.as_u16(), headers, body });
+            return Ok(ProviderResponse {
+                status: head.status.as_u16(),
+                headers,
+                body,
+            });
         }
         let is_plain = !head.status.is_redirection() && compressed(&head.headers).is_none();
         let text = if is_plain { body.excerpt().await } else { None };
@@ -215,7 +255,11 @@ impl HttpClient {
             .header(ACCEPT, post.accept)
             .header(USER_AGENT, AGENT)
             .body(Full::new(Bytes::from(post.body)))
-            .map_err(|error| not_configured(format!("the provider's URL is not configured well: {error}")))?;
+            .map_err(|error| {
+                not_configured(format!(
+                    "the provider's URL is not configured well: {error}"
+                ))
+            })?;
         let headers = request.headers_mut();
         if shared.propagate_trace {
             trace_headers(headers, &call.trace);
@@ -242,26 +286,38 @@ impl HttpClient {
             "" if keys.len() == 1 => keys.values().next(),
             named => keys.get(named),
         };
-        key.map(|key| Some((name, key)))
-            .ok_or_else(|| format!("Missing credentials: no credential is configured under the name `{credential}`"))
+        key.map(|key| Some((name, key))).ok_or_else(|| {
+            format!(
+                "Missing credentials: no credential is configured under the name `{credential}`"
+            )
+        })
     }
 }
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").field("base", &self.shared.base).finish_non_exhaustive()
+        f.debug_struct("HttpClient")
+            .field("base", &self.shared.base)
+            .finish_non_exhaustive()
     }
 }
 
 /// The encoding of a body that is not plain.
 fn compressed(headers: &HeaderMap) -> Option<&str> {
-    let encoding = headers.get(CONTENT_ENCODING)?.to_str().unwrap_or("unknown").trim();
+    let encoding = headers
+        .get(CONTENT_ENCODING)?
+        .to_str()
+        .unwrap_or("unknown")
+        .trim();
     (!encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
 }
 
 /// Words for a redirect; its query is left out, for it may hold a secret.
 fn redirected(headers: &HeaderMap) -> String {
-    let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).and_then(|to| to.split(['?', '#']).next());
+    let to = headers
+        .get(LOCATION)
+        .and_then(|to| to.to_str().ok())
+        .and_then(|to| to.split(['?', '#']).next());
     match to {
         Some(to) => format!("redirects are not followed; this one leads to {to}: check `base_url`"),
         None => "redirects are not followed: check `base_url`".to_owned(),
@@ -287,21 +343,33 @@ fn key_headers(spec: &ProviderSpec) -> Result<HeaderMapByName, BuildError> {
 
 fn extra_headers(spec: &ProviderSpec) -> Result<HeaderMap, BuildError> {
     let header = |(name, value): (&String, &String)| {
-        let refused =
-            || BuildError::Header { provider: Arc::clone(&spec.name), what: format!("extra header `{name}`") };
+        let refused = || BuildError::Header {
+            provider: Arc::clone(&spec.name),
+            what: format!("extra header `{name}`"),
+        };
         let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
         // Any of them may carry a key: none is printed, and none is kept in a table of HPACK.
         value.set_sensitive(true);
-        Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?, value))
+        Ok((
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?,
+            value,
+        ))
     };
     spec.extra_headers.iter().map(header).collect()
 }
 
 fn trace_headers(headers: &mut HeaderMap, trace: &TraceContext) {
-    let fields = [("traceparent", &trace.traceparent), ("tracestate", &trace.tracestate), ("baggage", &trace.baggage)];
+    let fields = [
+        ("traceparent", &trace.traceparent),
+        ("tracestate", &trace.tracestate),
+        ("baggage", &trace.baggage),
+    ];
     for (name, value) in fields {
         // A value that HTTP does not allow is left out: a broken trace is no reason to fail a call.
-        if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+        if let Some(value) = value
+            .as_deref()
+            .and_then(|value| HeaderValue::from_str(value).ok())
+        {
             headers.insert(name, value);
         }
     }

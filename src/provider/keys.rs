@@ -1,7 +1,8 @@
 //! HTTP clients by credential, for dialects that send a key in a header of their own.
 //!
-//! The HTTP client knows the headers that several dialects share; a key that is sent in another one goes into the extra
-//! headers of a client of its own, so connections of two credentials are not shared. Keys are not printed.
+//! The HTTP client knows the headers that several dialects share; a key that is sent in another one
+//! goes into the extra headers of a client of its own, so connections of two credentials are not
+//! shared. Keys are not printed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -33,7 +34,10 @@ impl KeyedClients {
         spec: &ProviderSpec,
         header: impl Fn(&str) -> (&'static str, String),
     ) -> Result<Self, BuildError> {
-        let bare = ProviderSpec { api_key_header: KeyHeader::None, ..spec.clone() };
+        let bare = ProviderSpec {
+            api_key_header: KeyHeader::None,
+            ..spec.clone()
+        };
         let sends_keys = spec.api_key_header != KeyHeader::None;
         let mut by_credential = BTreeMap::new();
         if sends_keys {
@@ -44,18 +48,33 @@ impl KeyedClients {
                     BuildError::Header { provider, .. }
                         if http::HeaderValue::from_str(key.expose_secret()).is_err() =>
                     {
-                        BuildError::Header { provider, what: format!("the value of credential `{credential}`") }
+                        BuildError::Header {
+                            provider,
+                            what: format!("the value of credential `{credential}`"),
+                        }
                     }
                     error => error,
                 };
-                by_credential.insert(credential.clone(), HttpClient::build(&keyed).map_err(named)?);
+                by_credential.insert(
+                    credential.clone(),
+                    HttpClient::build(&keyed).map_err(named)?,
+                );
             }
         }
-        let keyless = if by_credential.is_empty() { Some(HttpClient::build(&bare)?) } else { None };
-        Ok(Self { by_credential: Arc::new(by_credential), keyless, sends_keys })
+        let keyless = if by_credential.is_empty() {
+            Some(HttpClient::build(&bare)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            by_credential: Arc::new(by_credential),
+            keyless,
+            sends_keys,
+        })
     }
 
-    /// The client for a call's credential; with a single credential or none, the call need not name it.
+    /// The client for a call's credential; with a single credential or none, the call need not name
+    /// it.
     ///
     /// # Errors
     /// When no such credential is configured.
@@ -76,14 +95,24 @@ pub(super) fn missing(call: &ProviderRequest) -> ProviderError {
     let name = &call.target.credential;
     ProviderError {
         provider: Arc::clone(&call.target.family),
-        message: Some(format!("Missing credentials: no credential is configured under the name `{name}`")),
+        message: Some(format!(
+            "Missing credentials: no credential is configured under the name `{name}`"
+        )),
         ..ProviderError::default()
     }
 }
 
 /// The specification with one more header, unless the configuration names that header itself.
-pub(super) fn with_header(mut spec: ProviderSpec, name: &str, value: impl Into<String>) -> ProviderSpec {
-    if !spec.extra_headers.keys().any(|known| known.eq_ignore_ascii_case(name)) {
+pub(super) fn with_header(
+    mut spec: ProviderSpec,
+    name: &str,
+    value: impl Into<String>,
+) -> ProviderSpec {
+    if !spec
+        .extra_headers
+        .keys()
+        .any(|known| known.eq_ignore_ascii_case(name))
+    {
         spec.extra_headers.insert(name.to_owned(), value.into());
     }
     spec

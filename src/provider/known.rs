@@ -1,8 +1,8 @@
 //! What is known about models and the servers that offer them: one table of data, read once.
 //!
-//! Models differ in what they accept and where, and a wrong guess is a rejection. The table is `known.yaml`, with the
-//! configuration's names, and the configuration takes precedence. Nothing is fetched over the network, and what is not
-//! known stays at its default.
+//! Models differ in what they accept and where, and a wrong guess is a rejection. The table is
+//! `known.yaml`, with the configuration's names, and the configuration takes precedence. Nothing is
+//! fetched over the network, and what is not known stays at its default.
 
 use std::{path::Path, sync::LazyLock};
 
@@ -71,7 +71,9 @@ fn read() -> Result<Vec<KnownServer>, ConfigFaults> {
 #[must_use]
 pub fn capabilities(place: &ModelRef<'_>) -> Capabilities {
     let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
-    fitting.fold(Capabilities::default(), |known, record| record.able.apply(known))
+    fitting.fold(Capabilities::default(), |known, record| {
+        record.able.apply(known)
+    })
 }
 
 /// The known conventions of a server.
@@ -80,7 +82,11 @@ pub fn manners(place: &ModelRef<'_>) -> Manners {
     let fitting = RECORDS.iter().filter(|record| record.when.fits(place));
     fitting.fold(Manners::default(), |known, record| Manners {
         api_key_header: record.manners.api_key_header.or(known.api_key_header),
-        reasoning_field: record.manners.reasoning_field.clone().or(known.reasoning_field),
+        reasoning_field: record
+            .manners
+            .reasoning_field
+            .clone()
+            .or(known.reasoning_field),
     })
 }
 
@@ -92,7 +98,11 @@ impl When {
         let is_at = |pattern: &String| matches(pattern, place.family) || matches(pattern, host);
         self.dialect.is_none_or(|dialect| dialect == place.dialect)
             && (self.at.is_empty() || self.at.iter().any(is_at))
-            && (self.model.is_empty() || self.model.iter().any(|pattern| matches(pattern, place.model)))
+            && (self.model.is_empty()
+                || self
+                    .model
+                    .iter()
+                    .any(|pattern| matches(pattern, place.model)))
     }
 }
 
@@ -106,10 +116,16 @@ fn host(url: &str) -> &str {
 /// Whether a text matches a pattern, in which `*` matches anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
-    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let Some(last) = pieces.next_back() else { return rest.is_empty() };
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(last) = pieces.next_back() else {
+        return rest.is_empty();
+    };
     for piece in pieces {
-        let Some(at) = rest.find(piece) else { return false };
+        let Some(at) = rest.find(piece) else {
+            return false;
+        };
         rest = &rest[at + piece.len()..];
     }
     rest.ends_with(last)

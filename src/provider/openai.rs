@@ -1,7 +1,8 @@
 //! Chat completions as `OpenAI` defined them and as the compatible servers speak them.
 //!
-//! Requests are translated from the neutral conversation, answers into deltas. An answer counts as whole only with
-//! the dialect's own marks: a `finish_reason` for each choice that began, then `[DONE]` or a clean end.
+//! Requests are translated from the neutral conversation, answers into deltas. An answer counts as
+//! whole only with the dialect's own marks: a `finish_reason` for each choice that began, then
+//! `[DONE]` or a clean end.
 
 mod answer;
 mod assemble;
@@ -40,8 +41,8 @@ pub struct ChatClient {
     options: Arc<ChatOptions>,
 }
 
-/// What one attempt's chat completions differ in: what the provider's configuration says, else what is known of the
-/// target, without the words that it was found not to take.
+/// What one attempt's chat completions differ in: what the provider's configuration says, else what
+/// is known of the target, without the words that it was found not to take.
 #[derive(Debug, Clone)]
 pub(super) struct ChatDialect<'a> {
     pub(super) options: &'a ChatOptions,
@@ -60,7 +61,10 @@ impl ChatClient {
     /// # Errors
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)?, options: Arc::new(spec.chat.clone()) })
+        Ok(Self {
+            http: HttpClient::build(spec)?,
+            options: Arc::new(spec.chat.clone()),
+        })
     }
 
     /// Sends the request; fails at once where the call cannot be written in this dialect.
@@ -68,22 +72,40 @@ impl ChatClient {
         if call.call.endpoint == Endpoint::Embeddings {
             return embeddings(&self.http, call);
         }
-        let body = request::body(&call, &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording));
+        let body = request::body(
+            &call,
+            &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording),
+        );
         let client = self.clone();
         Ok(Box::pin(async move {
             let path = client.options.path.clone();
             let reply = client
                 .http
-                .post(&call, Post { path, body, accept: accepted(client.options.stream), ..Post::default() })
+                .post(
+                    &call,
+                    Post {
+                        path,
+                        body,
+                        accept: accepted(client.options.stream),
+                        ..Post::default()
+                    },
+                )
                 .await?;
             let parser = answer::ChatReader::new(lasting(&reply.headers));
-            Ok(reading::read(reply, ReadLimits::of(&call, client.http.settings()), parser))
+            Ok(reading::read(
+                reply,
+                ReadLimits::of(&call, client.http.settings()),
+                parser,
+            ))
         }))
     }
 }
 
 /// Passes a request for embeddings on: `extra` under the target's own name of the model.
-pub(super) fn embeddings(http: &HttpClient, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
+pub(super) fn embeddings(
+    http: &HttpClient,
+    call: ProviderRequest,
+) -> Result<ProviderFuture, ProviderError> {
     let mut fields = call.call.extra.clone();
     fields.insert("model".to_owned(), call.target.model.to_string().into());
     let body = serde_json::to_vec(&fields).map_err(|error| ProviderError {
@@ -93,17 +115,30 @@ pub(super) fn embeddings(http: &HttpClient, call: ProviderRequest) -> Result<Pro
     })?;
     let http = http.clone();
     Ok(Box::pin(async move {
-        let post = Post { path: "/embeddings".to_owned(), body, accept: accepted(false), ..Post::default() };
+        let post = Post {
+            path: "/embeddings".to_owned(),
+            body,
+            accept: accepted(false),
+            ..Post::default()
+        };
         let reply = http.post(&call, post).await?;
         let parser = DocumentReader::new(lasting(&reply.headers), call.call.endpoint);
-        Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), parser))
+        Ok(reading::read(
+            reply,
+            ReadLimits::of(&call, http.settings()),
+            parser,
+        ))
     }))
 }
 
 // === impl ChatDialect ===
 
 impl<'a> ChatDialect<'a> {
-    pub(super) fn of(options: &'a ChatOptions, able: &Capabilities, wording: &DialectOverrides) -> Self {
+    pub(super) fn of(
+        options: &'a ChatOptions,
+        able: &Capabilities,
+        wording: &DialectOverrides,
+    ) -> Self {
         let usual = options.max_tokens_field.unwrap_or(able.output_limit_field);
         let developer_role = options.developer_role.unwrap_or(able.developer_role);
         Self {
@@ -112,7 +147,11 @@ impl<'a> ChatDialect<'a> {
             developer_role: developer_role && !wording.developer_as_system,
             stream_usage: options.stream && options.include_usage && !wording.without_stream_usage,
             parallel_tools: able.parallel_tools,
-            prefill_mark: if able.assistant_prefill { able.prefill_mark } else { PrefillMark::None },
+            prefill_mark: if able.assistant_prefill {
+                able.prefill_mark
+            } else {
+                PrefillMark::None
+            },
         }
     }
 }

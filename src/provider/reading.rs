@@ -1,9 +1,11 @@
-//! Reads a response's bytes as a dialect's events or its document, and reports what is wrong where they are neither.
+//! Reads a response's bytes as a dialect's events or its document, and reports what is wrong where
+//! they are neither.
 //!
-//! Dialects differ in what their events mean, not in how a body is read: a body is judged by its content (servers
-//! answer a request for a stream with a document, an error inside a 200, a web page, or nothing), and an end without
-//! the dialect's own mark is a cut, not a short answer. An event that cannot be parsed is a cut too, because its
-//! content is lost; once the mark was read the response is complete, whatever happens to its connection.
+//! Dialects differ in what their events mean, not in how a body is read: a body is judged by its
+//! content (servers answer a request for a stream with a document, an error inside a 200, a web
+//! page, or nothing), and an end without the dialect's own mark is a cut, not a short answer. An
+//! event that cannot be parsed is a cut too, because its content is lost; once the mark was read
+//! the response is complete, whatever happens to its connection.
 
 mod facts;
 mod linger;
@@ -34,7 +36,11 @@ pub(super) trait ResponseParser: Send + 'static {
     type Frames: Frames;
 
     /// Parses one event into deltas.
-    fn event(&mut self, event: <Self::Frames as Frames>::Event, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError>;
+    fn event(
+        &mut self,
+        event: <Self::Frames as Frames>::Event,
+        out: &mut Vec<Delta>,
+    ) -> Result<ParseStep, ParseError>;
 
     /// Parses a complete response, its finish included.
     fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError>;
@@ -42,7 +48,8 @@ pub(super) trait ResponseParser: Send + 'static {
     /// Handles the end of the body where no event was the response's own end.
     fn end(&mut self, out: &mut Vec<Delta>) -> Result<(), ParseError>;
 
-    /// How long the body may be silent before the response is resumed; `None`: for as long as the timers above allow.
+    /// How long the body may be silent before the response is resumed; `None`: for as long as the
+    /// timers above allow.
     fn silence_limit(&self) -> Option<Duration> {
         None
     }
@@ -138,8 +145,16 @@ enum Taken {
 }
 
 /// The deltas of a 2xx response.
-pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimits, mut parser: D) -> DeltaStream {
-    let ProviderResponse { status, headers, mut body } = reply;
+pub(super) fn read<D: ResponseParser>(
+    reply: ProviderResponse,
+    limits: ReadLimits,
+    mut parser: D,
+) -> DeltaStream {
+    let ProviderResponse {
+        status,
+        headers,
+        mut body,
+    } = reply;
     Box::pin(try_stream! {
         let mut facts = ResponseMeta { provider: Arc::clone(&limits.provider), status, headers, excerpt: Vec::new() };
         let (kind, first) = facts.open::<D::Frames>(&mut body).await?;
@@ -153,13 +168,15 @@ pub(super) fn read<D: ResponseParser>(reply: ProviderResponse, limits: ReadLimit
                     facts.remember(&chunk);
                     let mut out = Vec::new();
                     let taken = take(&mut frames, &mut parser, &linger, &chunk, &mut out);
-                    // Before the next one is awaited, so that the connection can read it into the same buffer.
+                    // Before the next one is awaited, so that the connection can read it into the
+                    // same buffer.
                     drop(chunk);
                     linger.note(parser.is_whole(), &out, &limits);
                     join(&mut out);
                     if matches!(taken, Taken::Complete) {
-                        // Before the finish, because the stream may not be polled after it: servers send the end of the
-                        // body a moment after the mark, and only when it is read can the connection be reused.
+                        // Before the finish, because the stream may not be polled after it: servers
+                        // send the end of the body a moment after the mark, and only when it is
+                        // read can the connection be reused.
                         body.discard_rest().await;
                     }
                     for delta in out.drain(..) {
@@ -254,7 +271,11 @@ fn take<D: ResponseParser>(
             Ok(ParseStep::Complete) => return Taken::Complete,
             Err(flaw) => {
                 out.truncate(before);
-                return if was_whole { Taken::NotNeeded } else { Taken::Flawed(flaw) };
+                return if was_whole {
+                    Taken::NotNeeded
+                } else {
+                    Taken::Flawed(flaw)
+                };
             }
         }
     }
@@ -268,7 +289,13 @@ fn take<D: ResponseParser>(
 /// Joins adjacent pieces of one block, so that what arrived together is passed on together.
 fn join(deltas: &mut Vec<Delta>) {
     deltas.dedup_by(|next, last| match (last, next) {
-        (Delta::BlockDelta { block, text }, Delta::BlockDelta { block: same, text: more }) if block == same => {
+        (
+            Delta::BlockDelta { block, text },
+            Delta::BlockDelta {
+                block: same,
+                text: more,
+            },
+        ) if block == same => {
             text.push_str(more);
             true
         }
@@ -277,9 +304,15 @@ fn join(deltas: &mut Vec<Delta>) {
 }
 
 /// Handles the end of a body.
-fn finish<D: ResponseParser>(frames: D::Frames, parser: &mut D, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+fn finish<D: ResponseParser>(
+    frames: D::Frames,
+    parser: &mut D,
+    out: &mut Vec<Delta>,
+) -> Result<(), ParseError> {
     let was_whole = parser.is_whole();
-    let last = frames.finish().map_or(Ok(ParseStep::More), |event| parser.event(event, out));
+    let last = frames
+        .finish()
+        .map_or(Ok(ParseStep::More), |event| parser.event(event, out));
     match last {
         Ok(ParseStep::Complete) => Ok(()),
         Ok(ParseStep::More) => parser.end(out),
@@ -296,9 +329,14 @@ pub(super) fn bounded(text: &str) -> String {
 // === impl ParseError ===
 
 impl ParseError {
-    /// An event that cannot be parsed. Where the response had begun, a piece of it may be lost; else it is no response.
+    /// An event that cannot be parsed. Where the response had begun, a piece of it may be lost;
+    /// else it is no response.
     pub(super) fn torn(has_begun: bool, error: &serde_json::Error) -> Self {
-        if has_begun { Self::Cut(format!("an event of the answer is torn: {error}")) } else { Self::NotUnderstood }
+        if has_begun {
+            Self::Cut(format!("an event of the answer is torn: {error}"))
+        } else {
+            Self::NotUnderstood
+        }
     }
 }
 
@@ -307,7 +345,11 @@ impl ParseError {
 impl Failed {
     /// An error that came as this JSON text.
     pub(super) fn new(status: Option<u16>, body: &str) -> Self {
-        Self { status, body: bounded(body), header: None }
+        Self {
+            status,
+            body: bounded(body),
+            header: None,
+        }
     }
 }
 

@@ -1,10 +1,10 @@
-//! `OpenAI`'s Responses API, stateless: the whole conversation is sent with each request, and nothing that is stored is
-//! referred to.
+//! `OpenAI`'s Responses API, stateless: the whole conversation is sent with each request, and
+//! nothing that is stored is referred to.
 //!
-//! A response counts as complete only with `response.completed` or `response.incomplete`. Reasoning items, and those of tools
-//! that the neutral call has no word for, are sent back to this dialect alone, unchanged. Targets with the capability
-//! `background` store their responses for as long as they are read: one whose connection breaks is resumed (`attach`). There
-//! is no polling.
+//! A response counts as complete only with `response.completed` or `response.incomplete`. Reasoning
+//! items, and those of tools that the neutral call has no word for, are sent back to this dialect
+//! alone, unchanged. Targets with the capability `background` store their responses for as long as
+//! they are read: one whose connection breaks is resumed (`attach`). There is no polling.
 
 mod answer;
 mod attach;
@@ -36,12 +36,20 @@ pub const REASONING: &str = "openai.encrypted_content";
 pub const ITEM: &str = "openai.item";
 /// Kind of the namespace of a tool call: its name.
 pub const NAMESPACE: &str = "openai.namespace";
-/// The name of the one argument of a custom tool, which takes a text and no JSON, where it is offered as a function.
+/// The name of the one argument of a custom tool, which takes a text and no JSON, where it is
+/// offered as a function.
 pub const CUSTOM_INPUT: &str = "input";
 
 const TOOL_SEARCH: &str = "tool_search_call";
-/// Items of an answer that the caller executes, and for which it returns an item that ends in `_output`.
-const ACTIONS: [&str; 5] = [TOOL_SEARCH, "local_shell_call", "shell_call", "apply_patch_call", "computer_call"];
+/// Items of an answer that the caller executes, and for which it returns an item that ends in
+/// `_output`.
+const ACTIONS: [&str; 5] = [
+    TOOL_SEARCH,
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+    "computer_call",
+];
 
 /// Whether the caller executes this item of an answer: a tool call, though not one of a function.
 #[must_use]
@@ -59,18 +67,24 @@ pub fn custom_arguments(input: &str) -> String {
     json!({ CUSTOM_INPUT: input }).to_string()
 }
 
-/// The input of a custom tool in the arguments of a function; all of them where they are something else.
+/// The input of a custom tool in the arguments of a function; all of them where they are something
+/// else.
 #[must_use]
 pub fn custom_input(arguments: &str) -> String {
     let read = serde_json::from_str::<Value>(arguments).ok();
-    let input = read.as_ref().and_then(|read| read.get(CUSTOM_INPUT)?.as_str());
+    let input = read
+        .as_ref()
+        .and_then(|read| read.get(CUSTOM_INPUT)?.as_str());
     input.unwrap_or(arguments).to_owned()
 }
 
 /// The names of the custom tools among these.
 pub fn custom_names(tools: &[Value]) -> impl Iterator<Item = &str> {
     let is_custom = |tool: &&Value| tool.get("type").is_some_and(|kind| kind == "custom");
-    tools.iter().filter(is_custom).filter_map(|tool| tool.get("name")?.as_str())
+    tools
+        .iter()
+        .filter(is_custom)
+        .filter_map(|tool| tool.get("name")?.as_str())
 }
 
 /// A client of the Responses API for one provider; cheap to clone.
@@ -90,7 +104,11 @@ impl ResponsesClient {
     /// When the specification cannot work.
     pub fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
         let (http, stream) = (HttpClient::build(spec)?, spec.chat.stream);
-        Ok(Self { http, stream, cancels: attach::Cancels::default() })
+        Ok(Self {
+            http,
+            stream,
+            cancels: attach::Cancels::default(),
+        })
     }
 
     /// Sends the call; fails at once where it cannot be expressed in this dialect.
@@ -101,11 +119,19 @@ impl ResponsesClient {
         if call.call.endpoint == Endpoint::Embeddings {
             return embeddings(&self.http, call);
         }
-        let request::RequestBody { body, in_background } = request::body(&call, self.stream)?;
+        let request::RequestBody {
+            body,
+            in_background,
+        } = request::body(&call, self.stream)?;
         let (http, cancels) = (self.http.clone(), self.cancels.clone());
         let accept = accepted(self.stream);
         Ok(Box::pin(async move {
-            let post = Post { path: "/responses".to_owned(), body, accept, ..Post::default() };
+            let post = Post {
+                path: "/responses".to_owned(),
+                body,
+                accept,
+                ..Post::default()
+            };
             let reply = http.post(&call, post).await?;
             let limits = ReadLimits::of(&call, http.settings());
             let register = in_background.then(|| attach::Hold::new(http, call, cancels));
@@ -114,12 +140,16 @@ impl ResponsesClient {
         }))
     }
 
-    /// Reads the response that an earlier owner of the invocation requested. Any fault of that response counts as a
-    /// cut: the response is to be requested anew.
+    /// Reads the response that an earlier owner of the invocation requested. Any fault of that
+    /// response counts as a cut: the response is to be requested anew.
     fn take_over(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
-        let (family, limits) = (Arc::clone(&call.target.family), ReadLimits::of(&call, self.http.settings()));
+        let (family, limits) = (
+            Arc::clone(&call.target.family),
+            ReadLimits::of(&call, self.http.settings()),
+        );
         let able = self.stream && call.target.capabilities.background;
-        let register = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone()).filter(|_| able);
+        let register = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone())
+            .filter(|_| able);
         let Some(mut register) = register else {
             let words = "the target's answers cannot be read on any more";
             return Err(ProviderError::transport(family, TransportFault::Cut, words));
@@ -129,7 +159,10 @@ impl ResponsesClient {
             let parser = answer::ResponseReader::new(lasting(&reply.headers), Some(register));
             let deltas = reading::read(reply, limits, parser);
             Ok(Box::pin(deltas.map_err(|error| match error.fault {
-                Some(TransportFault::Protocol) => ProviderError { fault: Some(TransportFault::Cut), ..error },
+                Some(TransportFault::Protocol) => ProviderError {
+                    fault: Some(TransportFault::Cut),
+                    ..error
+                },
                 _ => error,
             })) as DeltaStream)
         }))

@@ -1,7 +1,9 @@
-//! The embedded provider: plays a script instead of calling a model, so that Relight runs with no network and no key.
+//! The embedded provider: plays a script instead of calling a model, so that Relight runs with no
+//! network and no key.
 //!
-//! Every failure that a real provider shows can be played, in order or by seeded chance, with the time of `tokio::time`
-//! (a paused clock works). It does not communicate with anything outside the process.
+//! Every failure that a real provider shows can be played, in order or by seeded chance, with the
+//! time of `tokio::time` (a paused clock works). It does not communicate with anything outside the
+//! process.
 
 mod play;
 mod script;
@@ -26,7 +28,8 @@ use crate::domain::{
 
 pub use self::script::{Outage, Script, Step};
 
-/// Phrases of Relight's notes by which a scripted model recognises that it was informed of a failure.
+/// Phrases of Relight's notes by which a scripted model recognises that it was informed of a
+/// failure.
 const NOTE_PHRASES: [&str; 2] = ["previous model call failed", "previous call failed"];
 
 /// Plays a script; keeps the position in it for each target.
@@ -49,10 +52,14 @@ impl Player {
     /// A player at the beginning of a script.
     #[must_use]
     pub fn new(script: Script) -> Self {
-        Self { script: Arc::new(script), progress: Arc::default() }
+        Self {
+            script: Arc::new(script),
+            progress: Arc::default(),
+        }
     }
 
-    /// Plays the next step for the call's target; the step is used up at once, also when the future is dropped.
+    /// Plays the next step for the call's target; the step is used up at once, also when the future
+    /// is dropped.
     pub(super) fn answer(&self, call: ProviderRequest) -> ProviderFuture {
         let step = self.next_step(&call);
         let informed = has_note(&call.call);
@@ -86,7 +93,9 @@ impl Player {
 
 impl fmt::Debug for Player {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Player").field("script", &self.script).finish_non_exhaustive()
+        f.debug_struct("Player")
+            .field("script", &self.script)
+            .finish_non_exhaustive()
     }
 }
 
@@ -104,14 +113,21 @@ impl PlayProgress {
 
 /// Whether the conversation holds a note about a failed call.
 fn has_note(call: &ModelCall) -> bool {
-    call.messages.iter().flat_map(|message| &message.parts).any(|part| {
-        let text = match part {
-            Part::Text(text) => text,
-            Part::ToolResult(result) => &result.content,
-            Part::Image(_) | Part::File(_) | Part::Reasoning(_) | Part::ToolCall(_) | Part::Refusal(_) => return false,
-        };
-        NOTE_PHRASES.iter().any(|words| text.contains(words))
-    })
+    call.messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .any(|part| {
+            let text = match part {
+                Part::Text(text) => text,
+                Part::ToolResult(result) => &result.content,
+                Part::Image(_)
+                | Part::File(_)
+                | Part::Reasoning(_)
+                | Part::ToolCall(_)
+                | Part::Refusal(_) => return false,
+            };
+            NOTE_PHRASES.iter().any(|words| text.contains(words))
+        })
 }
 
 /// A number from 0 to 1 that depends on the seed, the target and the call's index alone.
@@ -121,6 +137,9 @@ fn roll(seed: u64, target: &TargetId, call: u32) -> f64 {
     hasher.update(target.as_str().as_bytes());
     hasher.update(call.to_be_bytes());
     let digest = hasher.finalize();
-    let bits = digest.iter().take(4).fold(0_u32, |bits, byte| (bits << 8) | u32::from(*byte));
+    let bits = digest
+        .iter()
+        .take(4)
+        .fold(0_u32, |bits, byte| (bits << 8) | u32::from(*byte));
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }

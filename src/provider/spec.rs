@@ -19,12 +19,14 @@ use crate::{
 pub struct ProviderSpec {
     /// Its name, which targets refer to.
     pub name: Arc<str>,
-    /// Its family (`openai`, `azure`, `deepseek`, …), lower case; used where no target names another.
+    /// Its family (`openai`, `azure`, `deepseek`, …), lower case; used where no target names
+    /// another.
     pub family: Arc<str>,
     /// Its wire protocol.
     pub dialect: Dialect,
-    /// The URL that the dialect's path is appended to, such as `https://api.openai.com/v1`. A query is kept behind
-    /// the path; `{model}` is replaced by the target's model. Unused by scripted providers.
+    /// The URL that the dialect's path is appended to, such as `https://api.openai.com/v1`. A query
+    /// is kept behind the path; `{model}` is replaced by the target's model. Unused by scripted
+    /// providers.
     pub base_url: String,
     /// Keys by the name under which targets refer to them.
     pub credentials: BTreeMap<String, SecretString>,
@@ -38,7 +40,8 @@ pub struct ProviderSpec {
     pub chat: ChatOptions,
     /// Whether W3C trace context and baggage are sent with each request.
     pub propagate_trace: bool,
-    /// The cloud's region, for Bedrock; unset: read from the base URL. With it, an empty base URL is composed.
+    /// The cloud's region, for Bedrock; unset: read from the base URL. With it, an empty base URL
+    /// is composed.
     pub region: Option<String>,
     /// What a scripted provider plays; unset plays the default script.
     pub scripted: Option<Script>,
@@ -46,11 +49,16 @@ pub struct ProviderSpec {
 
 /// Connections and bounds of a provider's HTTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent setting")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent setting"
+)]
 pub struct HttpSettings {
-    /// Longest time for name, connection and TLS handshake together; too short makes far providers unreachable.
+    /// Longest time for name, connection and TLS handshake together; too short makes far providers
+    /// unreachable.
     pub connect_timeout: Duration,
-    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to closed connections.
+    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to
+    /// closed connections.
     pub pool_idle_timeout: Duration,
     /// Idle connections kept per host; 0 makes each attempt pay for a new one.
     pub pool_max_idle_per_host: usize,
@@ -58,9 +66,11 @@ pub struct HttpSettings {
     pub max_body_bytes: u64,
     /// Longest line of an event stream, in bytes; a longer one fails the attempt.
     pub max_line_bytes: usize,
-    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only servers then fail.
+    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only
+    /// servers then fail.
     pub http2_prior_knowledge: bool,
-    /// Whether `http://` is allowed beyond this host: keys and prompts then cross the network in the clear.
+    /// Whether `http://` is allowed beyond this host: keys and prompts then cross the network in
+    /// the clear.
     pub allow_http: bool,
     /// Whether names may lead to private addresses.
     pub allow_private: bool,
@@ -75,18 +85,19 @@ pub struct HttpSettings {
 /// How servers of the chat completions dialect differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatOptions {
-    /// Whether responses are requested as a stream, in every dialect; without it, a response comes complete, as a
-    /// stream of one.
+    /// Whether responses are requested as a stream, in every dialect; without it, a response comes
+    /// complete, as a stream of one.
     pub stream: bool,
     /// Whether a stream is requested to end with its usage; some old servers reject the option.
     pub include_usage: bool,
-    /// The field of the output limit; unset means `max_completion_tokens` for `api.openai.com` and for Azure,
-    /// `max_tokens` for all others.
+    /// The field of the output limit; unset means `max_completion_tokens` for `api.openai.com` and
+    /// for Azure, `max_tokens` for all others.
     pub max_tokens_field: Option<OutputLimitField>,
-    /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset sends none back.
+    /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset sends
+    /// none back.
     pub reasoning_field: Option<String>,
-    /// Whether developer messages are sent as such; otherwise as system messages. Unset means: to `api.openai.com`
-    /// and Azure only.
+    /// Whether developer messages are sent as such; otherwise as system messages. Unset means: to
+    /// `api.openai.com` and Azure only.
     pub developer_role: Option<bool>,
     /// The path behind the base URL.
     pub path: String,

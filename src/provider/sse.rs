@@ -1,7 +1,8 @@
 //! Decodes server-sent events from bytes, however they were split on the way.
 //!
-//! Own code because recovery depends on details: which event is complete, which is torn, and what servers write beyond
-//! the standard (`error:` lines of llama.cpp). Lines and events are bounded; it does not reconnect.
+//! Own code because recovery depends on details: which event is complete, which is torn, and what
+//! servers write beyond the standard (`error:` lines of llama.cpp). Lines and events are bounded;
+//! it does not reconnect.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,10 @@ pub struct EventTooLong {
 
 /// The decoder of one stream.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the bytes so far")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact about the bytes so far"
+)]
 pub struct SseDecoder {
     max_bytes: usize,
     /// The line so far, its end not seen yet; never longer than the bound.
@@ -50,7 +54,8 @@ const HEARTBEATS: [&str; 4] = ["ping", "keepalive", "keep-alive", "heartbeat"];
 // === impl SseDecoder ===
 
 impl SseDecoder {
-    /// A decoder at the beginning of a stream; a line, or the data of an event, may be `max_bytes` long.
+    /// A decoder at the beginning of a stream; a line, or the data of an event, may be `max_bytes`
+    /// long.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         Self {
@@ -96,8 +101,8 @@ impl SseDecoder {
         self.extend_line(rest)
     }
 
-    /// The event at the end of the stream whose closing blank line is missing. It may be torn, so the caller has to
-    /// check whether it is complete.
+    /// The event at the end of the stream whose closing blank line is missing. It may be torn, so
+    /// the caller has to check whether it is complete.
     ///
     /// # Errors
     /// When the event exceeds its bound.
@@ -111,7 +116,9 @@ impl SseDecoder {
 
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
         if self.line.len() + bytes.len() > self.max_bytes {
-            return Err(EventTooLong { max_bytes: self.max_bytes });
+            return Err(EventTooLong {
+                max_bytes: self.max_bytes,
+            });
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -135,7 +142,8 @@ impl SseDecoder {
         }
         // A line is decoded when it is whole, so no character is ever split.
         // Checked first, for that takes many bytes at once.
-        let text = str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+        let text =
+            str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         let (field, value) = text.split_once(':').unwrap_or((&text, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
@@ -148,7 +156,8 @@ impl SseDecoder {
                 "error".clone_into(&mut self.event.name);
                 self.add_data(value)?;
             }
-            // It may have held a piece of the answer: passed on as data, it does not parse, and so is noticed.
+            // It may have held a piece of the answer: passed on as data, it does not parse, and so
+            // is noticed.
             torn if is_torn(torn) => self.add_data(&text)?,
             // Comments, ids, retry times, and unknown fields.
             _ => {}
@@ -158,7 +167,9 @@ impl SseDecoder {
 
     fn add_data(&mut self, value: &str) -> Result<(), EventTooLong> {
         if self.event.data.len() + value.len() + 1 > self.max_bytes {
-            return Err(EventTooLong { max_bytes: self.max_bytes });
+            return Err(EventTooLong {
+                max_bytes: self.max_bytes,
+            });
         }
         if self.has_data {
             self.event.data.push('\n');
@@ -168,8 +179,9 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// The event that a blank line ends. One without data is passed on too, where it has a name or an empty `data`
-    /// line: a piece of the answer may have been torn out of it, which its parser notices.
+    /// The event that a blank line ends. One without data is passed on too, where it has a name or
+    /// an empty `data` line: a piece of the answer may have been torn out of it, which its parser
+    /// notices.
     fn dispatch(&mut self) -> Option<SseEvent> {
         let (has_data, has_name) = (mem::take(&mut self.has_data), mem::take(&mut self.has_name));
         let event = mem::take(&mut self.event);
@@ -181,5 +193,8 @@ impl SseDecoder {
 /// Whether a line begins with a field name that was cut off, or that runs into the next one.
 fn is_torn(field: &str) -> bool {
     let known = ["data", "event"];
-    !field.is_empty() && known.iter().any(|known| known.starts_with(field) || field.ends_with(known))
+    !field.is_empty()
+        && known
+            .iter()
+            .any(|known| known.starts_with(field) || field.ends_with(known))
 }

@@ -1,7 +1,7 @@
 //! The smallest provider: the shape of each real one. `docs/add-a-provider.md` walks through it.
 //!
-//! Its dialect: `POST {base_url}/say` with `{"model", "text"}`. The response is events `{"word": "…"}`; the last one is
-//! `{"end": true}`.
+//! Its dialect: `POST {base_url}/say` with `{"model", "text"}`. The response is events
+//! `{"word": "…"}`; the last one is `{"end": true}`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,17 +50,31 @@ enum ToyEvent {
 
 impl ToyClient {
     fn build(spec: &ProviderSpec) -> Result<Self, BuildError> {
-        Ok(Self { http: HttpClient::build(spec)? })
+        Ok(Self {
+            http: HttpClient::build(spec)?,
+        })
     }
 
-    /// One request; errors of HTTP and of the network are facts that the HTTP client reports by itself.
+    /// One request; errors of HTTP and of the network are facts that the HTTP client reports by
+    /// itself.
     fn answer(&self, call: ProviderRequest) -> ProviderFuture {
         let http = self.http.clone();
-        let body = json!({"model": &*call.target.model, "text": texts(&call.call)}).to_string().into_bytes();
+        let body = json!({"model": &*call.target.model, "text": texts(&call.call)})
+            .to_string()
+            .into_bytes();
         Box::pin(async move {
-            let post = Post { path: "/say".to_owned(), body, accept: accepted(true), ..Post::default() };
+            let post = Post {
+                path: "/say".to_owned(),
+                body,
+                accept: accepted(true),
+                ..Post::default()
+            };
             let reply = http.post(&call, post).await?;
-            Ok(reading::read(reply, ReadLimits::of(&call, http.settings()), ToyReader::default()))
+            Ok(reading::read(
+                reply,
+                ReadLimits::of(&call, http.settings()),
+                ToyReader::default(),
+            ))
         })
     }
 }
@@ -68,7 +82,13 @@ impl ToyClient {
 /// The texts of the conversation.
 fn texts(call: &ModelCall) -> String {
     let parts = call.messages.iter().flat_map(|message| &message.parts);
-    let texts = parts.filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None });
+    let texts = parts.filter_map(|part| {
+        if let Part::Text(text) = part {
+            Some(text.as_str())
+        } else {
+            None
+        }
+    });
     texts.collect::<Vec<_>>().join("\n")
 }
 
@@ -78,17 +98,27 @@ impl ResponseParser for ToyReader {
     type Frames = SseFrames;
 
     fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
-        let event = serde_json::from_str(&event.data).map_err(|error| ParseError::torn(self.has_begun, &error))?;
+        let event = serde_json::from_str(&event.data)
+            .map_err(|error| ParseError::torn(self.has_begun, &error))?;
         if !std::mem::replace(&mut self.has_begun, true) {
-            out.push(Delta::Start { model: None, response_id: None, headers: Vec::new() });
+            out.push(Delta::Start {
+                model: None,
+                response_id: None,
+                headers: Vec::new(),
+            });
             self.blocks.open(TEXT, BlockKind::Text, out)?;
         }
         match event {
             ToyEvent::Word(word) => self.blocks.add(TEXT, &word, out).map(|()| ParseStep::More),
-            ToyEvent::Error(error) => Err(ParseError::Failed(reading::Failed::new(None, &error.to_string()))),
+            ToyEvent::Error(error) => Err(ParseError::Failed(reading::Failed::new(
+                None,
+                &error.to_string(),
+            ))),
             ToyEvent::End(_) => {
                 self.blocks.stop(TEXT, None, out);
-                self.blocks.seal(FinishReason::Stop, "end", out).map(|()| ParseStep::Complete)
+                self.blocks
+                    .seal(FinishReason::Stop, "end", out)
+                    .map(|()| ParseStep::Complete)
             }
         }
     }
@@ -99,7 +129,9 @@ impl ResponseParser for ToyReader {
 
     /// An end without the dialect's own mark is a cut, not a short answer.
     fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), ParseError> {
-        Err(ParseError::Cut("the answer ended without its end".to_owned()))
+        Err(ParseError::Cut(
+            "the answer ended without its end".to_owned(),
+        ))
     }
 }
 
@@ -128,13 +160,18 @@ mod tests {
             let (mut connection, _) = listener.accept().await.unwrap();
             let mut seen = Vec::new();
             while !String::from_utf8_lossy(&seen).contains("\"Hello\"") {
-                assert_ne!(connection.read_buf(&mut seen).await.unwrap(), 0, "the prompt is not sent");
+                assert_ne!(
+                    connection.read_buf(&mut seen).await.unwrap(),
+                    0,
+                    "the prompt is not sent"
+                );
             }
             connection.write_all(reply.as_bytes()).await.unwrap();
         };
         let call = async {
             // The dialect of the specification is only for those that choose a client by it.
-            let client = ToyClient::build(&ProviderSpec::new("toy", Dialect::Scripted, base_url)).unwrap();
+            let client =
+                ToyClient::build(&ProviderSpec::new("toy", Dialect::Scripted, base_url)).unwrap();
             let (mut text, mut whole) = (String::new(), false);
             let mut deltas = match client.answer(request("toy", &["Hello"])).await {
                 Ok(deltas) => deltas,
@@ -155,9 +192,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_whole_answer_ends_with_its_mark_and_a_torn_one_with_a_cut() {
-        let whole = "data: {\"word\":\"Good \"}\n\ndata: {\"word\":\"day\"}\n\ndata: {\"end\":true}\n\n";
-        assert_eq!(called("200 OK", whole).await, ("Good day".to_owned(), true, None));
-        for torn in ["data: {\"word\":\"Good \"}\n\n", "data: {\"word\":\"Good \"}\n\ndata: {\"wo"] {
+        let whole =
+            "data: {\"word\":\"Good \"}\n\ndata: {\"word\":\"day\"}\n\ndata: {\"end\":true}\n\n";
+        assert_eq!(
+            called("200 OK", whole).await,
+            ("Good day".to_owned(), true, None)
+        );
+        for torn in [
+            "data: {\"word\":\"Good \"}\n\n",
+            "data: {\"word\":\"Good \"}\n\ndata: {\"wo",
+        ] {
             let (text, is_whole, error) = called("200 OK", torn).await;
             assert_eq!(
                 (text.as_str(), is_whole, error.and_then(|error| error.fault)),
@@ -170,8 +214,12 @@ mod tests {
     async fn an_error_is_reported_with_its_status_and_text_and_not_classified() {
         let (_, _, error) = called("429 Too Many Requests", "slow down").await;
         let error = error.unwrap();
-        assert_eq!((error.status, error.body.as_deref()), (Some(429), Some("slow down")));
-        let (_, _, error) = called("200 OK", "data: {\"error\":{\"message\":\"no model\"}}\n\n").await;
+        assert_eq!(
+            (error.status, error.body.as_deref()),
+            (Some(429), Some("slow down"))
+        );
+        let (_, _, error) =
+            called("200 OK", "data: {\"error\":{\"message\":\"no model\"}}\n\n").await;
         assert!(error.unwrap().body.unwrap().contains("no model"));
     }
 }

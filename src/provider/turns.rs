@@ -1,7 +1,8 @@
 //! Groups the neutral conversation into turns of blocks, for the dialects with only two roles.
 //!
-//! Anthropic, Gemini and Bedrock require tool results first in the user's next turn, no turn without content, and
-//! adjacent turns of one role merged. The shape of a block depends on the dialect. The model's turns are not reordered.
+//! Anthropic, Gemini and Bedrock require tool results first in the user's next turn, no turn
+//! without content, and adjacent turns of one role merged. The shape of a block depends on the
+//! dialect. The model's turns are not reordered.
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -42,7 +43,8 @@ pub(super) struct Turns {
 // === impl Turns ===
 
 impl Turns {
-    /// Adds a block to the speaker's turn; begins a new turn where the last one is another speaker's.
+    /// Adds a block to the speaker's turn; begins a new turn where the last one is another
+    /// speaker's.
     pub(super) fn add(&mut self, speaker: Speaker, block: Value) {
         if let Some(turn) = self.turn(speaker) {
             turn.rest.push(block);
@@ -73,7 +75,11 @@ impl Turns {
 
     fn turn(&mut self, speaker: Speaker) -> Option<&mut ProviderTurn> {
         if self.last() != Some(speaker) {
-            self.turns.push(ProviderTurn { speaker, results: Vec::new(), rest: Vec::new() });
+            self.turns.push(ProviderTurn {
+                speaker,
+                results: Vec::new(),
+                rest: Vec::new(),
+            });
         }
         self.turns.last_mut()
     }
@@ -82,18 +88,30 @@ impl Turns {
 impl ProviderTurn {
     /// All blocks, results first.
     pub(super) fn into_blocks(self) -> Vec<Value> {
-        self.results.into_iter().map(|(_, block)| block).chain(self.rest).collect()
+        self.results
+            .into_iter()
+            .map(|(_, block)| block)
+            .chain(self.rest)
+            .collect()
     }
 }
 
 /// Splits off the instructions at the front, and the messages after them.
 pub(super) fn split_instructions(messages: &[Message]) -> (&[Message], &[Message]) {
-    messages.split_at(messages.iter().take_while(|message| is_instruction(message)).count())
+    messages.split_at(
+        messages
+            .iter()
+            .take_while(|message| is_instruction(message))
+            .count(),
+    )
 }
 
 /// The texts of messages, without blank ones.
 pub(super) fn plain_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
-    messages.iter().flat_map(|message| &message.parts).filter_map(plain_text)
+    messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(plain_text)
 }
 
 /// Whether the message is the operator's.
@@ -104,42 +122,64 @@ pub(super) const fn is_instruction(message: &Message) -> bool {
 /// The text of a part, unless it is blank: servers refuse blank ones.
 pub(super) fn plain_text(part: &Part) -> Option<&str> {
     match part {
-        Part::Text(text) | Part::Refusal(text) => Some(text.as_str()).filter(|text| !text.trim().is_empty()),
-        Part::Image(_) | Part::File(_) | Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+        Part::Text(text) | Part::Refusal(text) => {
+            Some(text.as_str()).filter(|text| !text.trim().is_empty())
+        }
+        Part::Image(_)
+        | Part::File(_)
+        | Part::Reasoning(_)
+        | Part::ToolCall(_)
+        | Part::ToolResult(_) => None,
     }
 }
 
-/// A tool call's arguments as an object; what is none is kept as text under one key, so that it can be seen.
+/// A tool call's arguments as an object; what is none is kept as text under one key, so that it can
+/// be seen.
 pub(super) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
     }
     match serde_json::from_str(text) {
         Ok(object @ Value::Object(_)) => object,
-        Ok(_) | Err(_) => Value::Object([("INVALID_JSON".to_owned(), Value::from(text))].into_iter().collect()),
+        Ok(_) | Err(_) => Value::Object(
+            [("INVALID_JSON".to_owned(), Value::from(text))]
+                .into_iter()
+                .collect(),
+        ),
     }
 }
 
-/// A call's id in the letters that Anthropic and Bedrock take (64 of them at most): a foreign one is hashed, so that the
-/// call and its result still agree.
+/// A call's id in the letters that Anthropic and Bedrock take (64 of them at most): a foreign one
+/// is hashed, so that the call and its result still agree.
 pub(super) fn plain_id(id: &str) -> String {
-    let is_plain =
-        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    let is_plain = (1..=64).contains(&id.len())
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     if is_plain {
         return id.to_owned();
     }
     let digest = Sha256::digest(id.as_bytes());
-    digest.iter().take(16).fold("call_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+    digest
+        .iter()
+        .take(16)
+        .fold("call_".to_owned(), |id, byte| format!("{id}{byte:02x}"))
 }
 
-/// The text behind an opaque field of that kind; `None` for another kind: it is not sent to strangers.
+/// The text behind an opaque field of that kind; `None` for another kind: it is not sent to
+/// strangers.
 pub(super) fn opaque_text<'a>(opaque: Option<&'a Opaque>, kind: &str) -> Option<&'a str> {
-    opaque.filter(|opaque| opaque.kind == kind).and_then(|opaque| std::str::from_utf8(&opaque.bytes).ok())
+    opaque
+        .filter(|opaque| opaque.kind == kind)
+        .and_then(|opaque| std::str::from_utf8(&opaque.bytes).ok())
 }
 
 /// Text that only its provider understands, as it came.
 pub(super) fn opaque(kind: &str, text: &str) -> Opaque {
-    Opaque { kind: kind.to_owned(), bytes: text.as_bytes().to_vec() }
+    Opaque {
+        kind: kind.to_owned(),
+        bytes: text.as_bytes().to_vec(),
+    }
 }
 
 /// A schema that the caller gave, as JSON; an empty one accepts any object.
@@ -150,10 +190,12 @@ pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(serde_json::json!({"type": "object", "properties": {}}));
     }
-    serde_json::from_str(text).map_err(|error| format!("Invalid schema for {owner}: it is not JSON: {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| format!("Invalid schema for {owner}: it is not JSON: {error}"))
 }
 
-/// Fields of `OpenAI`'s APIs that only hint, and that other APIs refuse: a call that fails over is made without them.
+/// Fields of `OpenAI`'s APIs that only hint, and that other APIs refuse: a call that fails over is
+/// made without them.
 const HINTS_FOR_OPENAI: [&str; 7] = [
     "logit_bias",
     "prediction",
@@ -164,12 +206,18 @@ const HINTS_FOR_OPENAI: [&str; 7] = [
     "verbosity",
 ];
 
-/// Merges what the caller added for this dialect, last: objects into objects, tools beside tools (one of a name that is there
-/// already replaces it), anything else replaces the existing value.
+/// Merges what the caller added for this dialect, last: objects into objects, tools beside tools
+/// (one of a name that is there already replaces it), anything else replaces the existing value.
 pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall, dialect: Dialect) {
-    let Some(extra) = call.extra_for(dialect.as_str()) else { return };
+    let Some(extra) = call.extra_for(dialect.as_str()) else {
+        return;
+    };
     let of_all = call.extra_of.is_none() && dialect != Dialect::OpenaiResponses;
-    if of_all && HINTS_FOR_OPENAI.iter().any(|hint| extra.contains_key(*hint)) {
+    if of_all
+        && HINTS_FOR_OPENAI
+            .iter()
+            .any(|hint| extra.contains_key(*hint))
+    {
         let mut extra = extra.clone();
         extra.retain(|name, _| !HINTS_FOR_OPENAI.contains(&name.as_str()));
         merge(body, &extra);
@@ -197,7 +245,10 @@ fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
 /// Adds a tool, or replaces the one of its name.
 fn add(tools: &mut Vec<Value>, tool: &Value) {
     let name = tool.get("name");
-    match tools.iter_mut().find(|known| name.is_some() && known.get("name") == name) {
+    match tools
+        .iter_mut()
+        .find(|known| name.is_some() && known.get("name") == name)
+    {
         Some(known) => *known = tool.clone(),
         None => tools.push(tool.clone()),
     }
@@ -227,27 +278,48 @@ mod tests {
         turns.add(Speaker::Model, json!("answer"));
         let turns = turns.into_turns();
         assert_eq!(turns.len(), 2);
-        assert_eq!(turns[0].clone().into_blocks(), [json!("result"), json!("text")]);
+        assert_eq!(
+            turns[0].clone().into_blocks(),
+            [json!("result"), json!("text")]
+        );
     }
 
     #[test]
     fn extra_fields_are_merged_into_objects_and_replace_the_rest() {
-        let Value::Object(mut body) = json!({"a": {"b": 1, "c": [1]}, "d": 2}) else { panic!() };
-        let Value::Object(extra) = json!({"a": {"c": [2]}, "d": {"e": 3}}) else { panic!() };
-        let call = ModelCall { extra, extra_of: Some("anthropic".to_owned()), ..ModelCall::default() };
+        let Value::Object(mut body) = json!({"a": {"b": 1, "c": [1]}, "d": 2}) else {
+            panic!()
+        };
+        let Value::Object(extra) = json!({"a": {"c": [2]}, "d": {"e": 3}}) else {
+            panic!()
+        };
+        let call = ModelCall {
+            extra,
+            extra_of: Some("anthropic".to_owned()),
+            ..ModelCall::default()
+        };
         merge_extra(&mut body, &call, Dialect::Gemini);
         assert_eq!(body["d"], 2, "words of another dialect are left out");
         merge_extra(&mut body, &call, Dialect::Anthropic);
-        assert_eq!(Value::Object(body), json!({"a": {"b": 1, "c": [2]}, "d": {"e": 3}}));
+        assert_eq!(
+            Value::Object(body),
+            json!({"a": {"b": 1, "c": [2]}, "d": {"e": 3}})
+        );
     }
 
     #[test]
     fn tools_of_one_provider_come_beside_the_others_and_replace_those_of_their_name() {
-        let Value::Object(mut body) = json!({"tools": [{"name": "a"}, {"name": "b"}]}) else { panic!() };
-        let Value::Object(extra) = json!({"tools": [{"type": "web_search"}, {"name": "b", "type": "custom"}]}) else {
+        let Value::Object(mut body) = json!({"tools": [{"name": "a"}, {"name": "b"}]}) else {
             panic!()
         };
-        let call = ModelCall { extra, ..ModelCall::default() };
+        let Value::Object(extra) =
+            json!({"tools": [{"type": "web_search"}, {"name": "b", "type": "custom"}]})
+        else {
+            panic!()
+        };
+        let call = ModelCall {
+            extra,
+            ..ModelCall::default()
+        };
         merge_extra(&mut body, &call, Dialect::OpenaiResponses);
         let tools = json!([{"name": "a"}, {"name": "b", "type": "custom"}, {"type": "web_search"}]);
         assert_eq!(body["tools"], tools);
@@ -255,8 +327,14 @@ mod tests {
 
     #[test]
     fn hints_for_openai_reach_no_other_api() {
-        let Value::Object(extra) = json!({"store": false, "verbosity": "low", "thinking": {}}) else { panic!() };
-        let call = ModelCall { extra, ..ModelCall::default() };
+        let Value::Object(extra) = json!({"store": false, "verbosity": "low", "thinking": {}})
+        else {
+            panic!()
+        };
+        let call = ModelCall {
+            extra,
+            ..ModelCall::default()
+        };
         let mut body = Map::new();
         merge_extra(&mut body, &call, Dialect::Anthropic);
         assert_eq!(Value::Object(body), json!({"thinking": {}}));
@@ -265,7 +343,10 @@ mod tests {
     #[test]
     fn arguments_that_are_no_object_are_kept_as_text() {
         assert_eq!(arguments(" "), json!({}));
-        assert_eq!(arguments("{\"b\":1,\"a\":2}").to_string(), "{\"b\":1,\"a\":2}");
+        assert_eq!(
+            arguments("{\"b\":1,\"a\":2}").to_string(),
+            "{\"b\":1,\"a\":2}"
+        );
         assert_eq!(arguments("[1]"), json!({"INVALID_JSON": "[1]"}));
         assert_eq!(arguments("{\"a"), json!({"INVALID_JSON": "{\"a"}));
     }

@@ -1,5 +1,5 @@
-//! The calls of a run and their times: drawn once per run, so that Relight, the naive client and the ideal get the same
-//! load.
+//! The calls of a run and their times: drawn once per run, so that Relight, the naive client and
+//! the ideal get the same load.
 
 use std::time::Duration;
 
@@ -50,11 +50,21 @@ pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<ExpectedCall> {
         if when >= scenario.length() {
             return arrivals;
         }
-        let Some(caller) = pick(scenario, when, rng.unit()) else { continue };
-        let name = scenario.callers.get(caller).map_or("", |callers| callers.name.as_str());
+        let Some(caller) = pick(scenario, when, rng.unit()) else {
+            continue;
+        };
+        let name = scenario
+            .callers
+            .get(caller)
+            .map_or("", |callers| callers.name.as_str());
         let id = InvocationId::from(format!("{name}-{}", arrivals.len()));
         let service = of_attempt(seed, &id, 1).service;
-        arrivals.push(ExpectedCall { at: when, caller, id, service });
+        arrivals.push(ExpectedCall {
+            at: when,
+            caller,
+            id,
+            service,
+        });
     }
 }
 
@@ -65,11 +75,17 @@ pub(super) fn of_attempt(seed: u64, id: &InvocationId, attempt: u32) -> Draw {
     let (one, other) = (1.0 - rng.unit(), rng.unit());
     let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos();
     let service = Duration::from_secs_f64(MEDIAN * (SIGMA * normal).exp());
-    Draw { service, cut: rng.unit(), wait: rng.unit(), faults: rng }
+    Draw {
+        service,
+        cut: rng.unit(),
+        wait: rng.unit(),
+        faults: rng,
+    }
 }
 
 fn pick(scenario: &Scenario, at: Duration, sample: f64) -> Option<usize> {
-    let there = |callers: &super::Callers| callers.until.is_none_or(|until| at < scenario.warm + until);
+    let there =
+        |callers: &super::Callers| callers.until.is_none_or(|until| at < scenario.warm + until);
     let sum: f64 = scenario.callers.iter().map(|callers| callers.share).sum();
     let mut left = sample * sum;
     for (index, callers) in scenario.callers.iter().enumerate() {

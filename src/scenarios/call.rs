@@ -35,7 +35,15 @@ impl CallResult {
     /// A call that ends now, without an answer.
     pub(super) fn gone(call: usize, began: Instant) -> Self {
         let class = Some(FailureClass::Cancelled);
-        Self { call, ended: began.elapsed(), answered: false, class, sound: true, doomed: false, records: 0 }
+        Self {
+            call,
+            ended: began.elapsed(),
+            answered: false,
+            class,
+            sound: true,
+            doomed: false,
+            records: 0,
+        }
     }
 
     /// Reads what became of it, and what its caller holds.
@@ -49,13 +57,19 @@ impl CallResult {
                 let whole = |number| upstream::text(&outcome.invocation, number);
                 let text = completion.message.joined_text().into_owned();
                 self.sound = held.as_ref() == Some(&text)
-                    && outcome.attempts.iter().any(|attempt| whole(attempt.number) == text);
+                    && outcome
+                        .attempts
+                        .iter()
+                        .any(|attempt| whole(attempt.number) == text);
             }
             Err(failure) => {
                 self.class = Some(failure.class);
                 self.sound = held.is_some();
                 let under_way = outcome.attempts.last().is_some_and(|attempt| {
-                    attempt.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Cancelled)
+                    attempt
+                        .failure
+                        .as_ref()
+                        .is_some_and(|failure| failure.class == FailureClass::Cancelled)
                 });
                 self.doomed = outcome.reasoning == "The deadline was reached." && !under_way;
             }
@@ -65,5 +79,8 @@ impl CallResult {
 
 /// The request of every call.
 pub(super) fn request() -> ModelCall {
-    ModelCall { messages: vec![Message::text(Role::User, "What is the answer?")], ..ModelCall::default() }
+    ModelCall {
+        messages: vec![Message::text(Role::User, "What is the answer?")],
+        ..ModelCall::default()
+    }
 }

@@ -35,7 +35,9 @@ impl GateResult {
     pub fn gate(&self) -> String {
         let measure = &self.measure;
         match (self.bounds.min, self.bounds.max) {
-            (Some(min), Some(max)) if (min - max).abs() < f64::EPSILON => format!("{measure} = {min}"),
+            (Some(min), Some(max)) if (min - max).abs() < f64::EPSILON => {
+                format!("{measure} = {min}")
+            }
             (Some(min), Some(max)) => format!("{min} <= {measure} <= {max}"),
             (Some(min), None) => format!("{measure} >= {min}"),
             (None, Some(max)) => format!("{measure} <= {max}"),
@@ -48,14 +50,21 @@ impl GateResult {
     }
 }
 
-/// Checks measures against gates. A measure that was not reached (a missing detection) fails its gate.
+/// Checks measures against gates. A measure that was not reached (a missing detection) fails its
+/// gate.
 pub(super) fn judge(gates: &GateBounds, measures: &Measures) -> Vec<GateResult> {
     let verdict = |(measure, bounds): (&String, &Bounds)| {
         let value = measures.get(measure);
         let within = |value: f64| {
-            bounds.min.is_none_or(|min| value >= min - 1e-9) && bounds.max.is_none_or(|max| value <= max + 1e-9)
+            bounds.min.is_none_or(|min| value >= min - 1e-9)
+                && bounds.max.is_none_or(|max| value <= max + 1e-9)
         };
-        GateResult { measure: measure.clone(), value, bounds: *bounds, passed: value.is_some_and(within) }
+        GateResult {
+            measure: measure.clone(),
+            value,
+            bounds: *bounds,
+            passed: value.is_some_and(within),
+        }
     };
     gates.iter().map(verdict).collect()
 }

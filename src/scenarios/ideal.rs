@@ -1,8 +1,9 @@
-//! The clairvoyant ideal: the best possible result for a client that knows the timeline beforehand, but not independent
-//! random outcomes.
+//! The clairvoyant ideal: the best possible result for a client that knows the timeline beforehand,
+//! but not independent random outcomes.
 //!
-//! Each call waits for the first moment at which an upstream of its route answers it before its deadline, and sends
-//! nothing until then; one without such a moment fails at once and costs nothing.
+//! Each call waits for the first moment at which an upstream of its route answers it before its
+//! deadline, and sends nothing until then; one without such a moment fails at once and costs
+//! nothing.
 
 use std::time::Duration;
 
@@ -14,7 +15,12 @@ use super::{
 
 /// Computes the ideal.
 pub(super) fn ideal(scenario: &Scenario, seed: u64, plan: &[ExpectedCall]) -> Measures {
-    let mut best = Best { scenario, limit_free_at: vec![0.0; scenario.upstreams.len()], answered: 0.0, sent: 0.0 };
+    let mut best = Best {
+        scenario,
+        limit_free_at: vec![0.0; scenario.upstreams.len()],
+        answered: 0.0,
+        sent: 0.0,
+    };
     let mut calls = 0.0;
     for arrival in plan {
         // What came before may have used a limit up.
@@ -42,7 +48,8 @@ struct Best<'a> {
     sent: f64,
 }
 
-/// The expected result of a call at some moment: probability of an answer, attempts, and time of the answer.
+/// The expected result of a call at some moment: probability of an answer, attempts, and time of
+/// the answer.
 struct Promise {
     answered: f64,
     sent: f64,
@@ -55,20 +62,39 @@ impl Best<'_> {
     /// The best expected result of a call: probability of an answer, and attempts.
     fn call(&mut self, arrival: &ExpectedCall, seed: u64) -> (f64, f64) {
         let scenario = self.scenario;
-        let Some(callers) = scenario.callers.get(arrival.caller) else { return (0.0, 0.0) };
+        let Some(callers) = scenario.callers.get(arrival.caller) else {
+            return (0.0, 0.0);
+        };
         let at = arrival.at.as_secs_f64() - scenario.warm.as_secs_f64();
         let allowed = callers.deadline.unwrap_or(scenario.deadline);
-        let deadline = at + callers.patience.unwrap_or(allowed).min(allowed).as_secs_f64();
-        let service = arrivals::of_attempt(seed, &arrival.id, 1).service.as_secs_f64();
+        let deadline = at
+            + callers
+                .patience
+                .unwrap_or(allowed)
+                .min(allowed)
+                .as_secs_f64();
+        let service = arrivals::of_attempt(seed, &arrival.id, 1)
+            .service
+            .as_secs_f64();
         let mut best: Option<Promise> = None;
         for index in scenario.route(callers) {
-            let Some(upstream) = scenario.upstreams.get(index) else { continue };
-            let faults: Vec<&UpstreamFault> =
-                upstream.faults.iter().filter(|fault| fault.hits(&callers.name)).collect();
-            let ends = faults.iter().map(|fault| fault.end(scenario).as_secs_f64()).filter(|end| *end > at);
+            let Some(upstream) = scenario.upstreams.get(index) else {
+                continue;
+            };
+            let faults: Vec<&UpstreamFault> = upstream
+                .faults
+                .iter()
+                .filter(|fault| fault.hits(&callers.name))
+                .collect();
+            let ends = faults
+                .iter()
+                .map(|fault| fault.end(scenario).as_secs_f64())
+                .filter(|end| *end > at);
             for begins in std::iter::once(at).chain(ends) {
-                let promise = self.promise(index, &faults, begins, service * upstream.slower, deadline);
-                let better = |old: &Promise| (promise.answered, -promise.there) > (old.answered, -old.there);
+                let promise =
+                    self.promise(index, &faults, begins, service * upstream.slower, deadline);
+                let better =
+                    |old: &Promise| (promise.answered, -promise.there) > (old.answered, -old.there);
                 if promise.answered > 0.0 && best.as_ref().is_none_or(better) {
                     best = Some(promise);
                 }
@@ -83,12 +109,28 @@ impl Best<'_> {
         (best.answered, best.sent)
     }
 
-    fn promise(&self, upstream: usize, faults: &[&UpstreamFault], begins: f64, service: f64, deadline: f64) -> Promise {
-        let none = Promise { answered: 0.0, sent: 0.0, there: f64::INFINITY, uses: None };
+    fn promise(
+        &self,
+        upstream: usize,
+        faults: &[&UpstreamFault],
+        begins: f64,
+        service: f64,
+        deadline: f64,
+    ) -> Promise {
+        let none = Promise {
+            answered: 0.0,
+            sent: 0.0,
+            there: f64::INFINITY,
+            uses: None,
+        };
         let at = Duration::from_secs_f64(begins.max(0.0));
         let (mut begins, mut service, mut lost, mut uses) = (begins, service, 0.0, None);
         for fault in faults {
-            let share = if begins < 0.0 { 0.0 } else { fault.share_at(at, self.scenario) };
+            let share = if begins < 0.0 {
+                0.0
+            } else {
+                fault.share_at(at, self.scenario)
+            };
             if share <= 0.0 {
                 continue;
             }
@@ -104,9 +146,12 @@ impl Best<'_> {
                 }
                 Does::Slow { times } => service *= times,
                 Does::WorkersDown { .. } => {}
-                Does::Limit { per_second, burst, .. } => {
+                Does::Limit {
+                    per_second, burst, ..
+                } => {
                     let free_at = self.limit_free_at.get(upstream).copied().unwrap_or(0.0);
-                    // A full bucket at the beginning: as if it had been filled since `burst / per_second` before.
+                    // A full bucket at the beginning: as if it had been filled since
+                    // `burst / per_second` before.
                     let free_at = free_at.max(begins - burst / per_second);
                     let end = fault.end(self.scenario).as_secs_f64();
                     begins = begins.max(free_at.min(end));
@@ -120,6 +165,11 @@ impl Best<'_> {
         let max = f64::from(self.scenario.policy.retry.max_retries) + 1.0;
         let answered = 1.0 - lost.powf(max);
         let sent = answered / (1.0 - lost);
-        Promise { answered, sent, there: begins + service, uses }
+        Promise {
+            answered,
+            sent,
+            there: begins + service,
+            uses,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The measures of a run.
 //!
-//! Calls that *arrive* in the measured time count for shares and latencies; what is sent in it counts for load.
+//! Calls that *arrive* in the measured time count for shares and latencies; what is sent in it
+//! counts for load.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +13,8 @@ use super::{
     upstream::{OUTPUT_TOKENS, Sent},
 };
 
-/// Measures by name. Shares are 0 to 1, times are seconds. `name@caller` is the measure of one kind of caller.
+/// Measures by name. Shares are 0 to 1, times are seconds. `name@caller` is the measure of one kind
+/// of caller.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measures {
     values: BTreeMap<String, f64>,
@@ -45,7 +47,11 @@ const HELD_BACK: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_millis(250);
 
 /// Measures a run.
-pub(super) fn measure(scenario: &Scenario, arrivals: &[ExpectedCall], run: &ScenarioRun) -> Measures {
+pub(super) fn measure(
+    scenario: &Scenario,
+    arrivals: &[ExpectedCall],
+    run: &ScenarioRun,
+) -> Measures {
     let mut measures = Measures::default();
     let seen = AttemptsSeen::new(scenario, arrivals, run);
     seen.answers(&mut measures, None);
@@ -77,7 +83,12 @@ impl<'a> AttemptsSeen<'a> {
                 of_call.push(sent);
             }
         }
-        Self { scenario, arrivals, run, by_call }
+        Self {
+            scenario,
+            arrivals,
+            run,
+            by_call,
+        }
     }
 
     fn from(&self) -> Duration {
@@ -93,10 +104,14 @@ impl<'a> AttemptsSeen<'a> {
     }
 
     /// The calls that count, with their arrival.
-    fn judged(&self, caller: Option<usize>) -> impl Iterator<Item = (&'a ExpectedCall, &'a CallResult)> + '_ {
+    fn judged(
+        &self,
+        caller: Option<usize>,
+    ) -> impl Iterator<Item = (&'a ExpectedCall, &'a CallResult)> + '_ {
         self.run.results.iter().filter_map(move |result| {
             let arrival = self.arrivals.get(result.call)?;
-            let counts = self.is_judged(arrival.at) && caller.is_none_or(|caller| arrival.caller == caller);
+            let counts =
+                self.is_judged(arrival.at) && caller.is_none_or(|caller| arrival.caller == caller);
             counts.then_some((arrival, result))
         })
     }
@@ -111,37 +126,70 @@ impl<'a> AttemptsSeen<'a> {
         if calls == 0 {
             return;
         }
-        let answered = self.judged(index).filter(|(_, result)| result.answered).count();
+        let answered = self
+            .judged(index)
+            .filter(|(_, result)| result.answered)
+            .count();
         measures.set(name("success"), share(answered, calls));
         let of_judged = |call: usize| self.by_call.get(call).map_or(&[][..], Vec::as_slice);
-        let attempts: usize = self.judged(index).map(|(_, result)| of_judged(result.call).len()).sum();
+        let attempts: usize = self
+            .judged(index)
+            .map(|(_, result)| of_judged(result.call).len())
+            .sum();
         measures.set(name("attempts"), share(attempts, calls));
-        let max = self.judged(index).map(|(_, result)| of_judged(result.call).len()).max().unwrap_or(0);
+        let max = self
+            .judged(index)
+            .map(|(_, result)| of_judged(result.call).len())
+            .max()
+            .unwrap_or(0);
         measures.set(name("most_attempts"), share(max, 1));
-        let records = self.judged(index).map(|(_, result)| result.records).max().unwrap_or(0);
+        let records = self
+            .judged(index)
+            .map(|(_, result)| result.records)
+            .max()
+            .unwrap_or(0);
         measures.set(name("most_records"), share(records, 1));
-        let unsound = self.judged(index).filter(|(_, result)| !result.sound).count();
+        let unsound = self
+            .judged(index)
+            .filter(|(_, result)| !result.sound)
+            .count();
         measures.set(name("unsound"), share(unsound, 1));
-        let doomed = self.judged(index).filter(|(_, result)| result.doomed).count();
+        let doomed = self
+            .judged(index)
+            .filter(|(_, result)| result.doomed)
+            .count();
         measures.set(name("doomed"), share(doomed, 1));
         let seconds = |duration: Duration| duration.as_secs_f64();
         let added = self.judged(index).filter(|(_, result)| result.answered);
         let mut added: Vec<f64> = added
-            .map(|(arrival, result)| seconds(result.ended) - seconds(arrival.at) - seconds(arrival.service))
+            .map(|(arrival, result)| {
+                seconds(result.ended) - seconds(arrival.at) - seconds(arrival.service)
+            })
             .collect();
         added.sort_by(f64::total_cmp);
         let failed = self.judged(index).filter(|(_, result)| !result.answered);
-        let mut failed: Vec<f64> =
-            failed.map(|(arrival, result)| seconds(result.ended) - seconds(arrival.at)).collect();
+        let mut failed: Vec<f64> = failed
+            .map(|(arrival, result)| seconds(result.ended) - seconds(arrival.at))
+            .collect();
         failed.sort_by(f64::total_cmp);
-        if let Some(value) = failed.get((failed.len() * 99 / 100).min(failed.len().saturating_sub(1))) {
+        if let Some(value) =
+            failed.get((failed.len() * 99 / 100).min(failed.len().saturating_sub(1)))
+        {
             measures.set(name("failed_p99"), *value);
         }
-        let classes: Vec<_> = self.judged(index).filter_map(|(_, result)| result.class).collect();
-        let others = classes.iter().filter(|class| classes.first() != Some(class)).count();
+        let classes: Vec<_> = self
+            .judged(index)
+            .filter_map(|(_, result)| result.class)
+            .collect();
+        let others = classes
+            .iter()
+            .filter(|class| classes.first() != Some(class))
+            .count();
         measures.set(name("other_failures"), share(others, 1));
         for (measure, percent) in [("added_p50", 50), ("added_p99", 99)] {
-            if let Some(value) = added.get((added.len() * percent / 100).min(added.len().saturating_sub(1))) {
+            if let Some(value) =
+                added.get((added.len() * percent / 100).min(added.len().saturating_sub(1)))
+            {
                 measures.set(name(measure), value.max(0.0));
             }
         }
@@ -155,17 +203,33 @@ impl<'a> AttemptsSeen<'a> {
             return;
         }
         measures.set("amplification", share(sent().count(), calls));
-        measures.set("amplification_primary", share(sent().filter(|sent| sent.upstream == 0).count(), calls));
+        measures.set(
+            "amplification_primary",
+            share(sent().filter(|sent| sent.upstream == 0).count(), calls),
+        );
         let later = self.from() + Duration::from_secs(5);
-        let limited = sent().filter(|sent| sent.status == Some(429) && sent.at >= later).count();
-        let calls_later = self.judged(None).filter(|(arrival, _)| arrival.at >= later).count().max(1);
+        let limited = sent()
+            .filter(|sent| sent.status == Some(429) && sent.at >= later)
+            .count();
+        let calls_later = self
+            .judged(None)
+            .filter(|(arrival, _)| arrival.at >= later)
+            .count()
+            .max(1);
         measures.set("limited", share(limited, calls_later));
         let mut wasted = 0;
         let mut delivered = 0;
         for sent in sent() {
-            if sent.whole { delivered += sent.tokens } else { wasted += sent.tokens }
+            if sent.whole {
+                delivered += sent.tokens;
+            } else {
+                wasted += sent.tokens;
+            }
         }
-        measures.set("waste", f64::from(wasted) / f64::from(delivered.max(OUTPUT_TOKENS)));
+        measures.set(
+            "waste",
+            f64::from(wasted) / f64::from(delivered.max(OUTPUT_TOKENS)),
+        );
         // Together with whatever a limit or circuit let through at one moment.
         let busiest = busiest_second(sent().map(|sent| sent.at));
         measures.set("peak", f64::from(busiest) / self.scenario.rate);
@@ -175,7 +239,12 @@ impl<'a> AttemptsSeen<'a> {
     }
 
     fn health(&self, measures: &mut Measures) {
-        let opened = || self.run.circuits.iter().filter(|moved| moved.what.starts_with("opened"));
+        let opened = || {
+            self.run
+                .circuits
+                .iter()
+                .filter(|moved| moved.what.starts_with("opened"))
+        };
         measures.set("openings", share(opened().count(), 1));
         let mut closed: BTreeMap<&str, bool> = BTreeMap::new();
         let mut opens = 0;
@@ -188,12 +257,23 @@ impl<'a> AttemptsSeen<'a> {
             }
         }
         measures.set("opens", share(opens, 1));
-        measures.set("stale", share(usize::try_from(self.run.stale).unwrap_or(usize::MAX), 1));
+        measures.set(
+            "stale",
+            share(usize::try_from(self.run.stale).unwrap_or(usize::MAX), 1),
+        );
         let first = opened().find(|moved| moved.at >= self.from());
         if let Some(first) = first {
-            measures.set("detect", (first.at.saturating_sub(self.from())).as_secs_f64());
+            measures.set(
+                "detect",
+                (first.at.saturating_sub(self.from())).as_secs_f64(),
+            );
         }
-        let last = self.run.circuits.iter().rev().find(|moved| moved.what == "closed" && moved.at >= self.to());
+        let last = self
+            .run
+            .circuits
+            .iter()
+            .rev()
+            .find(|moved| moved.what == "closed" && moved.at >= self.to());
         if let Some(last) = last {
             measures.set("closed", (last.at - self.to()).as_secs_f64());
         }
@@ -204,10 +284,18 @@ impl<'a> AttemptsSeen<'a> {
         let mut answered_from = Duration::ZERO;
         let mut at_once_from = Duration::ZERO;
         for result in &self.run.results {
-            let Some(arrival) = self.arrivals.get(result.call) else { continue };
-            let Some(after) = arrival.at.checked_sub(self.to()) else { continue };
+            let Some(arrival) = self.arrivals.get(result.call) else {
+                continue;
+            };
+            let Some(after) = arrival.at.checked_sub(self.to()) else {
+                continue;
+            };
             let end_of_second = Duration::from_secs(after.as_secs() + 1);
-            let patient = self.scenario.callers.get(arrival.caller).is_none_or(|callers| callers.patience.is_none());
+            let patient = self
+                .scenario
+                .callers
+                .get(arrival.caller)
+                .is_none_or(|callers| callers.patience.is_none());
             if !result.answered && patient {
                 answered_from = answered_from.max(end_of_second);
             }
@@ -219,27 +307,42 @@ impl<'a> AttemptsSeen<'a> {
         }
         let settled = self.judged(None).filter(|(arrival, result)| {
             let first = self.by_call.get(result.call).and_then(|sent| sent.first());
-            !result.answered || first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > SETTLED)
+            !result.answered
+                || first.is_none_or(|sent| sent.at.saturating_sub(arrival.at) > SETTLED)
         });
-        let settled = settled.map(|(arrival, _)| arrival.at.saturating_sub(self.from())).max().unwrap_or_default();
+        let settled = settled
+            .map(|(arrival, _)| arrival.at.saturating_sub(self.from()))
+            .max()
+            .unwrap_or_default();
         measures.set("settled", settled.as_secs_f64());
         measures.set("recover", answered_from.as_secs_f64());
         measures.set("at_once", at_once_from.as_secs_f64());
     }
 
-    /// Success in each sixth of the judged time, and by how much a later one was better than an earlier one.
+    /// Success in each sixth of the judged time, and by how much a later one was better than an
+    /// earlier one.
     fn slices(&self, measures: &mut Measures) {
         let mut slices = [(0_usize, 0_usize); 6];
         for (arrival, result) in self.judged(None) {
             let way = (arrival.at - self.from()).as_secs_f64() / self.scenario.fault.as_secs_f64();
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 5")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "0 to 5"
+            )]
             if let Some((answered, calls)) = slices.get_mut((way * 6.0) as usize) {
                 *answered += usize::from(result.answered);
                 *calls += 1;
             }
         }
-        let shares: Vec<f64> = slices.iter().map(|(answered, calls)| share(*answered, (*calls).max(1))).collect();
-        let rise = shares.windows(2).map(|two| two[1] - two[0]).fold(0.0, f64::max);
+        let shares: Vec<f64> = slices
+            .iter()
+            .map(|(answered, calls)| share(*answered, (*calls).max(1)))
+            .collect();
+        let rise = shares
+            .windows(2)
+            .map(|two| two[1] - two[0])
+            .fold(0.0, f64::max);
         measures.set("rise", rise);
         measures.set("worst_sixth", shares.iter().copied().fold(1.0, f64::min));
     }
@@ -254,7 +357,10 @@ fn busiest_second(times: impl Iterator<Item = Duration>) -> u32 {
     seconds.values().copied().max().unwrap_or(0)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of calls are far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of calls are far below 2^53"
+)]
 fn share(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }

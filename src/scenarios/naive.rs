@@ -1,6 +1,8 @@
-//! The naive client, for comparison: three retries with full jitter after any failure, and nothing else.
+//! The naive client, for comparison: three retries with full jitter after any failure, and nothing
+//! else.
 //!
-//! Where a scenario sets a first-token timeout the client has the same, since no client waits for ever.
+//! Where a scenario sets a first-token timeout the client has the same, since no client waits for
+//! ever.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +18,9 @@ use super::{
 };
 use crate::{
     domain::{
-        adaptation::DialectOverrides, completion::Delta, ids::InvocationId, invocation::TraceContext,
-        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::ProviderRequest, wire::SentTo,
+        adaptation::DialectOverrides, completion::Delta, ids::InvocationId,
+        invocation::TraceContext, message::ModelCall, target::Target,
+        upstream::BackgroundResponses, wire::ProviderRequest, wire::SentTo,
     },
     policy::rng::SeededRng,
 };
@@ -39,26 +42,58 @@ pub(super) struct Naive {
 // === impl Naive ===
 
 impl Naive {
-    pub(super) fn new(scenario: Arc<Scenario>, seed: u64, world: World, targets: Vec<Arc<Target>>) -> Self {
-        Self { scenario, seed, world, targets, request: Arc::new(request()) }
+    pub(super) fn new(
+        scenario: Arc<Scenario>,
+        seed: u64,
+        world: World,
+        targets: Vec<Arc<Target>>,
+    ) -> Self {
+        Self {
+            scenario,
+            seed,
+            world,
+            targets,
+            request: Arc::new(request()),
+        }
     }
 
-    pub(super) async fn call(&self, arrival: ExpectedCall, number: usize, began: Instant) -> CallResult {
+    pub(super) async fn call(
+        &self,
+        arrival: ExpectedCall,
+        number: usize,
+        began: Instant,
+    ) -> CallResult {
         let callers = self.scenario.callers.get(arrival.caller);
-        let route = callers.map(|callers| self.scenario.route(callers)).unwrap_or_default();
+        let route = callers
+            .map(|callers| self.scenario.route(callers))
+            .unwrap_or_default();
         let now = Instant::now();
-        let deadline = now + callers.and_then(|callers| callers.deadline).unwrap_or(self.scenario.deadline);
-        let patience = callers.and_then(|callers| callers.patience).map_or(deadline, |patience| now + patience);
+        let deadline = now
+            + callers
+                .and_then(|callers| callers.deadline)
+                .unwrap_or(self.scenario.deadline);
+        let patience = callers
+            .and_then(|callers| callers.patience)
+            .map_or(deadline, |patience| now + patience);
         let mut waiting = false;
-        let answered =
-            timeout_at(patience.min(deadline), self.attempts(&arrival.id, &route, deadline, &mut waiting)).await;
+        let answered = timeout_at(
+            patience.min(deadline),
+            self.attempts(&arrival.id, &route, deadline, &mut waiting),
+        )
+        .await;
         let mut result = CallResult::gone(number, began);
         result.answered = answered == Ok(true);
         result.doomed = answered.is_err() && waiting;
         result
     }
 
-    async fn attempts(&self, id: &InvocationId, route: &[usize], deadline: Instant, waiting: &mut bool) -> bool {
+    async fn attempts(
+        &self,
+        id: &InvocationId,
+        route: &[usize],
+        deadline: Instant,
+        waiting: &mut bool,
+    ) -> bool {
         for retry in 0..=RETRIES {
             let mut rng = SeededRng::new(self.seed, id, retry + 1);
             if retry > 0 {
@@ -69,9 +104,13 @@ impl Naive {
             // It does not track health: equal replicas are called in turn, of a list the first.
             let turn = match self.scenario.policy.select.order {
                 crate::policy::select::Order::Listed => 0,
-                crate::policy::select::Order::Shuffled => crate::policy::rng::place(rng.unit(), route.len()),
+                crate::policy::select::Order::Shuffled => {
+                    crate::policy::rng::place(rng.unit(), route.len())
+                }
             };
-            let Some(target) = route.get(turn).and_then(|index| self.targets.get(*index)) else { return false };
+            let Some(target) = route.get(turn).and_then(|index| self.targets.get(*index)) else {
+                return false;
+            };
             let call = ProviderRequest {
                 tool: None,
                 invocation: id.clone(),
@@ -95,7 +134,9 @@ impl Naive {
 
     async fn answered(&self, call: ProviderRequest) -> bool {
         let silent = Instant::now() + self.scenario.policy.timers.first_token_alone;
-        let Ok(Ok(mut deltas)) = timeout_at(silent, self.world.clone().oneshot(call)).await else { return false };
+        let Ok(Ok(mut deltas)) = timeout_at(silent, self.world.clone().oneshot(call)).await else {
+            return false;
+        };
         while let Some(item) = deltas.next().await {
             match item {
                 Ok(Delta::Finish { .. }) => return true,

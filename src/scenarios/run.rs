@@ -67,16 +67,29 @@ pub(super) struct ScenarioRun {
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// Runs the real stack.
-pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) -> Result<ScenarioRun, ScenarioError> {
+pub(super) fn ours(
+    scenario: &Scenario,
+    seed: u64,
+    arrivals: &[ExpectedCall],
+) -> Result<ScenarioRun, ScenarioError> {
     virtually(async {
         let scenario = Arc::new(scenario.clone());
         let began = Instant::now();
         let world = World::new(Arc::clone(&scenario), seed);
         let events = EventBus::new(4096);
-        let crowd = Arc::new(LoadGenerator::new(&scenario, seed, events.clone(), world.clone()));
+        let crowd = Arc::new(LoadGenerator::new(
+            &scenario,
+            seed,
+            events.clone(),
+            world.clone(),
+        ));
         let mut listening = JoinSet::new();
         let observed = Arc::new(Mutex::new(Observed::default()));
-        listening.spawn(listen(events.reader(crate::domain::ids::Cursor(0)), began, Arc::clone(&observed)));
+        listening.spawn(listen(
+            events.reader(crate::domain::ids::Cursor(0)),
+            began,
+            Arc::clone(&observed),
+        ));
         listening.spawn(Arc::clone(&crowd).reload(began));
         let results = attend(arrivals, began, |arrival, number| {
             let crowd = Arc::clone(&crowd);
@@ -84,10 +97,18 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) ->
         });
         let results = results.await;
         tokio::time::sleep(LAST_EVENTS).await;
-        let stale =
-            crowd.targets.all().iter().map(|state| state.circuit().snapshot(Instant::now()).stale_reports).sum();
+        let stale = crowd
+            .targets
+            .all()
+            .iter()
+            .map(|state| state.circuit().snapshot(Instant::now()).stale_reports)
+            .sum();
         listening.shutdown().await;
-        let observed = std::mem::take(&mut *observed.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let observed = std::mem::take(
+            &mut *observed
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        );
         ScenarioRun {
             results,
             sent: world.sent(),
@@ -100,23 +121,39 @@ pub(super) fn ours(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) ->
 }
 
 /// Runs the naive client.
-pub(super) fn naive(scenario: &Scenario, seed: u64, arrivals: &[ExpectedCall]) -> Result<ScenarioRun, ScenarioError> {
+pub(super) fn naive(
+    scenario: &Scenario,
+    seed: u64,
+    arrivals: &[ExpectedCall],
+) -> Result<ScenarioRun, ScenarioError> {
     virtually(async {
         let scenario = Arc::new(scenario.clone());
         let began = Instant::now();
         let world = World::new(Arc::clone(&scenario), seed);
-        let naive = Arc::new(Naive::new(Arc::clone(&scenario), seed, world.clone(), targets(&scenario)));
+        let naive = Arc::new(Naive::new(
+            Arc::clone(&scenario),
+            seed,
+            world.clone(),
+            targets(&scenario),
+        ));
         let results = attend(arrivals, began, |arrival, number| {
             let naive = Arc::clone(&naive);
             async move { naive.call(arrival, number, began).await }
         });
-        ScenarioRun { results: results.await, sent: world.sent(), ..ScenarioRun::default() }
+        ScenarioRun {
+            results: results.await,
+            sent: world.sent(),
+            ..ScenarioRun::default()
+        }
     })
 }
 
 /// Runs a future to its end on one thread, with a clock that jumps when there is nothing to do.
 fn virtually<T>(future: impl Future<Output = T>) -> Result<T, ScenarioError> {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
     Ok(runtime.block_on(future))
 }
 
@@ -157,10 +194,13 @@ async fn listen(mut reader: EventReader, began: Instant, observed: Arc<Mutex<Obs
     loop {
         let reading = reader.next().await;
         let at = began.elapsed();
-        let mut observed = observed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut observed = observed
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         match reading {
             BusItem::Event(event) => observed.record(at, &event),
-            // The ring is larger than what happens at one instant, so this is a defect that the hash shows.
+            // The ring is larger than what happens at one instant, so this is a defect that the
+            // hash shows.
             BusItem::Missed { count, .. } => observed.all.update(&format!("missed {count}")),
         }
     }
@@ -168,31 +208,58 @@ async fn listen(mut reader: EventReader, began: Instant, observed: Arc<Mutex<Obs
 
 impl Observed {
     fn record(&mut self, at: Duration, event: &Event) {
-        let who = event.scope.as_ref().map_or("-", |scope| scope.invocation.as_str());
+        let who = event
+            .scope
+            .as_ref()
+            .map_or("-", |scope| scope.invocation.as_str());
         let target = event.target.as_ref().map_or("-", TargetId::as_str);
-        self.all.update(&format!("{} {who} {} {target} {:?}\n", at.as_micros(), event.attempt, event.body));
+        self.all.update(&format!(
+            "{} {who} {} {target} {:?}\n",
+            at.as_micros(),
+            event.attempt,
+            event.body
+        ));
         let what = match &event.body {
-            EventBody::CircuitOpened { reason, retry_in_ms, .. } => {
+            EventBody::CircuitOpened {
+                reason,
+                retry_in_ms,
+                ..
+            } => {
                 format!("opened {} ms: {reason}", retry_in_ms.unwrap_or_default())
             }
             EventBody::CircuitHalfOpen { .. } => "half open".to_owned(),
-            EventBody::CircuitRecovering { admitted_percent, .. } => format!("recovering {admitted_percent} %"),
+            EventBody::CircuitRecovering {
+                admitted_percent, ..
+            } => format!("recovering {admitted_percent} %"),
             EventBody::CircuitClosed { .. } => "closed".to_owned(),
-            EventBody::GateClosed { gate, reopens_in_ms, .. } => {
+            EventBody::GateClosed {
+                gate,
+                reopens_in_ms,
+                ..
+            } => {
                 format!("{} gate closed {reopens_in_ms} ms", gate.as_str())
             }
             EventBody::GateOpened { gate, .. } => format!("{} gate opened", gate.as_str()),
             _ => return,
         };
-        self.moves.update(&format!("{} {target} {what}\n", at.as_micros()));
-        self.circuits.push(StateChange { at, target: target.to_owned(), what });
+        self.moves
+            .update(&format!("{} {target} {what}\n", at.as_micros()));
+        self.circuits.push(StateChange {
+            at,
+            target: target.to_owned(),
+            what,
+        });
     }
 }
 
 impl StateChange {
     /// The change for a report: seconds since the fault began, target, change.
     pub(super) fn seconds_target_and_change(&self, warm: Duration) -> (f64, String, String) {
-        (self.at.as_secs_f64() - warm.as_secs_f64(), self.target.clone(), self.what.clone())
+        (
+            self.at.as_secs_f64() - warm.as_secs_f64(),
+            self.target.clone(),
+            self.what.clone(),
+        )
     }
 }
 
@@ -221,14 +288,20 @@ impl LoadGenerator {
                 settings: 0,
             })
             .collect();
-        let shared = SharedPolicies { budget: policy.budget.clone(), gates: Arc::new(policy.gates.clone()) };
+        let shared = SharedPolicies {
+            budget: policy.budget.clone(),
+            gates: Arc::new(policy.gates.clone()),
+        };
         let targets = Targets::new(events.clone(), &specs, &shared);
         let plans = scenario.callers.iter().map(|callers| {
             let mut retry = policy.retry.clone();
             if let Some(retries) = callers.retries {
                 retry.max_retries = retries;
             }
-            let targets = scenario.route(callers).into_iter().filter_map(|one| all.get(one).map(Arc::clone));
+            let targets = scenario
+                .route(callers)
+                .into_iter()
+                .filter_map(|one| all.get(one).map(Arc::clone));
             Arc::new(Plan {
                 retry,
                 select: policy.select.clone(),
@@ -239,7 +312,10 @@ impl LoadGenerator {
             })
         });
         // Room for all calls: admission is not measured here.
-        let room = AdmissionPolicy { max_in_flight: 1_000_000, ..AdmissionPolicy::default() };
+        let room = AdmissionPolicy {
+            max_in_flight: 1_000_000,
+            ..AdmissionPolicy::default()
+        };
         let parts = Shared {
             events,
             spans: Spans::disabled(),
@@ -261,24 +337,43 @@ impl LoadGenerator {
 
     /// Applies other credentials at the scenario's time.
     async fn reload(self: Arc<Self>, began: Instant) {
-        let Some(at) = self.scenario.reload else { return };
+        let Some(at) = self.scenario.reload else {
+            return;
+        };
         tokio::time::sleep_until(began + self.scenario.warm + at).await;
-        let specs: Vec<_> = self.specs.iter().map(|spec| TargetSpec { settings: 1, ..spec.clone() }).collect();
+        let specs: Vec<_> = self
+            .specs
+            .iter()
+            .map(|spec| TargetSpec {
+                settings: 1,
+                ..spec.clone()
+            })
+            .collect();
         self.targets.update(&specs, &self.shared);
     }
 
     async fn call(&self, arrival: ExpectedCall, number: usize, began: Instant) -> CallResult {
-        let (Some(callers), Some(plan)) = (self.scenario.callers.get(arrival.caller), self.plans.get(arrival.caller))
-        else {
+        let (Some(callers), Some(plan)) = (
+            self.scenario.callers.get(arrival.caller),
+            self.plans.get(arrival.caller),
+        ) else {
             return CallResult::gone(number, began);
         };
         let deadline = Instant::now() + callers.deadline.unwrap_or(self.scenario.deadline);
         let invocation = Invocation {
             tenant: TenantId::from(callers.name.as_str()),
-            ..Invocation::new(arrival.id, plan.route.clone(), Call::Model(Arc::clone(&self.request)), deadline)
+            ..Invocation::new(
+                arrival.id,
+                plan.route.clone(),
+                Call::Model(Arc::clone(&self.request)),
+                deadline,
+            )
         };
         let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        let observed = follow(self.stack.clone(), InvocationContext::new(invocation, Arc::clone(plan), entry));
+        let observed = follow(
+            self.stack.clone(),
+            InvocationContext::new(invocation, Arc::clone(plan), entry),
+        );
         let ended = match callers.patience {
             Some(patience) => tokio::time::timeout(patience, observed).await,
             None => Ok(observed.await),
@@ -294,7 +389,10 @@ impl LoadGenerator {
 }
 
 /// Follows an invocation to its end, as a client does that folds what it is sent.
-async fn follow(stack: Stack, incoming: InvocationContext) -> Result<(Option<AnswerState>, Outcome), Failure> {
+async fn follow(
+    stack: Stack,
+    incoming: InvocationContext,
+) -> Result<(Option<AnswerState>, Outcome), Failure> {
     let mut steps = stack.oneshot(incoming).await?;
     let mut fold = Some(AnswerState::default());
     while let Some(step) = steps.next().await {
@@ -303,7 +401,10 @@ async fn follow(stack: Stack, incoming: InvocationContext) -> Result<(Option<Ans
             return Ok((fold, Arc::unwrap_or_clone(outcome)));
         }
     }
-    Err(Failure::local(FailureClass::State, "the progress ended without an outcome"))
+    Err(Failure::local(
+        FailureClass::State,
+        "the progress ended without an outcome",
+    ))
 }
 
 /// The targets of a scenario.
@@ -337,7 +438,8 @@ impl Default for RunFingerprint {
 impl RunFingerprint {
     fn update(&mut self, text: &str) {
         for byte in text.bytes() {
-            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+            self.0 =
+                (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 

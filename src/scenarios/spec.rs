@@ -9,8 +9,9 @@ use crate::{
     config::read_text,
     domain::units,
     policy::{
-        circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy, hedge::HedgePolicy,
-        retry::RetryPolicy, retry_budget::BudgetPolicy, select::SelectPolicy, timers::TimersPolicy,
+        circuit::CircuitPolicy, concurrency::ConcurrencyPolicy, gates::GatePolicy,
+        hedge::HedgePolicy, retry::RetryPolicy, retry_budget::BudgetPolicy, select::SelectPolicy,
+        timers::TimersPolicy,
     },
 };
 
@@ -66,7 +67,8 @@ pub struct Upstream {
     /// The name of its credential.
     #[serde(default = "key")]
     pub credential: String,
-    /// How many calls it works on at once, first come first served, abandoned ones included; no limit when unset.
+    /// How many calls it works on at once, first come first served, abandoned ones included; no
+    /// limit when unset.
     #[serde(default)]
     pub workers: Option<usize>,
     /// What goes wrong; the first that applies to a call is taken.
@@ -216,11 +218,18 @@ impl Scenario {
     /// # Errors
     /// When it is none, with the place and the reason.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
-        let error = |reason: String| ScenarioError::File { file: file.to_owned(), reason };
+        let error = |reason: String| ScenarioError::File {
+            file: file.to_owned(),
+            reason,
+        };
         let scenario: Self = read_text(text, Path::new(file))?;
         for callers in &scenario.callers {
             for name in &callers.upstreams {
-                if !scenario.upstreams.iter().any(|upstream| upstream.name == *name) {
+                if !scenario
+                    .upstreams
+                    .iter()
+                    .any(|upstream| upstream.name == *name)
+                {
                     return Err(error(format!("there is no upstream `{name}`")));
                 }
             }
@@ -244,7 +253,11 @@ impl Scenario {
 
     /// The upstreams of a kind of caller, as indices.
     pub(super) fn route(&self, callers: &Callers) -> Vec<usize> {
-        let index = |name: &String| self.upstreams.iter().position(|upstream| upstream.name == *name);
+        let index = |name: &String| {
+            self.upstreams
+                .iter()
+                .position(|upstream| upstream.name == *name)
+        };
         if callers.upstreams.is_empty() {
             (0..self.upstreams.len()).collect()
         } else {
@@ -267,8 +280,11 @@ impl UpstreamFault {
         if at < self.from || at >= end {
             return 0.0;
         }
-        let Some(last) = self.share_to else { return self.share };
-        let way = (at - self.from).as_secs_f64() / (end - self.from).as_secs_f64().max(f64::EPSILON);
+        let Some(last) = self.share_to else {
+            return self.share;
+        };
+        let way =
+            (at - self.from).as_secs_f64() / (end - self.from).as_secs_f64().max(f64::EPSILON);
         self.share + (last - self.share) * way
     }
 
@@ -320,47 +336,143 @@ mod optional {
 
     use serde::{Deserialize as _, Deserializer, de::Error as _};
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| crate::domain::units::parse_duration(&text).map_err(D::Error::custom)).transpose()
+        text.map(|text| crate::domain::units::parse_duration(&text).map_err(D::Error::custom))
+            .transpose()
     }
 }
 
 /// The scenarios' files, built in.
 pub(super) const FILES: &[(&str, &str)] = &[
-    ("00-steady.yaml", include_str!("../../scenarios/00-steady.yaml")),
+    (
+        "00-steady.yaml",
+        include_str!("../../scenarios/00-steady.yaml"),
+    ),
     ("01-blip.yaml", include_str!("../../scenarios/01-blip.yaml")),
-    ("02a-random-10.yaml", include_str!("../../scenarios/02a-random-10.yaml")),
-    ("02b-random-30.yaml", include_str!("../../scenarios/02b-random-30.yaml")),
-    ("02c-random-50.yaml", include_str!("../../scenarios/02c-random-50.yaml")),
-    ("03-outage.yaml", include_str!("../../scenarios/03-outage.yaml")),
-    ("04-outage-fallback.yaml", include_str!("../../scenarios/04-outage-fallback.yaml")),
+    (
+        "02a-random-10.yaml",
+        include_str!("../../scenarios/02a-random-10.yaml"),
+    ),
+    (
+        "02b-random-30.yaml",
+        include_str!("../../scenarios/02b-random-30.yaml"),
+    ),
+    (
+        "02c-random-50.yaml",
+        include_str!("../../scenarios/02c-random-50.yaml"),
+    ),
+    (
+        "03-outage.yaml",
+        include_str!("../../scenarios/03-outage.yaml"),
+    ),
+    (
+        "04-outage-fallback.yaml",
+        include_str!("../../scenarios/04-outage-fallback.yaml"),
+    ),
     ("05-hang.yaml", include_str!("../../scenarios/05-hang.yaml")),
-    ("06a-brownout.yaml", include_str!("../../scenarios/06a-brownout.yaml")),
-    ("06b-brownout-fallback.yaml", include_str!("../../scenarios/06b-brownout-fallback.yaml")),
-    ("07-rate-limit.yaml", include_str!("../../scenarios/07-rate-limit.yaml")),
-    ("08-bad-replica.yaml", include_str!("../../scenarios/08-bad-replica.yaml")),
+    (
+        "06a-brownout.yaml",
+        include_str!("../../scenarios/06a-brownout.yaml"),
+    ),
+    (
+        "06b-brownout-fallback.yaml",
+        include_str!("../../scenarios/06b-brownout-fallback.yaml"),
+    ),
+    (
+        "07-rate-limit.yaml",
+        include_str!("../../scenarios/07-rate-limit.yaml"),
+    ),
+    (
+        "08-bad-replica.yaml",
+        include_str!("../../scenarios/08-bad-replica.yaml"),
+    ),
     ("09-cuts.yaml", include_str!("../../scenarios/09-cuts.yaml")),
-    ("10-flapping.yaml", include_str!("../../scenarios/10-flapping.yaml")),
-    ("11-overload.yaml", include_str!("../../scenarios/11-overload.yaml")),
-    ("12-poison.yaml", include_str!("../../scenarios/12-poison.yaml")),
-    ("13-quota.yaml", include_str!("../../scenarios/13-quota.yaml")),
-    ("14-impatient.yaml", include_str!("../../scenarios/14-impatient.yaml")),
-    ("15a-late-answers.yaml", include_str!("../../scenarios/15a-late-answers.yaml")),
-    ("15b-late-failures.yaml", include_str!("../../scenarios/15b-late-failures.yaml")),
-    ("16a-retry-after-hour.yaml", include_str!("../../scenarios/16a-retry-after-hour.yaml")),
-    ("16b-retry-after-zero.yaml", include_str!("../../scenarios/16b-retry-after-zero.yaml")),
-    ("16c-retry-after-past.yaml", include_str!("../../scenarios/16c-retry-after-past.yaml")),
-    ("16d-retry-after-garbage.yaml", include_str!("../../scenarios/16d-retry-after-garbage.yaml")),
+    (
+        "10-flapping.yaml",
+        include_str!("../../scenarios/10-flapping.yaml"),
+    ),
+    (
+        "11-overload.yaml",
+        include_str!("../../scenarios/11-overload.yaml"),
+    ),
+    (
+        "12-poison.yaml",
+        include_str!("../../scenarios/12-poison.yaml"),
+    ),
+    (
+        "13-quota.yaml",
+        include_str!("../../scenarios/13-quota.yaml"),
+    ),
+    (
+        "14-impatient.yaml",
+        include_str!("../../scenarios/14-impatient.yaml"),
+    ),
+    (
+        "15a-late-answers.yaml",
+        include_str!("../../scenarios/15a-late-answers.yaml"),
+    ),
+    (
+        "15b-late-failures.yaml",
+        include_str!("../../scenarios/15b-late-failures.yaml"),
+    ),
+    (
+        "16a-retry-after-hour.yaml",
+        include_str!("../../scenarios/16a-retry-after-hour.yaml"),
+    ),
+    (
+        "16b-retry-after-zero.yaml",
+        include_str!("../../scenarios/16b-retry-after-zero.yaml"),
+    ),
+    (
+        "16c-retry-after-past.yaml",
+        include_str!("../../scenarios/16c-retry-after-past.yaml"),
+    ),
+    (
+        "16d-retry-after-garbage.yaml",
+        include_str!("../../scenarios/16d-retry-after-garbage.yaml"),
+    ),
     ("17-ramp.yaml", include_str!("../../scenarios/17-ramp.yaml")),
-    ("18a-short-outages.yaml", include_str!("../../scenarios/18a-short-outages.yaml")),
-    ("18b-short-outages-fallback.yaml", include_str!("../../scenarios/18b-short-outages-fallback.yaml")),
-    ("19-unreachable.yaml", include_str!("../../scenarios/19-unreachable.yaml")),
-    ("20a-limit-a.yaml", include_str!("../../scenarios/20a-limit-a.yaml")),
-    ("20b-limit-b.yaml", include_str!("../../scenarios/20b-limit-b.yaml")),
-    ("20c-limit-c.yaml", include_str!("../../scenarios/20c-limit-c.yaml")),
-    ("21-limit-then-outage.yaml", include_str!("../../scenarios/21-limit-then-outage.yaml")),
-    ("22-refused-key.yaml", include_str!("../../scenarios/22-refused-key.yaml")),
-    ("23a-random-limit-a.yaml", include_str!("../../scenarios/23a-random-limit-a.yaml")),
-    ("23b-random-limit-b.yaml", include_str!("../../scenarios/23b-random-limit-b.yaml")),
+    (
+        "18a-short-outages.yaml",
+        include_str!("../../scenarios/18a-short-outages.yaml"),
+    ),
+    (
+        "18b-short-outages-fallback.yaml",
+        include_str!("../../scenarios/18b-short-outages-fallback.yaml"),
+    ),
+    (
+        "19-unreachable.yaml",
+        include_str!("../../scenarios/19-unreachable.yaml"),
+    ),
+    (
+        "20a-limit-a.yaml",
+        include_str!("../../scenarios/20a-limit-a.yaml"),
+    ),
+    (
+        "20b-limit-b.yaml",
+        include_str!("../../scenarios/20b-limit-b.yaml"),
+    ),
+    (
+        "20c-limit-c.yaml",
+        include_str!("../../scenarios/20c-limit-c.yaml"),
+    ),
+    (
+        "21-limit-then-outage.yaml",
+        include_str!("../../scenarios/21-limit-then-outage.yaml"),
+    ),
+    (
+        "22-refused-key.yaml",
+        include_str!("../../scenarios/22-refused-key.yaml"),
+    ),
+    (
+        "23a-random-limit-a.yaml",
+        include_str!("../../scenarios/23a-random-limit-a.yaml"),
+    ),
+    (
+        "23b-random-limit-b.yaml",
+        include_str!("../../scenarios/23b-random-limit-b.yaml"),
+    ),
 ];

@@ -45,11 +45,17 @@ pub fn table(reports: &[Report]) -> String {
         row(&mut text, "", "ideal", &report.ideal);
         for verdict in &report.verdicts {
             let word = if verdict.passed { "pass" } else { "FAIL" };
-            let value = verdict.value.map_or_else(|| "never".to_owned(), |value| format!("{value:.4}"));
+            let value = verdict
+                .value
+                .map_or_else(|| "never".to_owned(), |value| format!("{value:.4}"));
             let _ = writeln!(text, "{:<26} {word}   {} ({value})", "", verdict.gate());
         }
     }
-    let failed: usize = reports.iter().flat_map(|report| &report.verdicts).filter(|verdict| !verdict.passed).count();
+    let failed: usize = reports
+        .iter()
+        .flat_map(|report| &report.verdicts)
+        .filter(|verdict| !verdict.passed)
+        .count();
     let gates: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let _ = writeln!(text, "{} of {gates} gates passed", gates - failed);
     text

@@ -81,9 +81,20 @@ impl World {
         let state = ServiceState {
             sent: Vec::new(),
             buckets: vec![None; scenario.upstreams.len()],
-            workers: scenario.upstreams.iter().map(|one| vec![began; one.workers.unwrap_or(0)]).collect(),
+            workers: scenario
+                .upstreams
+                .iter()
+                .map(|one| vec![began; one.workers.unwrap_or(0)])
+                .collect(),
         };
-        Self { shared: Arc::new(UpstreamState { scenario, seed, began, state: Mutex::new(state) }) }
+        Self {
+            shared: Arc::new(UpstreamState {
+                scenario,
+                seed,
+                began,
+                state: Mutex::new(state),
+            }),
+        }
     }
 
     /// What was sent so far.
@@ -112,36 +123,70 @@ impl Service<ProviderRequest> for World {
 impl UpstreamState {
     async fn play(self: Arc<Self>, call: ProviderRequest) -> Result<DeltaStream, ProviderError> {
         let now = Instant::now();
-        let Some(upstream) = self.scenario.upstreams.iter().position(|one| one.name == call.target.id.as_str()) else {
-            return Err(ProviderError::transport("scripted", TransportFault::Dns, "no such upstream"));
+        let Some(upstream) = self
+            .scenario
+            .upstreams
+            .iter()
+            .position(|one| one.name == call.target.id.as_str())
+        else {
+            return Err(ProviderError::transport(
+                "scripted",
+                TransportFault::Dns,
+                "no such upstream",
+            ));
         };
         let mut draw = arrivals::of_attempt(self.seed, &call.invocation, call.attempt);
         let sending = Sending::begin(&self, now, upstream, &call.invocation);
         let fault = self.fault(upstream, &call.invocation, now, &mut draw);
-        let slower = self.scenario.upstreams.get(upstream).map_or(1.0, |one| one.slower);
+        let slower = self
+            .scenario
+            .upstreams
+            .get(upstream)
+            .map_or(1.0, |one| one.slower);
         let mut service = draw.service.mul_f64(slower);
         let mut begins = now;
         let mut cut = None;
         match fault.map(|fault| &fault.does) {
             None | Some(Does::WorkersDown { .. }) => {}
-            Some(Does::Status { code, after, headers, body }) => {
+            Some(Does::Status {
+                code,
+                after,
+                headers,
+                body,
+            }) => {
                 sleep(*after).await;
                 return Err(sending.refused(&call, *code, headers.clone(), body.clone()));
             }
             Some(Does::Reset { after }) => {
                 sleep(*after).await;
-                return Err(ProviderError::transport("openai", TransportFault::Reset, "connection reset by peer"));
+                return Err(ProviderError::transport(
+                    "openai",
+                    TransportFault::Reset,
+                    "connection reset by peer",
+                ));
             }
             Some(Does::Unreachable) => {
-                return Err(ProviderError::transport("openai", TransportFault::Refused, "connection refused"));
+                return Err(ProviderError::transport(
+                    "openai",
+                    TransportFault::Refused,
+                    "connection refused",
+                ));
             }
             Some(Does::Hang) => std::future::pending().await,
             Some(Does::Slow { times }) => service = service.mul_f64(*times),
-            Some(Does::Limit { per_second, burst, min, max }) => {
+            Some(Does::Limit {
+                per_second,
+                burst,
+                min,
+                max,
+            }) => {
                 if !self.within(upstream, now, *per_second, *burst) {
                     let wait = *min + (*max - *min).mul_f64(draw.wait);
                     sleep(Duration::from_millis(20)).await;
-                    let headers = vec![("retry-after".to_owned(), format!("{:.3}", wait.as_secs_f64()))];
+                    let headers = vec![(
+                        "retry-after".to_owned(),
+                        format!("{:.3}", wait.as_secs_f64()),
+                    )];
                     return Err(sending.refused(&call, 429, headers, String::new()));
                 }
             }
@@ -149,7 +194,11 @@ impl UpstreamState {
             Some(Does::Late { at, answers }) => {
                 sleep_until(self.began + self.scenario.warm + *at).await;
                 if !answers {
-                    return Err(ProviderError::transport("openai", TransportFault::Reset, "connection reset by peer"));
+                    return Err(ProviderError::transport(
+                        "openai",
+                        TransportFault::Reset,
+                        "connection reset by peer",
+                    ));
                 }
                 begins = Instant::now();
                 service = Duration::from_secs(1);
@@ -162,7 +211,13 @@ impl UpstreamState {
     }
 
     /// The fault that hits this attempt.
-    fn fault(&self, upstream: usize, id: &InvocationId, now: Instant, draw: &mut Draw) -> Option<&UpstreamFault> {
+    fn fault(
+        &self,
+        upstream: usize,
+        id: &InvocationId,
+        now: Instant,
+        draw: &mut Draw,
+    ) -> Option<&UpstreamFault> {
         let at = now.checked_duration_since(self.began + self.scenario.warm)?;
         let caller = id.as_str().rsplit_once('-').map_or("", |(name, _)| name);
         let faults = &self.scenario.upstreams.get(upstream)?.faults;
@@ -174,7 +229,9 @@ impl UpstreamState {
 
     fn within(&self, upstream: usize, now: Instant, per_second: f64, burst: f64) -> bool {
         let mut state = self.lock();
-        let Some(bucket) = state.buckets.get_mut(upstream) else { return true };
+        let Some(bucket) = state.buckets.get_mut(upstream) else {
+            return true;
+        };
         let (held, counted) = bucket.unwrap_or((burst, now));
         let held = (held + (now - counted).as_secs_f64() * per_second).min(burst);
         let allowed = held >= 1.0;
@@ -184,9 +241,19 @@ impl UpstreamState {
 
     /// When a worker begins; workers do not notice that a caller is gone.
     fn worker(&self, upstream: usize, now: Instant, service: Duration) -> Instant {
-        let downs = self.scenario.upstreams.get(upstream).map_or(&[][..], |one| &one.faults);
+        let downs = self
+            .scenario
+            .upstreams
+            .get(upstream)
+            .map_or(&[][..], |one| &one.faults);
         let mut state = self.lock();
-        let Some(workers) = state.workers.get_mut(upstream).filter(|workers| !workers.is_empty()) else { return now };
+        let Some(workers) = state
+            .workers
+            .get_mut(upstream)
+            .filter(|workers| !workers.is_empty())
+        else {
+            return now;
+        };
         let fault_at = self.began + self.scenario.warm;
         let free_at = |index: usize, free: Instant| {
             let mut at = free.max(now);
@@ -200,8 +267,14 @@ impl UpstreamState {
             }
             at
         };
-        let soonest = workers.iter().enumerate().map(|(index, free)| (free_at(index, *free), index)).min();
-        let Some((begins, index)) = soonest else { return now };
+        let soonest = workers
+            .iter()
+            .enumerate()
+            .map(|(index, free)| (free_at(index, *free), index))
+            .min();
+        let Some((begins, index)) = soonest else {
+            return now;
+        };
         if let Some(worker) = workers.get_mut(index) {
             *worker = begins + service;
         }
@@ -220,10 +293,18 @@ pub(super) fn piece(id: &InvocationId, attempt: u32, number: u32) -> String {
 
 /// The complete text that an attempt answers.
 pub(super) fn text(id: &InvocationId, attempt: u32) -> String {
-    (0..PIECES).map(|number| piece(id, attempt, number)).collect()
+    (0..PIECES)
+        .map(|number| piece(id, attempt, number))
+        .collect()
 }
 
-fn answer(mut sending: Sending, call: &ProviderRequest, first: Instant, end: Instant, cut: Option<f64>) -> DeltaStream {
+fn answer(
+    mut sending: Sending,
+    call: &ProviderRequest,
+    first: Instant,
+    end: Instant,
+    cut: Option<f64>,
+) -> DeltaStream {
     let (id, attempt) = (call.invocation.clone(), call.attempt);
     let model = call.target.model.to_string();
     Box::pin(stream! {
@@ -262,17 +343,43 @@ struct Sending {
 }
 
 impl Sending {
-    fn begin(shared: &Arc<UpstreamState>, now: Instant, upstream: usize, id: &InvocationId) -> Self {
-        let call = id.as_str().rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(usize::MAX);
+    fn begin(
+        shared: &Arc<UpstreamState>,
+        now: Instant,
+        upstream: usize,
+        id: &InvocationId,
+    ) -> Self {
+        let call = id
+            .as_str()
+            .rsplit_once('-')
+            .and_then(|(_, number)| number.parse().ok())
+            .unwrap_or(usize::MAX);
         let at = now - shared.began;
         let mut state = shared.lock();
         let index = state.sent.len();
-        state.sent.push(Sent { at, upstream, call, ended: None, status: None, tokens: 0, whole: false });
+        state.sent.push(Sent {
+            at,
+            upstream,
+            call,
+            ended: None,
+            status: None,
+            tokens: 0,
+            whole: false,
+        });
         drop(state);
-        Self { shared: Arc::clone(shared), index }
+        Self {
+            shared: Arc::clone(shared),
+            index,
+        }
     }
 
-    fn refused(self, call: &ProviderRequest, code: u16, headers: Vec<(String, String)>, body: String) -> ProviderError {
+    fn refused(
+        self,
+        call: &ProviderRequest,
+        code: u16,
+        headers: Vec<(String, String)>,
+        body: String,
+    ) -> ProviderError {
         self.update(|sent| sent.status = Some(code));
         ProviderError {
             provider: Arc::clone(&call.target.family),

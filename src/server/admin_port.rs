@@ -1,5 +1,5 @@
-//! The admin port: health over gRPC and HTTP, and metrics. Always in plaintext, because native probes are, and served
-//! until the process ends, so that a drain can be observed.
+//! The admin port: health over gRPC and HTTP, and metrics. Always in plaintext, because native
+//! probes are, and served until the process ends, so that a drain can be observed.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -31,7 +31,8 @@ pub(super) fn serve(
     tasks: &mut JoinSet<()>,
 ) {
     let (ready, ready_seen) = watch::channel(true);
-    let router = endpoint::router(metrics, ready_seen, live).merge(Routes::new(health).into_axum_router());
+    let router =
+        endpoint::router(metrics, ready_seen, live).merge(Routes::new(health).into_axum_router());
     tasks.spawn(async move {
         let mut draining = draining;
         if draining.wait_for(|draining| *draining).await.is_ok() {
@@ -41,7 +42,9 @@ pub(super) fn serve(
         }
     });
     tasks.spawn(async move {
-        let service = router.layer(DefaultBodyLimit::max(MAX_BODY_BYTES)).layer(from_fn(counted));
+        let service = router
+            .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+            .layer(from_fn(counted));
         let service = service.into_make_service_with_connect_info::<FrontConnection>();
         if let Err(error) = axum::serve(listener, service).await {
             tracing::error!(%error, "the admin listener ended");
@@ -50,7 +53,11 @@ pub(super) fn serve(
 }
 
 /// Keeps the connection of a request open as long as the request lasts.
-async fn counted(ConnectInfo(connection): ConnectInfo<FrontConnection>, request: Request, next: Next) -> Response {
+async fn counted(
+    ConnectInfo(connection): ConnectInfo<FrontConnection>,
+    request: Request,
+    next: Next,
+) -> Response {
     let guard = connection.begin(request.body());
     intake::holding(next.run(request).await, Some(guard), None)
 }

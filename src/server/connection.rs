@@ -1,9 +1,10 @@
-//! Connections within limits: a maximum number, timeouts for silent and slow ones, and no busy loop where accepting
-//! fails.
+//! Connections within limits: a maximum number, timeouts for silent and slow ones, and no busy loop
+//! where accepting fails.
 //!
-//! A connection is monitored where its bytes pass, below TLS and HTTP: without a request in flight it must begin one in
-//! time. Requests report their begin and end through [`Activity`]. One that is refused before its body was read gets the rest
-//! of it thrown away behind the response ([`UnreadBody`]).
+//! A connection is monitored where its bytes pass, below TLS and HTTP: without a request in flight
+//! it must begin one in time. Requests report their begin and end through [`Activity`]. One that is
+//! refused before its body was read gets the rest of it thrown away behind the response
+//! ([`UnreadBody`]).
 
 mod unread;
 
@@ -123,8 +124,16 @@ impl LimitedListener {
         limits: &LimitsConfig,
         timeouts: &TimeoutsConfig,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
-        Self { name, listener, places, timeouts: timeouts.clone(), refused: LogLimit::default() }
+        let places = Arc::new(Semaphore::new(
+            limits.connections.min(Semaphore::MAX_PERMITS),
+        ));
+        Self {
+            name,
+            listener,
+            places,
+            timeouts: timeouts.clone(),
+            refused: LogLimit::default(),
+        }
     }
 
     pub(super) fn handshake_timeout(&self) -> Duration {
@@ -175,7 +184,10 @@ impl Listener for LimitedListener {
 
 fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 // === impl LogLimit ===
@@ -197,7 +209,14 @@ impl LogLimit {
 impl LimitedStream {
     fn new(stream: TcpStream, timeouts: &TimeoutsConfig, place: OwnedSemaphorePermit) -> Self {
         let activity = Arc::new(Activity::new(timeouts.clone()));
-        Self { stream, activity, check: Box::pin(sleep(timeouts.head)), stalled: None, unread: None, _place: place }
+        Self {
+            stream,
+            activity,
+            check: Box::pin(sleep(timeouts.head)),
+            stalled: None,
+            unread: None,
+            _place: place,
+        }
     }
 
     pub(super) fn activity(&self) -> &Arc<Activity> {
@@ -205,7 +224,11 @@ impl LimitedStream {
     }
 
     /// Ends a write that the peer does not take.
-    fn progress<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn progress<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
             return written;
@@ -218,7 +241,11 @@ impl LimitedStream {
 }
 
 impl AsyncRead for LimitedStream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
@@ -227,7 +254,8 @@ impl AsyncRead for LimitedStream {
         }
         loop {
             let now = Instant::now();
-            // With a request in flight there is no end; it is looked at again, because its end wakes nothing.
+            // With a request in flight there is no end; it is looked at again, because its end
+            // wakes nothing.
             let end = this.activity.end();
             if end.is_some_and(|end| end <= now) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -242,7 +270,11 @@ impl AsyncRead for LimitedStream {
 }
 
 impl AsyncWrite for LimitedStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.progress(context, written)
     }
@@ -270,7 +302,9 @@ impl AsyncWrite for LimitedStream {
         if !this.activity.leaves_body_unread() {
             return Poll::Ready(Ok(()));
         }
-        this.unread.get_or_insert_with(UnreadBody::new).poll_discard(&mut this.stream, context)
+        this.unread
+            .get_or_insert_with(UnreadBody::new)
+            .poll_discard(&mut this.stream, context)
     }
 }
 
@@ -278,7 +312,9 @@ impl Connected for LimitedStream {
     type ConnectInfo = Connection;
 
     fn connect_info(&self) -> Connection {
-        Connection { activity: Arc::clone(&self.activity) }
+        Connection {
+            activity: Arc::clone(&self.activity),
+        }
     }
 }
 
@@ -294,12 +330,17 @@ impl Activity {
             is_identified: false,
             is_body_unread: false,
         };
-        Self { timeouts, state: Mutex::new(state), bytes: AtomicU64::new(0) }
+        Self {
+            timeouts,
+            state: Mutex::new(state),
+            bytes: AtomicU64::new(0),
+        }
     }
 
     /// A request with this body begins; it ends when the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, body: &Body) -> RequestGuard {
-        // Before the lock is taken: HTTP/2 has a lock of its own here, under which it drops guards, which take this one.
+        // Before the lock is taken: HTTP/2 has a lock of its own here, under which it drops guards,
+        // which take this one.
         let is_body_unread = !body.is_end_stream();
         let mut state = self.state();
         state.requests += 1;
@@ -313,7 +354,8 @@ impl Activity {
         self.state().is_body_unread = false;
     }
 
-    /// Whether the client may still send a body that nothing reads; over HTTP/2 that closes no connection.
+    /// Whether the client may still send a body that nothing reads; over HTTP/2 that closes no
+    /// connection.
     fn leaves_body_unread(&self) -> bool {
         let state = self.state();
         state.is_body_unread && !state.is_http2
@@ -328,7 +370,11 @@ impl Activity {
     pub(super) fn secured(&self, is_http2: bool) {
         let mut state = self.state();
         state.is_http2 = is_http2;
-        state.turn(if is_http2 { ConnectionPhase::Idle } else { ConnectionPhase::Silent });
+        state.turn(if is_http2 {
+            ConnectionPhase::Idle
+        } else {
+            ConnectionPhase::Silent
+        });
     }
 
     /// Bytes came.
@@ -353,7 +399,9 @@ impl Activity {
         let state = self.state();
         match state.phase {
             _ if state.requests > 0 => None,
-            ConnectionPhase::Silent | ConnectionPhase::Head => Some(state.since + self.timeouts.head),
+            ConnectionPhase::Silent | ConnectionPhase::Head => {
+                Some(state.since + self.timeouts.head)
+            }
             ConnectionPhase::Idle if state.is_http2 && state.is_identified => None,
             ConnectionPhase::Idle => Some(state.since + self.timeouts.idle),
         }

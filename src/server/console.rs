@@ -1,7 +1,9 @@
-//! The console: one static page on the port of gRPC, which watches and steers this server by gRPC-Web.
+//! The console: one static page on the port of gRPC, which watches and steers this server by
+//! gRPC-Web.
 //!
-//! The page holds nothing of this server, so that everybody may load it; what it shows, it is sent as any other client, with the
-//! key that its reader types in. Its policy lets it run its own script only and talk to this server only.
+//! The page holds nothing of this server, so that everybody may load it; what it shows, it is sent
+//! as any other client, with the key that its reader types in. Its policy lets it run its own
+//! script only and talk to this server only.
 
 mod schema;
 
@@ -38,14 +40,19 @@ const PARTS: [(&str, &str, &str); 10] = [
     ("elements.js", SCRIPT, include_str!("console/elements.js")),
     ("live.js", SCRIPT, include_str!("console/live.js")),
     ("targets.js", SCRIPT, include_str!("console/targets.js")),
-    ("invocations.js", SCRIPT, include_str!("console/invocations.js")),
+    (
+        "invocations.js",
+        SCRIPT,
+        include_str!("console/invocations.js"),
+    ),
     ("waterfall.js", SCRIPT, include_str!("console/waterfall.js")),
 ];
 
 /// The part of the page that is made of the contract.
 const SCHEMA: &str = "schema.json";
 
-/// What each part is sent with: its own scripts and styles, calls to this server, and nothing else at all.
+/// What each part is sent with: its own scripts and styles, calls to this server, and nothing else
+/// at all.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -54,8 +61,14 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
@@ -78,7 +91,9 @@ pub(super) struct Console<S> {
 impl ConsoleLayer {
     /// With the page, or without it.
     pub(super) fn new(is_on: bool) -> Self {
-        Self { schema: is_on.then(|| Bytes::from(schema::schema().to_string())) }
+        Self {
+            schema: is_on.then(|| Bytes::from(schema::schema().to_string())),
+        }
     }
 }
 
@@ -86,7 +101,10 @@ impl<S> Layer<S> for ConsoleLayer {
     type Service = Console<S>;
 
     fn layer(&self, inner: S) -> Console<S> {
-        Console { inner, schema: self.schema.clone() }
+        Console {
+            inner,
+            schema: self.schema.clone(),
+        }
     }
 }
 
@@ -105,7 +123,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let page = self.schema.as_ref().and_then(|schema| respond(schema, request.method(), request.uri().path()));
+        let page = self
+            .schema
+            .as_ref()
+            .and_then(|schema| respond(schema, request.method(), request.uri().path()));
         match page {
             Some(page) => Either::Left(ready(Ok(page))),
             None => Either::Right(self.inner.call(request)),
@@ -117,17 +138,31 @@ where
 fn respond(schema: &Bytes, method: &Method, path: &str) -> Option<Response<Body>> {
     if path == PATH.trim_end_matches('/') {
         let place = HeaderMap::from_iter([(header::LOCATION, HeaderValue::from_static(PATH))]);
-        return Some(response(StatusCode::PERMANENT_REDIRECT, place, Bytes::new()));
+        return Some(response(
+            StatusCode::PERMANENT_REDIRECT,
+            place,
+            Bytes::new(),
+        ));
     }
     let name = path.strip_prefix(PATH)?;
     if method != Method::GET && method != Method::HEAD {
-        let allowed = HeaderMap::from_iter([(header::ALLOW, HeaderValue::from_static("GET, HEAD"))]);
-        return Some(response(StatusCode::METHOD_NOT_ALLOWED, allowed, Bytes::new()));
+        let allowed =
+            HeaderMap::from_iter([(header::ALLOW, HeaderValue::from_static("GET, HEAD"))]);
+        return Some(response(
+            StatusCode::METHOD_NOT_ALLOWED,
+            allowed,
+            Bytes::new(),
+        ));
     }
     let part = PARTS.iter().find(|(part, ..)| *part == name);
     let part = part.map(|(_, kind, text)| (*kind, Bytes::from_static(text.as_bytes())));
-    let Some((kind, body)) = part.or_else(|| (name == SCHEMA).then(|| (JSON, schema.clone()))) else {
-        return Some(response(StatusCode::NOT_FOUND, HeaderMap::new(), Bytes::new()));
+    let Some((kind, body)) = part.or_else(|| (name == SCHEMA).then(|| (JSON, schema.clone())))
+    else {
+        return Some(response(
+            StatusCode::NOT_FOUND,
+            HeaderMap::new(),
+            Bytes::new(),
+        ));
     };
     let kind = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
     Some(response(StatusCode::OK, kind, body))
@@ -137,6 +172,8 @@ fn response(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bod
     let mut response = Response::new(Body::new(Full::new(body)));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    response.headers_mut().extend(HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response
+        .headers_mut()
+        .extend(HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
     response
 }

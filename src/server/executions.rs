@@ -63,9 +63,11 @@ pub(super) async fn start(
         JournalStore::Postgres(_) => "postgres",
     };
     let fresh: [u8; 32] = rand::random();
-    // Replicas on one journal resume each other's invocations, so that they share its key; a journal in memory is gone
-    // with the process, and so is the key.
-    let secret = journal.property("resume_token_key", BASE64.encode(fresh)).await?;
+    // Replicas on one journal resume each other's invocations, so that they share its key; a
+    // journal in memory is gone with the process, and so is the key.
+    let secret = journal
+        .property("resume_token_key", BASE64.encode(fresh))
+        .await?;
     metrics.set_store_up(STORE, true);
     let journal = Arc::new(TimedJournal::new(journal, metrics.clone()));
     let executions = Executions::new(engine, journal, settings);

@@ -69,12 +69,26 @@ impl FrontPort {
         stop: watch::Receiver<bool>,
         tasks: &mut JoinSet<()>,
     ) {
-        let door = Arc::new(SharedDoor { authenticator: self.authenticator });
+        let door = Arc::new(SharedDoor {
+            authenticator: self.authenticator,
+        });
         let router = match routes {
-            Routes::OpenAi => front::router(self.engine, self.executions, door, self.max_body_bytes),
-            Routes::Mcp(path) => front::mcp_router(self.engine, self.executions, door, &path, self.max_body_bytes),
+            Routes::OpenAi => {
+                front::router(self.engine, self.executions, door, self.max_body_bytes)
+            }
+            Routes::Mcp(path) => front::mcp_router(
+                self.engine,
+                self.executions,
+                door,
+                &path,
+                self.max_body_bytes,
+            ),
         };
-        let mut router = http_metrics::recorded(self.intake.before_front(router), &self.metrics, &self.refused);
+        let mut router = http_metrics::recorded(
+            self.intake.before_front(router),
+            &self.metrics,
+            &self.refused,
+        );
         // Where no page may call, the intake refuses them all.
         if !self.cors.allow_origins.is_empty() {
             router = router.layer(super::cors::layer(self.cors));
@@ -87,7 +101,9 @@ impl FrontPort {
                 let is_http1 = request.version() < Version::HTTP_2;
                 let mut response = next.run(request).await;
                 if is_http1 && *draining.borrow() {
-                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    response
+                        .headers_mut()
+                        .insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 response
             }
@@ -105,7 +121,11 @@ where
     FrontConnection: for<'a> Connected<IncomingStream<'a, L>>,
 {
     let service = router.into_make_service_with_connect_info::<FrontConnection>();
-    ended(axum::serve(listener, service).with_graceful_shutdown(stopped(stop)).await);
+    ended(
+        axum::serve(listener, service)
+            .with_graceful_shutdown(stopped(stop))
+            .await,
+    );
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {
@@ -124,7 +144,14 @@ fn ended(how: io::Result<()>) {
 impl Authenticate for SharedDoor {
     fn identify(&self, headers: &HeaderMap, certificate: Option<&[u8]>) -> Option<Principal> {
         let authorization = front::authorization(headers);
-        let identity = self.authenticator.load().recognise(authorization.as_deref(), certificate).ok()?;
-        Some(Principal { tenant: identity.tenant, routes: identity.routes })
+        let identity = self
+            .authenticator
+            .load()
+            .recognise(authorization.as_deref(), certificate)
+            .ok()?;
+        Some(Principal {
+            tenant: identity.tenant,
+            routes: identity.routes,
+        })
     }
 }

@@ -1,5 +1,6 @@
-//! The intake of both fronts: the caller is authenticated before a byte of a body is read, and bodies are read
-//! completely, within the limits of `server.limits` and `server.timeouts`, before they are parsed.
+//! The intake of both fronts: the caller is authenticated before a byte of a body is read, and
+//! bodies are read completely, within the limits of `server.limits` and `server.timeouts`, before
+//! they are parsed.
 
 use std::{
     collections::HashMap,
@@ -114,37 +115,55 @@ impl Intake {
         head: &Parts,
     ) -> Result<IntakePermit, BodyFault> {
         let mut reservation = IntakePermit::new(&self.held, tenant, connection, &self.limits)?;
-        let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
-        let bytes = fields.sum::<usize>() + head.uri.path().len() + head.uri.query().map_or(0, str::len);
+        let fields = head
+            .headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+        let bytes =
+            fields.sum::<usize>() + head.uri.path().len() + head.uri.query().map_or(0, str::len);
         reservation.grow(REQUEST_BYTES + bytes as u64, &self.limits)?;
         Ok(reservation)
     }
 
     /// Reads a body to its end, as far as there is room for it.
-    async fn read(&self, body: Body, max: u64, reservation: &mut IntakePermit) -> Result<Bytes, BodyFault> {
+    async fn read(
+        &self,
+        body: Body,
+        max: u64,
+        reservation: &mut IntakePermit,
+    ) -> Result<Bytes, BodyFault> {
         if body.size_hint().lower() > max {
             return Err(BodyFault::TooLong);
         }
         let (mut body, end) = (body, Instant::now() + self.body_timeout);
         let most = reservation.bytes.saturating_add(max);
-        let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+        let announced = body
+            .size_hint()
+            .exact()
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(usize::MAX);
         let mut whole = Vec::new();
         loop {
-            let frame = timeout_at(end, body.frame()).await.map_err(|_| BodyFault::Late)?;
+            let frame = timeout_at(end, body.frame())
+                .await
+                .map_err(|_| BodyFault::Late)?;
             let Some(frame) = frame else {
                 if let Some(activity) = &reservation.connection {
                     activity.read_body();
                 }
                 return Ok(Bytes::from(whole));
             };
-            let Ok(data) = frame.map_err(|_| BodyFault::Broken)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|_| BodyFault::Broken)?.into_data() else {
+                continue;
+            };
             reservation.grow(data.len() as u64, &self.limits)?;
             if reservation.bytes > most {
                 return Err(BodyFault::TooLong);
             }
             let needed = whole.len() + data.len();
             if needed > whole.capacity() {
-                // A long body is copied a few times only, and room follows the bytes that came, not those announced.
+                // A long body is copied a few times only, and room follows the bytes that came, not
+                // those announced.
                 whole.reserve_exact(announced.min(4 * needed).max(needed) - whole.len());
             }
             whole.extend_from_slice(&data);
@@ -173,7 +192,12 @@ impl IntakePermit {
         of_tenant.requests += 1;
         state.in_all.requests += 1;
         drop(state);
-        Ok(Self { held: Arc::clone(held), tenant: tenant.clone(), connection: connection.cloned(), bytes: 0 })
+        Ok(Self {
+            held: Arc::clone(held),
+            tenant: tenant.clone(),
+            connection: connection.cloned(),
+            bytes: 0,
+        })
     }
 
     /// Makes room for what the entries of a body take beside its bytes.
@@ -183,19 +207,34 @@ impl IntakePermit {
 
     fn grow(&mut self, bytes: u64, limits: &LimitsConfig) -> Result<(), BodyFault> {
         let mut state = self.held.state();
-        let of_tenant = state.by_tenant.get(&self.tenant).copied().unwrap_or_default();
-        let of_connection = self.connection.as_ref().map(|activity| activity.bytes.load(Ordering::Relaxed));
+        let of_tenant = state
+            .by_tenant
+            .get(&self.tenant)
+            .copied()
+            .unwrap_or_default();
+        let of_connection = self
+            .connection
+            .as_ref()
+            .map(|activity| activity.bytes.load(Ordering::Relaxed));
         if state.in_all.bytes + bytes > limits.bytes_in_flight {
             return Err(BodyFault::NoRoom("server.limits.bytes_in_flight"));
         }
         if of_tenant.bytes + bytes > limits.bytes_in_flight_per_tenant {
-            return Err(BodyFault::NoRoom("server.limits.bytes_in_flight_per_tenant"));
+            return Err(BodyFault::NoRoom(
+                "server.limits.bytes_in_flight_per_tenant",
+            ));
         }
         if of_connection.unwrap_or_default() + bytes > limits.bytes_in_flight_per_connection {
-            return Err(BodyFault::NoRoom("server.limits.bytes_in_flight_per_connection"));
+            return Err(BodyFault::NoRoom(
+                "server.limits.bytes_in_flight_per_connection",
+            ));
         }
         state.in_all.bytes += bytes;
-        state.by_tenant.entry(self.tenant.clone()).or_default().bytes += bytes;
+        state
+            .by_tenant
+            .entry(self.tenant.clone())
+            .or_default()
+            .bytes += bytes;
         // The lock orders all changes of it, too.
         if let Some(activity) = &self.connection {
             activity.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -244,7 +283,12 @@ pub(super) fn holding(
     request: Option<RequestGuard>,
     reservation: Option<IntakePermit>,
 ) -> Response {
-    response.map(|body| Body::new(Holding { body, held: Arc::new((request, reservation)) }))
+    response.map(|body| {
+        Body::new(Holding {
+            body,
+            held: Arc::new((request, reservation)),
+        })
+    })
 }
 
 /// What is held for a request.
@@ -256,7 +300,8 @@ struct Holding {
     held: HeldForRequest,
 }
 
-/// Bytes of a body, which HTTP/2 keeps for a client that does not read them, also after the body ended.
+/// Bytes of a body, which HTTP/2 keeps for a client that does not read them, also after the body
+/// ended.
 struct HoldingBytes {
     bytes: Bytes,
     _held: HeldForRequest,
@@ -279,7 +324,12 @@ impl HttpBody for Holding {
         let this = self.get_mut();
         let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
         let held = || Arc::clone(&this.held);
-        let holding = |bytes| Bytes::from_owner(HoldingBytes { bytes, _held: held() });
+        let holding = |bytes| {
+            Bytes::from_owner(HoldingBytes {
+                bytes,
+                _held: held(),
+            })
+        };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(holding))))
     }
 
@@ -305,33 +355,60 @@ mod tests {
             ..LimitsConfig::default()
         };
         let held: Arc<IntakeUse> = Arc::default();
-        let reserve = |tenant: &str| IntakePermit::new(&held, &TenantId::from(tenant), None, &limits).unwrap();
+        let reserve = |tenant: &str| {
+            IntakePermit::new(&held, &TenantId::from(tenant), None, &limits).unwrap()
+        };
         let (mut one, mut other) = (reserve("a"), reserve("b"));
         assert_eq!(one.grow(60, &limits), Ok(()));
-        assert_eq!(one.grow(1, &limits), Err(BodyFault::NoRoom("server.limits.bytes_in_flight_per_tenant")));
-        assert_eq!(other.grow(41, &limits), Err(BodyFault::NoRoom("server.limits.bytes_in_flight")));
+        assert_eq!(
+            one.grow(1, &limits),
+            Err(BodyFault::NoRoom(
+                "server.limits.bytes_in_flight_per_tenant"
+            ))
+        );
+        assert_eq!(
+            other.grow(41, &limits),
+            Err(BodyFault::NoRoom("server.limits.bytes_in_flight"))
+        );
         assert_eq!(other.grow(40, &limits), Ok(()));
         drop(one);
         assert_eq!(reserve("c").grow(60, &limits), Ok(()));
         drop(other);
         let state = held.state();
-        assert!(state.in_all == InUse::default() && state.by_tenant.is_empty(), "{state:?}");
+        assert!(
+            state.in_all == InUse::default() && state.by_tenant.is_empty(),
+            "{state:?}"
+        );
     }
 
     #[test]
     fn requests_are_counted_for_all_and_the_tenant_and_given_back() {
-        let limits = LimitsConfig { requests: 3, requests_per_tenant: 2, ..LimitsConfig::default() };
+        let limits = LimitsConfig {
+            requests: 3,
+            requests_per_tenant: 2,
+            ..LimitsConfig::default()
+        };
         let held: Arc<IntakeUse> = Arc::default();
-        let reserve = |tenant: &str| IntakePermit::new(&held, &TenantId::from(tenant), None, &limits);
+        let reserve =
+            |tenant: &str| IntakePermit::new(&held, &TenantId::from(tenant), None, &limits);
         let kept = (reserve("a").unwrap(), reserve("a").unwrap());
-        assert_eq!(reserve("a").unwrap_err(), BodyFault::NoRoom("server.limits.requests_per_tenant"));
+        assert_eq!(
+            reserve("a").unwrap_err(),
+            BodyFault::NoRoom("server.limits.requests_per_tenant")
+        );
         let other = reserve("b").unwrap();
-        assert_eq!(reserve("c").unwrap_err(), BodyFault::NoRoom("server.limits.requests"));
+        assert_eq!(
+            reserve("c").unwrap_err(),
+            BodyFault::NoRoom("server.limits.requests")
+        );
         drop(kept.0);
         let again = reserve("a");
         assert!(again.is_ok());
         drop((kept.1, other, again));
         let state = held.state();
-        assert!(state.in_all == InUse::default() && state.by_tenant.is_empty(), "{state:?}");
+        assert!(
+            state.in_all == InUse::default() && state.by_tenant.is_empty(),
+            "{state:?}"
+        );
     }
 }

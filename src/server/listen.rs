@@ -1,4 +1,5 @@
-//! The listeners: bound early, with a clear error when a port is taken, and served with the protocol's bounds set.
+//! The listeners: bound early, with a clear error when a port is taken, and served with the
+//! protocol's bounds set.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
@@ -17,8 +18,8 @@ use tonic::{
 use tower_http::cors::CorsLayer;
 
 use super::{
-    ServeError, connection::LimitedListener, console::ConsoleLayer, intake::Intake, refused_callers::RefusedCallers,
-    rpc_metrics, tls::Certificates,
+    ServeError, connection::LimitedListener, console::ConsoleLayer, intake::Intake,
+    refused_callers::RefusedCallers, rpc_metrics, tls::Certificates,
 };
 use crate::{
     config::{Config, server::ServerConfig},
@@ -106,11 +107,20 @@ impl Listeners {
 ///
 /// # Errors
 /// When the address is taken or is none of this host.
-pub(super) async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => BindError::InUse { setting, address },
-        _ => BindError::Other { setting, address, source },
-    })
+pub(super) async fn bind(
+    setting: &'static str,
+    address: SocketAddr,
+) -> Result<TcpListener, BindError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => BindError::InUse { setting, address },
+            _ => BindError::Other {
+                setting,
+                address,
+                source,
+            },
+        })
 }
 
 /// The gRPC API, and what each of its calls passes through.
@@ -131,7 +141,13 @@ pub(super) fn serve_grpc(
     mut stop: watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(), ServeError> {
-    let GrpcApi { mut routes, intake, metrics, refused, cors } = api;
+    let GrpcApi {
+        mut routes,
+        intake,
+        metrics,
+        refused,
+        cors,
+    } = api;
     if server.reflection {
         routes = with_reflection(routes)?;
     }
@@ -142,7 +158,8 @@ pub(super) fn serve_grpc(
         .http2_max_header_list_size(u32::try_from(server.max_header_bytes).unwrap_or(u32::MAX))
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        // With a grace set as well, tonic cuts the socket without a GOAWAY; alone, the age is the right two-stage end.
+        // With a grace set as well, tonic cuts the socket without a GOAWAY; alone, the age is the
+        // right two-stage end.
         .max_connection_age(server.max_connection_age)
         .accept_http1(server.grpc_web);
     let stopped = async move {
@@ -150,7 +167,12 @@ pub(super) fn serve_grpc(
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let console = ConsoleLayer::new(server.console);
-    let api = Api { builder, console, web: server.grpc_web.then_some(cors), routes };
+    let api = Api {
+        builder,
+        console,
+        web: server.grpc_web.then_some(cors),
+        routes,
+    };
     let listener = LimitedListener::new("grpc", listener, &server.limits, &server.timeouts);
     match certificates.listener(listener) {
         Ok(listener) => tasks.spawn(api.serve(listener, stopped)),
@@ -178,10 +200,20 @@ impl Api {
             Some((Ok::<_, io::Error>(connection), listener))
         });
         let served = if let Some(cors) = self.web {
-            let mut builder = self.builder.layer(self.console).layer(cors).layer(tonic_web::GrpcWebLayer::new());
-            builder.add_routes(self.routes).serve_with_incoming_shutdown(connections, stopped).await
+            let mut builder = self
+                .builder
+                .layer(self.console)
+                .layer(cors)
+                .layer(tonic_web::GrpcWebLayer::new());
+            builder
+                .add_routes(self.routes)
+                .serve_with_incoming_shutdown(connections, stopped)
+                .await
         } else {
-            self.builder.add_routes(self.routes).serve_with_incoming_shutdown(connections, stopped).await
+            self.builder
+                .add_routes(self.routes)
+                .serve_with_incoming_shutdown(connections, stopped)
+                .await
         };
         if let Err(error) = served {
             tracing::error!(%error, "the gRPC listener ended");

@@ -1,4 +1,5 @@
-//! Logs refused callers, with a limit on lines: a client with a wrong key repeats it a hundred times a second.
+//! Logs refused callers, with a limit on lines: a client with a wrong key repeats it a hundred
+//! times a second.
 
 use std::{
     collections::HashMap,
@@ -31,7 +32,8 @@ struct RefusalCount {
 // === impl RefusedCallers ===
 
 impl RefusedCallers {
-    /// A request was refused with this response: the first of its kind is logged at once, later ones with their number.
+    /// A request was refused with this response: the first of its kind is logged at once, later
+    /// ones with their number.
     pub(super) fn note(&self, interface: &'static str, status: &str, response: &Response) {
         let unrecognised = response.extensions().get::<Unrecognised>().copied();
         if let Some(count) = self.due(interface, status, unrecognised, Instant::now()) {
@@ -41,11 +43,23 @@ impl RefusedCallers {
     }
 
     /// How many are to be logged now, if any.
-    fn due(&self, interface: &'static str, status: &str, reason: Option<Unrecognised>, now: Instant) -> Option<u64> {
+    fn due(
+        &self,
+        interface: &'static str,
+        status: &str,
+        reason: Option<Unrecognised>,
+        now: Instant,
+    ) -> Option<u64> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         match kinds.get_mut(&(interface, status.to_owned(), reason)) {
             None => {
-                kinds.insert((interface, status.to_owned(), reason), RefusalCount { logged_at: now, since: 0 });
+                kinds.insert(
+                    (interface, status.to_owned(), reason),
+                    RefusalCount {
+                        logged_at: now,
+                        since: 0,
+                    },
+                );
                 Some(1)
             }
             Some(refusals) if now < refusals.logged_at + EVERY => {
@@ -75,11 +89,30 @@ mod tests {
         let (refused, now) = (RefusedCallers::default(), Instant::now());
         assert_eq!(refused.due("grpc", "UNAUTHENTICATED", None, now), Some(1));
         for _ in 0..5 {
-            assert_eq!(refused.due("grpc", "UNAUTHENTICATED", None, now + Duration::from_secs(1)), None);
+            assert_eq!(
+                refused.due(
+                    "grpc",
+                    "UNAUTHENTICATED",
+                    None,
+                    now + Duration::from_secs(1)
+                ),
+                None
+            );
         }
-        assert_eq!(refused.due("http", "401", None, now), Some(1), "each kind by itself");
+        assert_eq!(
+            refused.due("http", "401", None, now),
+            Some(1),
+            "each kind by itself"
+        );
         let expired = Some(Unrecognised::ExpiredKey);
-        assert_eq!(refused.due("grpc", "UNAUTHENTICATED", expired, now), Some(1), "each reason by itself");
-        assert_eq!(refused.due("grpc", "UNAUTHENTICATED", None, now + EVERY), Some(6));
+        assert_eq!(
+            refused.due("grpc", "UNAUTHENTICATED", expired, now),
+            Some(1),
+            "each reason by itself"
+        );
+        assert_eq!(
+            refused.due("grpc", "UNAUTHENTICATED", None, now + EVERY),
+            Some(6)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Applies a changed configuration and reports it; an invalid one changes nothing and is reported too.
+//! Applies a changed configuration and reports it; an invalid one changes nothing and is reported
+//! too.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -24,7 +25,12 @@ pub(super) struct Reloads {
 }
 
 /// Follows the configuration's file as long as the server lives; `bound` is where callers reach it.
-pub(super) fn follow(loaded: Loaded, bound: Vec<SocketAddr>, reloads: Reloads, tasks: &mut JoinSet<()>) {
+pub(super) fn follow(
+    loaded: Loaded,
+    bound: Vec<SocketAddr>,
+    reloads: Reloads,
+    tasks: &mut JoinSet<()>,
+) {
     let environment = Arc::new(ProcessEnvironment);
     let watcher = ConfigWatcher::start(loaded, bound, environment, reloads);
     tasks.spawn(async move {
@@ -37,27 +43,39 @@ pub(super) fn follow(loaded: Loaded, bound: Vec<SocketAddr>, reloads: Reloads, t
 
 impl Reloadable for Reloads {
     fn apply(&self, config: &Config) -> Result<(), String> {
-        self.engine.reload(config.clone()).map_err(|error| error.to_string())?;
+        self.engine
+            .reload(config.clone())
+            .map_err(|error| error.to_string())?;
         self.certificates.renew(&config.server);
-        self.authenticator.store(Arc::new(self.authenticator.load().changed(&config.server)));
-        self.metrics.targets_changed(super::target_names(&self.engine));
+        self.authenticator
+            .store(Arc::new(self.authenticator.load().changed(&config.server)));
+        self.metrics
+            .targets_changed(super::target_names(&self.engine));
         Ok(())
     }
 
     fn report(&self, reload: Reload) {
         self.engine.configuration_changed(match reload {
-            Reload::Applied { changed, needs_restart } => {
+            Reload::Applied {
+                changed,
+                needs_restart,
+            } => {
                 for setting in &needs_restart {
                     tracing::warn!(
                         setting,
                         "the setting was changed but is read at the start only; it needs a restart"
                     );
                 }
-                Ok(ChangedSettings { changed, needs_restart })
+                Ok(ChangedSettings {
+                    changed,
+                    needs_restart,
+                })
             }
-            Reload::Rejected(faults) => {
-                Err(Rejection { reason: faults.to_string(), faults: faults.setting_faults(), at: clock::wall_now() })
-            }
+            Reload::Rejected(faults) => Err(Rejection {
+                reason: faults.to_string(),
+                faults: faults.setting_faults(),
+                at: clock::wall_now(),
+            }),
         });
     }
 }

@@ -1,4 +1,5 @@
-//! Reports each gRPC call to the metrics: its method, the status that it ended with, and how long it took.
+//! Reports each gRPC call to the metrics: its method, the status that it ended with, and how long
+//! it took.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,7 +18,8 @@ use super::{
 };
 use crate::{grpc::v1, telemetry::Metrics};
 
-/// The method of calls that no service has: their names are the caller's, and must not become labels.
+/// The method of calls that no service has: their names are the caller's, and must not become
+/// labels.
 const OTHER: &str = "_OTHER";
 
 /// The methods that are served, by their full names, and where their calls are reported.
@@ -39,26 +41,49 @@ struct RpcCall {
 
 /// The same routes, with each call reported.
 pub(super) fn recorded(routes: Routes, metrics: &Metrics, refused: Arc<RefusedCallers>) -> Routes {
-    let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET].into_iter().flat_map(methods_of).collect();
-    let recorder = RpcRecorder { metrics: metrics.clone(), methods: Arc::new(methods), refused };
-    Routes::from(routes.into_axum_router().layer(middleware::from_fn_with_state(recorder, record)))
+    let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET]
+        .into_iter()
+        .flat_map(methods_of)
+        .collect();
+    let recorder = RpcRecorder {
+        metrics: metrics.clone(),
+        methods: Arc::new(methods),
+        refused,
+    };
+    Routes::from(
+        routes
+            .into_axum_router()
+            .layer(middleware::from_fn_with_state(recorder, record)),
+    )
 }
 
 fn methods_of(descriptors: &[u8]) -> Vec<String> {
     let pool = DescriptorPool::decode(descriptors).unwrap_or_default();
     let methods = pool.services().flat_map(|service| {
         let name = service.full_name().to_owned();
-        service.methods().map(move |method| format!("{name}/{}", method.name())).collect::<Vec<_>>()
+        service
+            .methods()
+            .map(move |method| format!("{name}/{}", method.name()))
+            .collect::<Vec<_>>()
     });
     methods.collect()
 }
 
 async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Next) -> Response {
     let path = request.uri().path().trim_start_matches('/');
-    let method = if recorder.methods.contains(path) { path } else { OTHER };
+    let method = if recorder.methods.contains(path) {
+        path
+    } else {
+        OTHER
+    };
     let method = method.to_owned();
     let refused = recorder.refused;
-    let mut call = RpcCall { metrics: recorder.metrics, method, began: Instant::now(), ended: false };
+    let mut call = RpcCall {
+        metrics: recorder.metrics,
+        method,
+        began: Instant::now(),
+        ended: false,
+    };
     let response = next.run(request).await;
     // A call without a message ends with its headers.
     if let Some(status) = Status::from_header_map(response.headers()) {
@@ -76,7 +101,11 @@ async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Nex
 impl RpcCall {
     fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.metrics.rpc_finished(std::mem::take(&mut self.method), name(code), self.began.elapsed());
+            self.metrics.rpc_finished(
+                std::mem::take(&mut self.method),
+                name(code),
+                self.began.elapsed(),
+            );
         }
     }
 }
@@ -102,10 +131,13 @@ impl RecordedCall for RpcCall {
     }
 }
 
-/// Whether a status means that the request cannot be served as it is, whatever the state of the models. What does not
-/// exist may be looked up.
+/// Whether a status means that the request cannot be served as it is, whatever the state of the
+/// models. What does not exist may be looked up.
 const fn is_the_callers_fault(code: Code) -> bool {
-    matches!(code, Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied)
+    matches!(
+        code,
+        Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied
+    )
 }
 
 /// The code's name in the specification of gRPC.

@@ -1,17 +1,19 @@
-//! The orderly end of a server: not ready, no new calls, running ones finish or are handed over, telemetry is flushed.
+//! The orderly end of a server: not ready, no new calls, running ones finish or are handed over,
+//! telemetry is flushed.
 
 use std::{future::Future, time::Duration};
 
 use super::{Running, set_health};
 
-/// How long health reports "not serving" before connections receive GOAWAY, so that load balancers notice.
+/// How long health reports "not serving" before connections receive GOAWAY, so that load balancers
+/// notice.
 const NOT_READY_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long leases may take to be released at a second signal.
 const GIVE_UP_BOUND: Duration = Duration::from_secs(1);
 
-/// How long no invocation must have run before the drain ends: connections received GOAWAY by then, and what clients
-/// sent before they saw it has arrived.
+/// How long no invocation must have run before the drain ends: connections received GOAWAY by then,
+/// and what clients sent before they saw it has arrived.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// How long the last statuses and events may take to be sent.
@@ -23,8 +25,8 @@ const FLUSH_BOUND: Duration = Duration::from_secs(3);
 // === impl Running ===
 
 impl Running {
-    /// Abandons, within a second, what an orderly shutdown would wait for: other replicas may then take the invocations
-    /// over at once.
+    /// Abandons, within a second, what an orderly shutdown would wait for: other replicas may then
+    /// take the invocations over at once.
     pub fn give_up(&self) -> impl Future<Output = ()> + use<> {
         let executions = self.executions.clone();
         async move {
@@ -32,8 +34,9 @@ impl Running {
         }
     }
 
-    /// Shuts down in order, within the configured drain timeout. Calls are accepted until their connections received
-    /// GOAWAY, and those that are sent meanwhile; what still runs at the end is handed over to another replica.
+    /// Shuts down in order, within the configured drain timeout. Calls are accepted until their
+    /// connections received GOAWAY, and those that are sent meanwhile; what still runs at the end
+    /// is handed over to another replica.
     pub async fn shutdown(mut self) {
         set_health(&self.health, tonic_health::ServingStatus::NotServing).await;
         self.metrics.set_draining(true);
@@ -49,13 +52,22 @@ impl Running {
             tokio::time::sleep(NOT_READY_PAUSE).await;
         }
         self.stop.send_replace(true);
-        if tokio::time::timeout(drain_timeout, self.drained()).await.is_err() {
+        if tokio::time::timeout(drain_timeout, self.drained())
+            .await
+            .is_err()
+        {
             let left = self.executions.running();
-            tracing::warn!(left, "the drain timeout is over; what still runs is handed over, or ends");
+            tracing::warn!(
+                left,
+                "the drain timeout is over; what still runs is handed over, or ends"
+            );
         }
         // Before connections are cut, so that every caller receives instructions for its retry.
         self.executions.hand_over().await;
-        let _ = tokio::time::timeout(LAST_SENDS, async { while self.serving.join_next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(LAST_SENDS, async {
+            while self.serving.join_next().await.is_some() {}
+        })
+        .await;
         tracing::info!("stopped: no call is left");
         self.serving.shutdown().await;
         self.tasks.shutdown().await;
@@ -73,14 +85,21 @@ impl Running {
 
     /// Returns when no invocation runs, and none is to be expected.
     async fn drained(&mut self) {
-        let quiet = if self.skip_pause { Duration::ZERO } else { QUIET };
+        let quiet = if self.skip_pause {
+            Duration::ZERO
+        } else {
+            QUIET
+        };
         let mut quiet_since = None;
         loop {
             while self.serving.try_join_next().is_some() {}
             if self.engine.in_flight() > 0 || self.executions.running() > 0 {
                 quiet_since = None;
             } else if self.serving.is_empty()
-                || quiet_since.get_or_insert_with(tokio::time::Instant::now).elapsed() >= quiet
+                || quiet_since
+                    .get_or_insert_with(tokio::time::Instant::now)
+                    .elapsed()
+                    >= quiet
             {
                 return;
             }

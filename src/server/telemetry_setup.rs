@@ -1,4 +1,5 @@
-//! What is seen of a server: its telemetry by the configuration, the levels that its metrics read, its log.
+//! What is seen of a server: its telemetry by the configuration, the levels that its metrics read,
+//! its log.
 
 use std::sync::Arc;
 
@@ -16,18 +17,26 @@ use crate::{
     execution::Executions,
     grpc::drain::DrainState,
     layers::targets::TargetState,
-    telemetry::{self, GaugeLevels, LineFormat, Metrics, ReaderTask, TargetNames, TelemetrySettings},
+    telemetry::{
+        self, GaugeLevels, LineFormat, Metrics, ReaderTask, TargetNames, TelemetrySettings,
+    },
 };
 
 pub(super) fn telemetry_settings(config: &Config) -> TelemetrySettings {
     let telemetry = &config.telemetry;
-    let headers = telemetry.otlp_headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned().into()));
+    let headers = telemetry
+        .otlp_headers
+        .iter()
+        .map(|(name, value)| (name.clone(), value.expose().to_owned().into()));
     let mut otlp = telemetry.endpoints.clone();
     otlp.metrics = otlp.metrics.filter(|_| telemetry.otlp_metrics);
     TelemetrySettings {
         otlp,
         otlp_headers: headers.collect(),
-        service_name: telemetry.service_name.clone().unwrap_or_else(|| "relight".to_owned()),
+        service_name: telemetry
+            .service_name
+            .clone()
+            .unwrap_or_else(|| "relight".to_owned()),
         resource: telemetry.resource.clone().into_iter().collect(),
         sample_ratio: telemetry.sample_ratio,
         ..TelemetrySettings::default()
@@ -36,10 +45,20 @@ pub(super) fn telemetry_settings(config: &Config) -> TelemetrySettings {
 
 pub(super) fn target_names(engine: &Engine) -> TargetNames {
     let states = engine.targets().all();
-    let targets: Vec<&Target> = states.iter().map(|state: &Arc<TargetState>| &*state.target).collect();
+    let targets: Vec<&Target> = states
+        .iter()
+        .map(|state: &Arc<TargetState>| &*state.target)
+        .collect();
     let config = engine.config();
-    let tenants = config.server.keys.iter().map(|key| TenantId::from(key.tenant.as_str()));
-    let prices = config.targets.iter().filter_map(|(id, target)| Some((id.clone(), target.price?)));
+    let tenants = config
+        .server
+        .keys
+        .iter()
+        .map(|key| TenantId::from(key.tenant.as_str()));
+    let prices = config
+        .targets
+        .iter()
+        .filter_map(|(id, target)| Some((id.clone(), target.price?)));
     TargetNames::of(targets)
         .with_routes(config.routes.keys().cloned())
         .with_tenants(tenants)
@@ -51,7 +70,12 @@ fn circuits(engine: &Engine) -> Vec<(TargetId, CircuitState)> {
     engine.targets().all().iter().map(state).collect()
 }
 
-pub(super) fn read_levels(metrics: &Metrics, engine: &Engine, executions: &Executions, drain: &DrainState) {
+pub(super) fn read_levels(
+    metrics: &Metrics,
+    engine: &Engine,
+    executions: &Executions,
+    drain: &DrainState,
+) {
     let (engine, executions, drain) = (engine.clone(), executions.clone(), drain.clone());
     metrics.read_levels(move || GaugeLevels {
         inflight: i64::from(engine.in_flight()),

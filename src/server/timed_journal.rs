@@ -11,9 +11,10 @@ use crate::{
         upstream::UpstreamHandle,
     },
     journal::{
-        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
-        Journal, JournalFuture, Listing, Locked, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth,
-        Takeover, Thread, ThreadError, ThreadKey, ToolExecution,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish,
+        FinishError, Held, Journal, JournalFuture, Listing, Locked, NewInvocation, Owner, Page,
+        Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey,
+        ToolExecution,
     },
     telemetry::Metrics,
 };
@@ -45,7 +46,11 @@ impl TimedJournal {
         running: JournalFuture<'a, T, E>,
     ) -> JournalFuture<'a, T, E> {
         Box::pin(async move {
-            let _timed = Timed { metrics: &self.metrics, operation, began: Instant::now() };
+            let _timed = Timed {
+                metrics: &self.metrics,
+                operation,
+                began: Instant::now(),
+            };
             running.await
         })
     }
@@ -64,15 +69,28 @@ impl Journal for TimedJournal {
         self.timed("begin", self.inner.begin(new, now))
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
+    fn append<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        entries: &'a [Entry],
+    ) -> JournalFuture<'a, (), AppendError> {
         self.timed("append", self.inner.append(id, entries))
     }
 
-    fn remember<'a>(&'a self, held: &'a Held, upstream: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
+    fn remember<'a>(
+        &'a self,
+        held: &'a Held,
+        upstream: &'a UpstreamHandle,
+    ) -> JournalFuture<'a, bool, AppendError> {
         self.timed("remember", self.inner.remember(held, upstream))
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
+    fn read<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        after_seq: u64,
+        limit: usize,
+    ) -> JournalFuture<'a, Option<Page>> {
         self.timed("read", self.inner.read(id, after_seq, limit))
     }
 
@@ -84,11 +102,20 @@ impl Journal for TimedJournal {
         self.timed("get", self.inner.get(id))
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
+    fn get_by_request<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        request: &'a RequestId,
+    ) -> JournalFuture<'a, Option<Record>> {
         self.timed("get_by_request", self.inner.get_by_request(tenant, request))
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
+    fn renew<'a>(
+        &'a self,
+        owner: &'a Owner,
+        held: &'a [Held],
+        now: Timestamp,
+    ) -> JournalFuture<'a, Renewed> {
         self.timed("renew", self.inner.renew(owner, held, now))
     }
 
@@ -104,7 +131,12 @@ impl Journal for TimedJournal {
         self.timed("released", self.inner.released(limit))
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
+    fn take_over<'a>(
+        &'a self,
+        expected: &'a Held,
+        owner: &'a Owner,
+        now: Timestamp,
+    ) -> JournalFuture<'a, Takeover> {
         self.timed("take_over", self.inner.take_over(expected, owner, now))
     }
 
@@ -112,7 +144,11 @@ impl Journal for TimedJournal {
         self.timed("list", self.inner.list(wanted, limit))
     }
 
-    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+    fn executions<'a>(
+        &'a self,
+        wanted: &'a ExecutionListing,
+        limit: usize,
+    ) -> JournalFuture<'a, Vec<ToolExecution>> {
         self.timed("executions", self.inner.executions(wanted, limit))
     }
 
@@ -162,8 +198,16 @@ impl Journal for TimedJournal {
         self.inner.keeps_properties()
     }
 
-    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
-        self.timed("swap_property", self.inner.swap_property(name, expected, new))
+    fn swap_property<'a>(
+        &'a self,
+        name: &'a str,
+        expected: &'a str,
+        new: String,
+    ) -> JournalFuture<'a, bool> {
+        self.timed(
+            "swap_property",
+            self.inner.swap_property(name, expected, new),
+        )
     }
 
     fn stats(&self) -> JournalFuture<'_, Stats> {

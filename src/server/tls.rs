@@ -1,7 +1,8 @@
-//! TLS connections of the gRPC API and of the OpenAI-compatible front, accepted with the certificates now in force.
+//! TLS connections of the gRPC API and of the OpenAI-compatible front, accepted with the
+//! certificates now in force.
 //!
-//! One listener serves both, so that both use renewed certificates at the same moment. Settings are read for each
-//! handshake: an open connection keeps the certificates with which it began.
+//! One listener serves both, so that both use renewed certificates at the same moment. Settings are
+//! read for each handshake: an open connection keeps the certificates with which it began.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -20,7 +21,8 @@ pub(super) struct Certificates {
     in_force: Option<Arc<ArcSwap<TlsSettings>>>,
 }
 
-/// Accepts connections and performs several handshakes at a time, so that a slow one delays no other.
+/// Accepts connections and performs several handshakes at a time, so that a slow one delays no
+/// other.
 pub(super) struct TlsListener {
     listener: LimitedListener,
     settings: Arc<ArcSwap<TlsSettings>>,
@@ -31,18 +33,28 @@ pub(super) struct TlsListener {
 
 impl Certificates {
     pub(super) fn new(server: &ServerConfig) -> Self {
-        Self { in_force: loaded(server).map(|settings| Arc::new(ArcSwap::new(settings))) }
+        Self {
+            in_force: loaded(server).map(|settings| Arc::new(ArcSwap::new(settings))),
+        }
     }
 
     /// A listener that serves them; the bare one where there are none.
-    pub(super) fn listener(&self, listener: LimitedListener) -> Result<TlsListener, LimitedListener> {
+    pub(super) fn listener(
+        &self,
+        listener: LimitedListener,
+    ) -> Result<TlsListener, LimitedListener> {
         match &self.in_force {
-            Some(settings) => Ok(TlsListener { listener, settings: Arc::clone(settings), handshakes: JoinSet::new() }),
+            Some(settings) => Ok(TlsListener {
+                listener,
+                settings: Arc::clone(settings),
+                handshakes: JoinSet::new(),
+            }),
             None => Err(listener),
         }
     }
 
-    /// Serves new connections with what a changed configuration holds. TLS itself is neither switched on nor off.
+    /// Serves new connections with what a changed configuration holds. TLS itself is neither
+    /// switched on nor off.
     pub(super) fn renew(&self, server: &ServerConfig) {
         if let (Some(in_force), Some(settings)) = (&self.in_force, loaded(server)) {
             in_force.store(settings);

@@ -1,8 +1,8 @@
 //! Detects workers of the runtime that do not return from a task, from a thread of its own.
 //!
-//! A worker that computes or blocks for long serves nothing else, and enough of them freeze the process. The watchdog
-//! needs no worker to detect that: it logs which worker is stuck and since when, and fails `/livez`, so that the
-//! process is replaced.
+//! A worker that computes or blocks for long serves nothing else, and enough of them freeze the
+//! process. The watchdog needs no worker to detect that: it logs which worker is stuck and since
+//! when, and fails `/livez`, so that the process is replaced.
 
 use std::{
     io,
@@ -36,15 +36,22 @@ struct Worker {
     is_reported: bool,
 }
 
-/// Starts to watch the workers of this runtime; `live` is false as long as one of them has not come back for `limit`.
+/// Starts to watch the workers of this runtime; `live` is false as long as one of them has not come
+/// back for `limit`.
 ///
 /// # Errors
 /// When no thread can be started.
-pub(super) fn start(runtime: &Handle, limit: Duration, live: Arc<AtomicBool>) -> io::Result<Watchdog> {
+pub(super) fn start(
+    runtime: &Handle,
+    limit: Duration,
+    live: Arc<AtomicBool>,
+) -> io::Result<Watchdog> {
     let (sender, end) = mpsc::channel::<()>();
     let metrics = runtime.metrics();
     let watch = move || {
-        let mut workers: Vec<Worker> = (0..metrics.num_workers()).map(|index| Worker::new(&metrics, index)).collect();
+        let mut workers: Vec<Worker> = (0..metrics.num_workers())
+            .map(|index| Worker::new(&metrics, index))
+            .collect();
         while end.recv_timeout(limit / LOOKS) == Err(RecvTimeoutError::Timeout) {
             let mut all_come_back = true;
             for (index, worker) in workers.iter_mut().enumerate() {
@@ -53,7 +60,9 @@ pub(super) fn start(runtime: &Handle, limit: Duration, live: Arc<AtomicBool>) ->
             live.store(all_come_back, Ordering::Relaxed);
         }
     };
-    std::thread::Builder::new().name("relight-watchdog".to_owned()).spawn(watch)?;
+    std::thread::Builder::new()
+        .name("relight-watchdog".to_owned())
+        .spawn(watch)?;
     Ok(Watchdog { _end: sender })
 }
 
@@ -61,10 +70,15 @@ pub(super) fn start(runtime: &Handle, limit: Duration, live: Arc<AtomicBool>) ->
 
 impl Worker {
     fn new(metrics: &RuntimeMetrics, index: usize) -> Self {
-        Self { seen: seen(metrics, index), since: Instant::now(), is_reported: false }
+        Self {
+            seen: seen(metrics, index),
+            since: Instant::now(),
+            is_reported: false,
+        }
     }
 
-    /// Whether it was idle, or returned from a task, within the limit; logs once when it did not, and when it is back.
+    /// Whether it was idle, or returned from a task, within the limit; logs once when it did not,
+    /// and when it is back.
     fn comes_back(&mut self, metrics: &RuntimeMetrics, index: usize, limit: Duration) -> bool {
         let now = seen(metrics, index);
         // An odd number of parks and unparks: it waits for work.
@@ -72,9 +86,17 @@ impl Worker {
         if now != self.seen || is_idle {
             if self.is_reported {
                 let gone_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-                tracing::warn!(worker = index, gone_ms, "a worker of the runtime is back from its task");
+                tracing::warn!(
+                    worker = index,
+                    gone_ms,
+                    "a worker of the runtime is back from its task"
+                );
             }
-            *self = Self { seen: now, since: Instant::now(), is_reported: false };
+            *self = Self {
+                seen: now,
+                since: Instant::now(),
+                is_reported: false,
+            };
             return true;
         }
         let gone = self.since.elapsed();
@@ -98,18 +120,24 @@ impl Worker {
 
 /// What changes with everything that a worker does.
 fn seen(metrics: &RuntimeMetrics, index: usize) -> (u64, Duration) {
-    (metrics.worker_park_unpark_count(index), metrics.worker_total_busy_duration(index))
+    (
+        metrics.worker_park_unpark_count(index),
+        metrics.worker_total_busy_duration(index),
+    )
 }
 
-/// The worker threads of this process and the state of each (`1234 R`: runs, `S`: sleeps, `D`: waits for a disk), where
-/// the host reports them.
+/// The worker threads of this process and the state of each (`1234 R`: runs, `S`: sleeps, `D`:
+/// waits for a disk), where the host reports them.
 fn threads() -> Vec<String> {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return Vec::new();
+    };
     let workers = tasks.filter_map(|task| {
         let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
         let (id, rest) = stat.split_once(" (")?;
         let (name, rest) = rest.rsplit_once(") ")?;
-        name.starts_with("tokio").then(|| format!("{id} {}", &rest[..1]))
+        name.starts_with("tokio")
+            .then(|| format!("{id} {}", &rest[..1]))
     });
     workers.collect()
 }
@@ -131,7 +159,11 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_come_back_is_noticed_and_so_is_its_return() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let live = Arc::new(AtomicBool::new(true));
         let _watchdog = start(runtime.handle(), LIMIT, Arc::clone(&live)).unwrap();
         let (release, released) = mpsc::channel::<()>();
@@ -145,7 +177,11 @@ mod tests {
 
     #[test]
     fn workers_that_are_idle_or_just_busy_are_well() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let live = Arc::new(AtomicBool::new(true));
         let _watchdog = start(runtime.handle(), LIMIT * 5, Arc::clone(&live)).unwrap();
         let busy = runtime.spawn(async {

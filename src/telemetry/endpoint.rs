@@ -1,8 +1,8 @@
 //! The admin port's plain HTTP: metrics for a scraper, liveness and readiness for a probe.
 //!
-//! It reports nothing about single invocations and accepts no input. Liveness fails only where this process's workers
-//! do not return from a task, not because a provider is down, and an open circuit makes no replica unready: readiness
-//! concerns this process alone (started, and not draining).
+//! It reports nothing about single invocations and accepts no input. Liveness fails only where this
+//! process's workers do not return from a task, not because a provider is down, and an open circuit
+//! makes no replica unready: readiness concerns this process alone (started, and not draining).
 
 use std::sync::{
     Arc,
@@ -20,31 +20,53 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 
-/// `GET /metrics` where metrics are served, `/livez` and `/readyz`, which report the current values of `live` and
-/// `ready`.
-pub fn router(metrics: Option<Metrics>, ready: watch::Receiver<bool>, live: Arc<AtomicBool>) -> Router {
+/// `GET /metrics` where metrics are served, `/livez` and `/readyz`, which report the current values
+/// of `live` and `ready`.
+pub fn router(
+    metrics: Option<Metrics>,
+    ready: watch::Receiver<bool>,
+    live: Arc<AtomicBool>,
+) -> Router {
     let router = match metrics {
-        Some(metrics) => Router::new().route("/metrics", get(scrape)).with_state(metrics),
-        // Handled here, because the gRPC services beside it answer every other path in their own way.
+        Some(metrics) => Router::new()
+            .route("/metrics", get(scrape))
+            .with_state(metrics),
+        // Handled here, because the gRPC services beside it answer every other path in their own
+        // way.
         None => Router::new().route("/metrics", get(async || StatusCode::NOT_FOUND)),
     };
-    router.route("/livez", get(liveness).with_state(live)).route("/readyz", get(readiness).with_state(ready))
+    router
+        .route("/livez", get(liveness).with_state(live))
+        .route("/readyz", get(readiness).with_state(ready))
 }
 
 async fn scrape(State(metrics): State<Metrics>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics.render())
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        metrics.render(),
+    )
 }
 
 async fn liveness(State(live): State<Arc<AtomicBool>>) -> impl IntoResponse {
     if live.load(Ordering::Relaxed) {
         (StatusCode::OK, "alive\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "workers do not come back from their tasks\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "workers do not come back from their tasks\n",
+        )
     }
 }
 
 async fn readiness(State(ready): State<watch::Receiver<bool>>) -> impl IntoResponse {
-    if *ready.borrow() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+    if *ready.borrow() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
 }
 
 #[cfg(test)]
@@ -69,29 +91,46 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_follows_the_process_and_liveness_does_not() {
-        let (metrics, _task) =
-            Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), TargetNames::default()).unwrap();
+        let (metrics, _task) = Metrics::start(
+            &EventBus::new(4),
+            &TelemetrySettings::default(),
+            TargetNames::default(),
+        )
+        .unwrap();
         let (ready, seen) = watch::channel(false);
         let live = Arc::new(AtomicBool::new(true));
         let router = router(Some(metrics), seen, Arc::clone(&live));
-        assert_eq!(get(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            get(&router, "/readyz").await.0,
+            StatusCode::SERVICE_UNAVAILABLE
+        );
         ready.send_replace(true);
         assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
         ready.send_replace(false);
         assert_eq!(get(&router, "/livez").await.0, StatusCode::OK);
         live.store(false, Ordering::Relaxed);
-        assert_eq!(get(&router, "/livez").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            get(&router, "/livez").await.0,
+            StatusCode::SERVICE_UNAVAILABLE
+        );
     }
 
     #[tokio::test]
     async fn metrics_are_plain_text_for_a_scraper() {
-        let (metrics, _task) =
-            Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), TargetNames::default()).unwrap();
+        let (metrics, _task) = Metrics::start(
+            &EventBus::new(4),
+            &TelemetrySettings::default(),
+            TargetNames::default(),
+        )
+        .unwrap();
         let (_ready, seen) = watch::channel(true);
         let router = router(Some(metrics), seen, Arc::new(AtomicBool::new(true)));
         let (status, body) = get(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
-        assert!(body.lines().any(|line| line == "relight_inflight 0"), "{body}");
+        assert!(
+            body.lines().any(|line| line == "relight_inflight 0"),
+            "{body}"
+        );
     }
 
     #[tokio::test]

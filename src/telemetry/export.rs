@@ -1,5 +1,5 @@
-//! How traces and metrics reach their collector: by gRPC, or by HTTP over the same kind of connections as all other requests
-//! that leave this process.
+//! How traces and metrics reach their collector: by gRPC, or by HTTP over the same kind of
+//! connections as all other requests that leave this process.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -30,7 +30,8 @@ use crate::{
 /// Longest response of a collector, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Sends exports by HTTP. Exporters run on threads of their own, so each request runs on the server's runtime.
+/// Sends exports by HTTP. Exporters run on threads of their own, so each request runs on the
+/// server's runtime.
 #[derive(Debug)]
 struct CollectorClient {
     connections: HttpConnections,
@@ -40,7 +41,11 @@ struct CollectorClient {
 }
 
 /// Sets a gRPC exporter's endpoint, headers and authorities.
-pub(super) fn by_grpc<B>(builder: B, endpoint: &OtlpEndpoint, settings: &TelemetrySettings) -> Result<B, TelemetryError>
+pub(super) fn by_grpc<B>(
+    builder: B,
+    endpoint: &OtlpEndpoint,
+    settings: &TelemetrySettings,
+) -> Result<B, TelemetryError>
 where
     B: WithExportConfig + WithTonicConfig,
 {
@@ -59,13 +64,20 @@ where
 }
 
 /// Sets an HTTP exporter's endpoint, headers and authorities. Needs a Tokio runtime.
-pub(super) fn by_http<B>(builder: B, endpoint: &OtlpEndpoint, settings: &TelemetrySettings) -> Result<B, TelemetryError>
+pub(super) fn by_http<B>(
+    builder: B,
+    endpoint: &OtlpEndpoint,
+    settings: &TelemetrySettings,
+) -> Result<B, TelemetryError>
 where
     B: WithExportConfig + WithHttpConfig,
 {
     // A collector is where the operator says it is, and mostly within the cluster.
-    let connection =
-        ConnectionSettings { allow_private: true, tls: authorities(settings)?, ..ConnectionSettings::default() };
+    let connection = ConnectionSettings {
+        allow_private: true,
+        tls: authorities(settings)?,
+        ..ConnectionSettings::default()
+    };
     let client = CollectorClient {
         connections: outbound::connections(&connection)?,
         headers: headers(settings)?,
@@ -82,7 +94,10 @@ where
 /// The error of an exporter that cannot be built.
 pub(super) fn unusable(endpoint: &OtlpEndpoint) -> impl Fn(ExporterBuildError) -> TelemetryError {
     let endpoint = endpoint.url.clone();
-    move |source| TelemetryError::Endpoint { endpoint: endpoint.clone(), source }
+    move |source| TelemetryError::Endpoint {
+        endpoint: endpoint.clone(),
+        source,
+    }
 }
 
 /// The headers of the OTLP endpoint.
@@ -99,12 +114,18 @@ fn headers(settings: &TelemetrySettings) -> Result<HeaderMap, TelemetryError> {
 }
 
 fn authorities(settings: &TelemetrySettings) -> Result<Option<ClientTls>, TelemetryError> {
-    let Some(pem) = &settings.otlp_ca else { return Ok(None) };
+    let Some(pem) = &settings.otlp_ca else {
+        return Ok(None);
+    };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
         roots.add(certificate)?;
     }
-    Ok(Some(ClientTls { authorities: Some(Arc::new(roots)), identity: None, fingerprint: [0; 32] }))
+    Ok(Some(ClientTls {
+        authorities: Some(Arc::new(roots)),
+        identity: None,
+        fingerprint: [0; 32],
+    }))
 }
 
 // === impl CollectorClient ===
@@ -124,11 +145,17 @@ impl HttpClient for CollectorClient {
         let mut sending = JoinSet::new();
         let exchange = async move {
             let (head, body) = connections.request(request).await?.into_parts();
-            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes();
+            let body = Limited::new(body, MAX_RESPONSE_BYTES)
+                .collect()
+                .await?
+                .to_bytes();
             Ok(Response::from_parts(head, body))
         };
         // The time limit is made on the runtime as well: it needs its clock.
-        sending.spawn_on(async move { tokio::time::timeout(timeout, exchange).await }, &self.runtime);
+        sending.spawn_on(
+            async move { tokio::time::timeout(timeout, exchange).await },
+            &self.runtime,
+        );
         Box::pin(async move {
             match sending.join_next().await {
                 Some(Ok(Ok(exchanged))) => exchanged,

@@ -1,9 +1,10 @@
 //! Logs: one line per event, written by a reader of the bus.
 //!
-//! A line names the trace, the invocation with its thread, tenant and labels, the route, the operation and the target,
-//! so that a log, a trace and a response can be compared; the line of a failure or retry also says what an operator can
-//! do. Lines come from events, which hold no content and no key; library logs are set up separately
-//! (`init_process_logs`), at their own level.
+//! A line names the trace, the invocation with its thread, tenant and labels, the route, the
+//! operation and the target, so that a log, a trace and a response can be compared; the line of a
+//! failure or retry also says what an operator can do. Lines come from events, which hold no
+//! content and no key; library logs are set up separately (`init_process_logs`), at their own
+//! level.
 
 mod process;
 
@@ -44,10 +45,23 @@ pub enum LineFormat {
 
 /// Starts writing a line for every event of at least this severity. Needs a Tokio runtime.
 ///
-/// Lines are written outside the runtime's workers: where the output blocks, lines are lost, and calls are not delayed.
+/// Lines are written outside the runtime's workers: where the output blocks, lines are lost, and
+/// calls are not delayed.
 #[must_use]
-pub fn start_logs(bus: &EventBus, format: LineFormat, level: Severity, to: Box<dyn Write + Send>) -> ReaderTask {
-    ReaderTask::start(bus.live(), LogLines { format, level, to: Some(to) })
+pub fn start_logs(
+    bus: &EventBus,
+    format: LineFormat,
+    level: Severity,
+    to: Box<dyn Write + Send>,
+) -> ReaderTask {
+    ReaderTask::start(
+        bus.live(),
+        LogLines {
+            format,
+            level,
+            to: Some(to),
+        },
+    )
 }
 
 /// Sends what libraries log to standard error; `filter` is a level or a list of `crate=level`.
@@ -57,13 +71,19 @@ pub fn start_logs(bus: &EventBus, format: LineFormat, level: Severity, to: Box<d
 pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), TelemetryError> {
     let wrong = |error: &dyn std::fmt::Display| TelemetryError::Logs(error.to_string());
     let filter = EnvFilter::try_new(filter).map_err(|error| wrong(&error))?;
-    // The watcher of the configuration's directory logs each change there; a log file in it would feed itself.
+    // The watcher of the configuration's directory logs each change there; a log file in it would
+    // feed itself.
     let filter = filter.add_directive("notify=warn".parse().map_err(|error| wrong(&error))?);
     // The SDK of tool servers logs each message below that, with what is in it.
     let filter = filter.add_directive("rmcp=error".parse().map_err(|error| wrong(&error))?);
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
     match format {
-        LineFormat::Json => subscriber.event_format(process::JsonLines).finish().try_init(),
+        LineFormat::Json => subscriber
+            .event_format(process::JsonLines)
+            .finish()
+            .try_init(),
         LineFormat::Human { colour } => subscriber.with_ansi(colour).finish().try_init(),
     }
     .map_err(|error| TelemetryError::Logs(error.to_string()))
@@ -119,7 +139,9 @@ impl Consume for LogLines {
             match reading {
                 // A storm of refusals must not become one of lines: `CallsRefused` counts them.
                 BusItem::Event(event) if event.body.is_refused_call() => {}
-                BusItem::Event(event) if event.body.severity() >= self.level => self.write_event(event, &mut text),
+                BusItem::Event(event) if event.body.severity() >= self.level => {
+                    self.write_event(event, &mut text);
+                }
                 BusItem::Event(_) => {}
                 BusItem::Missed { count, .. } => self.write_missed(*count, &mut text),
             }
@@ -151,10 +173,18 @@ impl LogLines {
                     message: event.display(),
                     trace_id: scope.map_or("", |scope| &scope.trace_id),
                     invocation: scope.map(|scope| scope.invocation.as_str()),
-                    thread: scope.and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str),
-                    tenant: scope.map(|scope| scope.tenant.as_str()).filter(|tenant| !tenant.is_empty()),
-                    request_id: scope.and_then(|scope| scope.request_id.as_ref()).map(RequestId::as_str),
-                    labels: scope.map(|scope| &scope.labels).filter(|labels| !labels.is_empty()),
+                    thread: scope
+                        .and_then(|scope| scope.thread.as_ref())
+                        .map(ThreadId::as_str),
+                    tenant: scope
+                        .map(|scope| scope.tenant.as_str())
+                        .filter(|tenant| !tenant.is_empty()),
+                    request_id: scope
+                        .and_then(|scope| scope.request_id.as_ref())
+                        .map(RequestId::as_str),
+                    labels: scope
+                        .map(|scope| &scope.labels)
+                        .filter(|labels| !labels.is_empty()),
                     route: scope.map(|scope| scope.route.as_str()),
                     operation: scope.map(|scope| scope.operation.as_str()),
                     target: event.target.as_ref().map(TargetId::as_str),
@@ -182,7 +212,11 @@ impl LogLines {
                     let failed = matches!(event.body, EventBody::InvocationFailed { .. });
                     let thread = scope.thread.as_ref().map(ThreadId::as_str);
                     let request = scope.request_id.as_ref().map(RequestId::as_str);
-                    let known = [("thread", thread), ("tenant", Some(scope.tenant.as_str())), ("request_id", request)];
+                    let known = [
+                        ("thread", thread),
+                        ("tenant", Some(scope.tenant.as_str())),
+                        ("request_id", request),
+                    ];
                     for (key, value) in known {
                         if let Some(value) = value.filter(|value| failed && !value.is_empty()) {
                             let _ = write!(text, "  {key}={}", one_line(value));
@@ -227,7 +261,9 @@ impl LogLines {
 /// Retries that are left after the one that begins.
 fn remaining(body: &EventBody) -> Option<u32> {
     match body {
-        EventBody::RecoveryAttempted { retry, max_retries, .. } => Some(max_retries.saturating_sub(*retry)),
+        EventBody::RecoveryAttempted {
+            retry, max_retries, ..
+        } => Some(max_retries.saturating_sub(*retry)),
         _ => None,
     }
 }
@@ -241,7 +277,9 @@ fn hint(body: &EventBody) -> Option<String> {
         EventBody::AttemptFailed { class, detail, .. } => {
             Some(words::for_operator(*class, *detail, None, false).into_owned())
         }
-        EventBody::RecoveryAttempted { class, .. } => Some(words::for_operator(*class, None, None, false).into_owned()),
+        EventBody::RecoveryAttempted { class, .. } => {
+            Some(words::for_operator(*class, None, None, false).into_owned())
+        }
         _ => None,
     }
 }
@@ -253,12 +291,19 @@ fn human_severity(severity: Severity, colour: bool) -> String {
         Severity::Warning => ("WARN ", 33),
         Severity::Error => ("ERROR", 31),
     };
-    if colour { format!("\u{1b}[{code}m{word}\u{1b}[0m") } else { word.to_owned() }
+    if colour {
+        format!("\u{1b}[{code}m{word}\u{1b}[0m")
+    } else {
+        word.to_owned()
+    }
 }
 
-/// The text without control characters: upstream text must not start a new line or colour a terminal.
+/// The text without control characters: upstream text must not start a new line or colour a
+/// terminal.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

@@ -1,7 +1,8 @@
 //! Metrics: a reader of the bus that counts, and a few gauges that their owners set.
 //!
-//! The same instruments are scraped as Prometheus text and, where configured, pushed to an OTLP collector. Each value
-//! has its own registry, so that several servers in one process do not mix. Every label is bounded.
+//! The same instruments are scraped as Prometheus text and, where configured, pushed to an OTLP
+//! collector. Each value has its own registry, so that several servers in one process do not mix.
+//! Every label is bounded.
 
 mod gauges;
 mod instruments;
@@ -23,7 +24,9 @@ use opentelemetry_otlp::MetricExporter;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::{Registry, TextEncoder, process_collector::ProcessCollector};
 
-use self::{gauges::Gauges, instruments::Instruments, labels::LabelValues, recorder::MetricsRecorder};
+use self::{
+    gauges::Gauges, instruments::Instruments, labels::LabelValues, recorder::MetricsRecorder,
+};
 pub use self::{
     gauges::{GaugeLevels, JournalLevels},
     labels::TargetNames,
@@ -43,7 +46,8 @@ use crate::{
     events::EventBus,
 };
 
-/// The instruments, for readers of metrics and for owners of facts that are no events; cheap to clone.
+/// The instruments, for readers of metrics and for owners of facts that are no events; cheap to
+/// clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -95,7 +99,9 @@ impl Metrics {
             labels: LabelValues::new(settings.max_label_values),
             names: ArcSwap::default(),
         });
-        let metrics = Self { inner: Arc::clone(&inner) };
+        let metrics = Self {
+            inner: Arc::clone(&inner),
+        };
         metrics.targets_changed(targets);
         let reader = ReaderTask::start(bus.live(), MetricsRecorder::new(inner));
         Ok((metrics, MetricsTask { reader, provider }))
@@ -104,10 +110,12 @@ impl Metrics {
     /// Everything as Prometheus text, version 0.0.4.
     #[must_use]
     pub fn render(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.inner.registry.gather()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "metrics cannot be rendered");
-            String::new()
-        })
+        TextEncoder::new()
+            .encode_to_string(&self.inner.registry.gather())
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "metrics cannot be rendered");
+                String::new()
+            })
     }
 
     /// Sets the current targets; series of gauges of all others end.
@@ -117,8 +125,8 @@ impl Metrics {
         self.inner.begin_series();
     }
 
-    /// Reads gauge levels from `source` at each scrape, added to those set by the methods below. Called once at
-    /// start-up; `source` must be quick and must not call back into this value.
+    /// Reads gauge levels from `source` at each scrape, added to those set by the methods below.
+    /// Called once at start-up; `source` must be quick and must not call back into this value.
     pub fn read_levels(&self, source: impl Fn() -> GaugeLevels + Send + Sync + 'static) {
         self.inner.gauges.read_from(Box::new(source));
     }
@@ -153,27 +161,47 @@ impl Metrics {
         self.inner.gauges.store_is(store, up);
     }
 
-    /// Records the end of a gRPC call: its method, its status by name (`OK`, `UNAVAILABLE`), and how long it took.
-    pub fn rpc_finished(&self, method: impl Into<StringValue>, status: &'static str, took: Duration) {
-        let attributes = [KeyValue::new(attr::RPC_METHOD, method.into()), KeyValue::new(attr::RPC_STATUS, status)];
-        self.inner.instruments.rpc_duration.record(took.as_secs_f64(), &attributes);
+    /// Records the end of a gRPC call: its method, its status by name (`OK`, `UNAVAILABLE`), and
+    /// how long it took.
+    pub fn rpc_finished(
+        &self,
+        method: impl Into<StringValue>,
+        status: &'static str,
+        took: Duration,
+    ) {
+        let attributes = [
+            KeyValue::new(attr::RPC_METHOD, method.into()),
+            KeyValue::new(attr::RPC_STATUS, status),
+        ];
+        self.inner
+            .instruments
+            .rpc_duration
+            .record(took.as_secs_f64(), &attributes);
     }
 
-    /// Records the end of a request of the HTTP front: its method, its route (empty where no route has its path), its
-    /// status, and how long it took.
+    /// Records the end of a request of the HTTP front: its method, its route (empty where no route
+    /// has its path), its status, and how long it took.
     pub fn http_finished(&self, method: &'static str, route: String, status: u16, took: Duration) {
-        let mut attributes =
-            vec![KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::HTTP_STATUS, i64::from(status))];
+        let mut attributes = vec![
+            KeyValue::new(attr::HTTP_METHOD, method),
+            KeyValue::new(attr::HTTP_STATUS, i64::from(status)),
+        ];
         if !route.is_empty() {
             attributes.push(KeyValue::new(attr::HTTP_ROUTE, route));
         }
-        self.inner.instruments.http_duration.record(took.as_secs_f64(), &attributes);
+        self.inner
+            .instruments
+            .http_duration
+            .record(took.as_secs_f64(), &attributes);
     }
 
     /// Records how long a journal operation took.
     pub fn journal_took(&self, operation: &'static str, took: Duration) {
         let operation = KeyValue::new(label::OPERATION, operation);
-        self.inner.instruments.journal_duration.record(took.as_secs_f64(), &[operation]);
+        self.inner
+            .instruments
+            .journal_duration
+            .record(took.as_secs_f64(), &[operation]);
     }
 }
 
@@ -205,14 +233,25 @@ impl Inner {
     }
 }
 
-fn provider(registry: &Registry, settings: &TelemetrySettings) -> Result<SdkMeterProvider, TelemetryError> {
-    let scraped =
-        opentelemetry_prometheus::exporter().with_registry(registry.clone()).scope_info_enabled(false).build()?;
-    let mut builder = SdkMeterProvider::builder().with_resource(traces::resource(settings)).with_reader(scraped);
+fn provider(
+    registry: &Registry,
+    settings: &TelemetrySettings,
+) -> Result<SdkMeterProvider, TelemetryError> {
+    let scraped = opentelemetry_prometheus::exporter()
+        .with_registry(registry.clone())
+        .scope_info_enabled(false)
+        .build()?;
+    let mut builder = SdkMeterProvider::builder()
+        .with_resource(traces::resource(settings))
+        .with_reader(scraped);
     if let Some(endpoint) = &settings.otlp.metrics {
         let exporter = match endpoint.protocol {
-            OtlpProtocol::Grpc => by_grpc(MetricExporter::builder().with_tonic(), endpoint, settings)?.build(),
-            OtlpProtocol::HttpProtobuf => by_http(MetricExporter::builder().with_http(), endpoint, settings)?.build(),
+            OtlpProtocol::Grpc => {
+                by_grpc(MetricExporter::builder().with_tonic(), endpoint, settings)?.build()
+            }
+            OtlpProtocol::HttpProtobuf => {
+                by_http(MetricExporter::builder().with_http(), endpoint, settings)?.build()
+            }
         };
         let exporter = exporter.map_err(unusable(endpoint))?;
         let mut reader = PeriodicReader::builder(exporter);

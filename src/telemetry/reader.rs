@@ -1,8 +1,8 @@
 //! A task that follows the event bus for one reader, and a handle that can wait for it.
 //!
-//! Metrics and logs differ only in what they do with a batch. The task does not block publishers: one that falls behind
-//! is informed how many events it missed. Dropping the handle ends the task at once; `finish` lets it read to the end
-//! first.
+//! Metrics and logs differ only in what they do with a batch. The task does not block publishers:
+//! one that falls behind is informed how many events it missed. Dropping the handle ends the task
+//! at once; `finish` lets it read to the end first.
 
 use std::{future::Future, time::Duration};
 
@@ -40,7 +40,10 @@ impl ReaderTask {
     /// Reads what has happened up to now and ends, within `bound`. Whether it came to the end.
     pub async fn finish(mut self, bound: Duration) -> bool {
         self.stop.cancel();
-        matches!(tokio::time::timeout(bound, self.task.join_next()).await, Ok(Some(Ok(()))))
+        matches!(
+            tokio::time::timeout(bound, self.task.join_next()).await,
+            Ok(Some(Ok(())))
+        )
     }
 }
 

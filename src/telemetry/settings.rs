@@ -11,11 +11,13 @@ use crate::config::observe::OtlpEndpoints;
 /// Where telemetry is sent and how much of it.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
-    /// Where traces and metrics are sent; without an endpoint nothing is exported, but trace ids exist.
+    /// Where traces and metrics are sent; without an endpoint nothing is exported, but trace ids
+    /// exist.
     pub otlp: OtlpEndpoints,
     /// Headers for the OTLP endpoint, lower-case names.
     pub otlp_headers: BTreeMap<String, SecretString>,
-    /// Certificates (PEM) that vouch for an `https` endpoint; without them the well-known authorities do.
+    /// Certificates (PEM) that vouch for an `https` endpoint; without them the well-known
+    /// authorities do.
     pub otlp_ca: Option<Vec<u8>>,
     /// Time between two exports of metrics; unset: `OTEL_METRIC_EXPORT_INTERVAL`, or one minute.
     pub metrics_interval: Option<Duration>,
@@ -29,7 +31,8 @@ pub struct TelemetrySettings {
     pub resource: BTreeMap<String, String>,
     /// Share of traces that is recorded when the caller did not decide, 0 to 1.
     pub sample_ratio: f64,
-    /// Most distinct values of a label that callers or configurations choose; the rest is folded into `other`.
+    /// Most distinct values of a label that callers or configurations choose; the rest is folded
+    /// into `other`.
     pub max_label_values: usize,
 }
 

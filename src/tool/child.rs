@@ -1,5 +1,5 @@
-//! A child process: started in a process group of its own, with the environment that is configured and no other, its
-//! standard error in the log, ended with everything that it started.
+//! A child process: started in a process group of its own, with the environment that is configured
+//! and no other, its standard error in the log, ended with everything that it started.
 
 use std::{io, process::ExitStatus, process::Stdio, time::Duration};
 
@@ -65,14 +65,29 @@ impl ChildProcess {
             command.current_dir(cwd);
         }
         let mut child = command.spawn().map_err(|error| not_started(spec, &error))?;
-        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut process = Self { child, group, log: JoinSet::new() };
+        let group = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut process = Self {
+            child,
+            group,
+            log: JoinSet::new(),
+        };
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err(errors::fault(TransportFault::NotStarted, "the tool server's process has no pipes"));
+            return Err(errors::fault(
+                TransportFault::NotStarted,
+                "the tool server's process has no pipes",
+            ));
         };
         if let Some(stderr) = stderr {
-            process.log.spawn(log_lines(server.name.to_string(), stderr, last_words.clone()));
+            process.log.spawn(log_lines(
+                server.name.to_string(),
+                stderr,
+                last_words.clone(),
+            ));
         }
         Ok((process, ChildPipes { stdin, stdout }))
     }
@@ -82,11 +97,18 @@ impl ChildProcess {
         self.child.wait().await
     }
 
-    /// Ends it: by itself after its input was closed, else by `SIGTERM`, else by `SIGKILL`. What it started is killed.
+    /// Ends it: by itself after its input was closed, else by `SIGTERM`, else by `SIGKILL`. What it
+    /// started is killed.
     pub(super) async fn stop(&mut self, grace: Duration) {
-        if tokio::time::timeout(grace, self.child.wait()).await.is_err() {
+        if tokio::time::timeout(grace, self.child.wait())
+            .await
+            .is_err()
+        {
             self.signal(Signal::TERM);
-            if tokio::time::timeout(grace, self.child.wait()).await.is_err() {
+            if tokio::time::timeout(grace, self.child.wait())
+                .await
+                .is_err()
+            {
                 self.kill();
                 let _ = self.child.wait().await;
             }
@@ -112,16 +134,28 @@ impl Drop for ChildProcess {
 }
 
 fn not_started(spec: &ChildSpec, error: &io::Error) -> ProviderError {
-    let exhausted = error.raw_os_error().is_some_and(|number| EXHAUSTED_OS_ERRORS.contains(&number));
-    let fault = if exhausted { TransportFault::LocalExhaustion } else { TransportFault::NotStarted };
+    let exhausted = error
+        .raw_os_error()
+        .is_some_and(|number| EXHAUSTED_OS_ERRORS.contains(&number));
+    let fault = if exhausted {
+        TransportFault::LocalExhaustion
+    } else {
+        TransportFault::NotStarted
+    };
     let missing_folder = spec.cwd.as_ref().filter(|cwd| !cwd.is_dir());
     errors::fault(
         fault,
         match missing_folder {
             Some(cwd) => {
-                format!("the tool server was not started: its working directory {} does not exist", cwd.display())
+                format!(
+                    "the tool server was not started: its working directory {} does not exist",
+                    cwd.display()
+                )
             }
-            None => format!("the tool server's command `{}` cannot be started: {error}", spec.command),
+            None => format!(
+                "the tool server's command `{}` cannot be started: {error}",
+                spec.command
+            ),
         },
     )
 }
@@ -134,12 +168,19 @@ async fn log_lines(server: String, stderr: ChildStderr, last_words: LastWords) {
         let line = match line {
             Ok(line) => line,
             // The codec skips the rest of the line.
-            Err(LinesCodecError::MaxLineLengthExceeded) => format!("(a line longer than {MAX_LOG_LINE_BYTES} bytes)"),
-            Err(LinesCodecError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => "(no text)".to_owned(),
+            Err(LinesCodecError::MaxLineLengthExceeded) => {
+                format!("(a line longer than {MAX_LOG_LINE_BYTES} bytes)")
+            }
+            Err(LinesCodecError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                "(no text)".to_owned()
+            }
             Err(LinesCodecError::Io(_)) => break,
         };
         // A terminal may take them for commands.
-        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line: String = line
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         if second.elapsed() >= Duration::from_secs(1) {
             if left_out > 0 {
                 tracing::warn!(%server, left_out, "the tool server wrote more lines to its standard error than are logged");

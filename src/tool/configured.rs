@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::spec::{ChildSpec, HttpPlace, HttpToolSpec, ToolLimits, ToolServerPlace, ToolServerSpec};
+use super::spec::{
+    ChildSpec, HttpPlace, HttpToolSpec, ToolLimits, ToolServerPlace, ToolServerSpec,
+};
 use crate::{
     config::{
         ToolsConfig,
@@ -50,7 +52,11 @@ fn place(server: &ToolServerConfig) -> Option<ToolServerPlace> {
         ToolServerKind::Url(url) => ToolServerPlace::McpHttp(http(url)),
         ToolServerKind::Http(plain) => ToolServerPlace::PlainHttp {
             at: http(&plain.base_url),
-            tools: plain.tools.iter().map(|(name, tool)| http_tool(name, tool)).collect(),
+            tools: plain
+                .tools
+                .iter()
+                .map(|(name, tool)| http_tool(name, tool))
+                .collect(),
         },
         ToolServerKind::Command(command) => ToolServerPlace::McpChild(ChildSpec {
             command: command.to_owned(),
@@ -69,7 +75,12 @@ fn http_tool(name: &str, tool: &HttpToolConfig) -> HttpToolSpec {
     HttpToolSpec {
         name: name.to_owned(),
         description: tool.description.clone(),
-        input_schema: Arc::new(tool.input_schema.clone().filter(Value::is_object).unwrap_or_else(any)),
+        input_schema: Arc::new(
+            tool.input_schema
+                .clone()
+                .filter(Value::is_object)
+                .unwrap_or_else(any),
+        ),
         method: match tool.method {
             HttpMethod::Get => http::Method::GET,
             HttpMethod::Post => http::Method::POST,
@@ -98,9 +109,12 @@ tools:
     b: { command: tool, args: [-x], env: { A: b }, cwd: /tmp, restart: { initial: 1s, max: 2s }, stop_grace: 4s, start_timeout: 5s }
     c: { http: { base_url: "https://c.example/api", tools: { t: { description: T, input_schema: { type: string }, method: GET, path: "/t/{id}" } } } }
 "#;
-        let tools = load_text(text, None, &GivenEnvironment::new()).unwrap().config.tools;
-        let headers =
-            [("authorization", "Bearer k"), ("x-a", "v")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let tools = load_text(text, None, &GivenEnvironment::new())
+            .unwrap()
+            .config
+            .tools;
+        let headers = [("authorization", "Bearer k"), ("x-a", "v")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         let a = HttpPlace {
             headers: headers.into_iter().collect(),
             allow_http: true,
@@ -124,13 +138,29 @@ tools:
             method: http::Method::GET,
             path: "/t/{id}".to_owned(),
         };
-        let c = ToolServerPlace::PlainHttp { at: HttpPlace::new("https://c.example/api"), tools: vec![t] };
-        let limits =
-            ToolLimits { max_arguments_bytes: 1 << 20, max_reply_bytes: 2 << 20, max_tools: 7, max_schema_depth: 9 };
-        let new = |name, place| ToolServerSpec { limits, ..ToolServerSpec::new(name, place) };
+        let c = ToolServerPlace::PlainHttp {
+            at: HttpPlace::new("https://c.example/api"),
+            tools: vec![t],
+        };
+        let limits = ToolLimits {
+            max_arguments_bytes: 1 << 20,
+            max_reply_bytes: 2 << 20,
+            max_tools: 7,
+            max_schema_depth: 9,
+        };
+        let new = |name, place| ToolServerSpec {
+            limits,
+            ..ToolServerSpec::new(name, place)
+        };
         let expected = [
-            ToolServerSpec { refresh: Duration::from_mins(7), ..new("a", ToolServerPlace::McpHttp(a)) },
-            ToolServerSpec { start_timeout: Duration::from_secs(5), ..new("b", ToolServerPlace::McpChild(b)) },
+            ToolServerSpec {
+                refresh: Duration::from_mins(7),
+                ..new("a", ToolServerPlace::McpHttp(a))
+            },
+            ToolServerSpec {
+                start_timeout: Duration::from_secs(5),
+                ..new("b", ToolServerPlace::McpChild(b))
+            },
             new("c", c),
         ];
         assert_eq!(configured(&tools), expected);

@@ -1,5 +1,6 @@
-//! Keeps at most one session with an MCP server: opens it when it is needed, once for all who wait for it, and opens a new
-//! one when it broke; a child that keeps ending is started again after growing waits.
+//! Keeps at most one session with an MCP server: opens it when it is needed, once for all who wait
+//! for it, and opens a new one when it broke; a child that keeps ending is started again after
+//! growing waits.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -49,11 +50,21 @@ struct SessionSlot {
 
 impl Connector {
     /// A connector; nothing is connected or started yet. `http` is for servers behind a URL.
-    pub(super) fn new(spec: Arc<ToolServerSpec>, http: Option<McpHttpClient>, changes: ListChanges) -> Self {
-        Self { spec, http, changes, slot: Mutex::default() }
+    pub(super) fn new(
+        spec: Arc<ToolServerSpec>,
+        http: Option<McpHttpClient>,
+        changes: ListChanges,
+    ) -> Self {
+        Self {
+            spec,
+            http,
+            changes,
+            slot: Mutex::default(),
+        }
     }
 
-    /// The open session, or a new one. Cancel safe: opening continues for the next call that needs it.
+    /// The open session, or a new one. Cancel safe: opening continues for the next call that needs
+    /// it.
     ///
     /// # Errors
     /// When it cannot be opened, or may not be yet.
@@ -79,8 +90,12 @@ impl Connector {
             slot.task.abort_all();
             slot.session.take()
         };
-        let Some(Ok(session)) = session.and_then(|session| session.borrow().clone()) else { return };
-        let grace = self.child().map_or(CLOSE_TIMEOUT, |child| child.stop_grace * 2 + CLOSE_TIMEOUT);
+        let Some(Ok(session)) = session.and_then(|session| session.borrow().clone()) else {
+            return;
+        };
+        let grace = self
+            .child()
+            .map_or(CLOSE_TIMEOUT, |child| child.stop_grace * 2 + CLOSE_TIMEOUT);
         session.close(grace).await;
     }
 
@@ -93,13 +108,23 @@ impl Connector {
             if let Some(wait) = self.wait_of(&slot) {
                 return Err(self.not_yet(session, wait));
             }
-            let was_steady = slot.started.is_some_and(|started| started.elapsed() >= STEADY);
-            slot.failures = if was_steady { 0 } else { slot.failures.saturating_add(1) };
+            let was_steady = slot
+                .started
+                .is_some_and(|started| started.elapsed() >= STEADY);
+            slot.failures = if was_steady {
+                0
+            } else {
+                slot.failures.saturating_add(1)
+            };
         }
         let (sender, receiver) = watch::channel(None);
         slot.started = Some(Instant::now());
         slot.session = Some(receiver.clone());
-        let (spec, http, changes) = (Arc::clone(&self.spec), self.http.clone(), self.changes.clone());
+        let (spec, http, changes) = (
+            Arc::clone(&self.spec),
+            self.http.clone(),
+            self.changes.clone(),
+        );
         slot.task = JoinSet::new();
         slot.task.spawn(async move {
             // A session starts with a list that was not read yet.
@@ -116,7 +141,10 @@ impl Connector {
     /// How long a child that is broken is not started again yet.
     fn wait_of(&self, slot: &SessionSlot) -> Option<Duration> {
         let child = self.child()?;
-        let wait = child.restart_initial.saturating_mul(2_u32.saturating_pow(slot.failures)).min(child.restart_max);
+        let wait = child
+            .restart_initial
+            .saturating_mul(2_u32.saturating_pow(slot.failures))
+            .min(child.restart_max);
         let elapsed = slot.started?.elapsed();
         wait.checked_sub(elapsed).filter(|left| !left.is_zero())
     }
@@ -126,7 +154,10 @@ impl Connector {
     fn not_yet(&self, session: &watch::Receiver<Option<Opened>>, wait: Duration) -> ProviderError {
         let reason = match &*session.borrow() {
             Some(Err(error)) => error.clone(),
-            Some(Ok(_)) | None => errors::fault(TransportFault::NotReady, "the tool server ended and is started again"),
+            Some(Ok(_)) | None => errors::fault(
+                TransportFault::NotReady,
+                "the tool server ended and is started again",
+            ),
         };
         errors::with_wait(errors::not_ready(reason), wait)
     }
@@ -159,9 +190,10 @@ async fn open(
             let transport = StreamableHttpClientTransport::with_client(client, config);
             Session::open(spec, transport, health, changes).await
         }
-        (ToolServerPlace::McpHttp(_) | ToolServerPlace::PlainHttp { .. }, _) => {
-            Err(errors::fault(TransportFault::NotStarted, "the server does not speak MCP"))
-        }
+        (ToolServerPlace::McpHttp(_) | ToolServerPlace::PlainHttp { .. }, _) => Err(errors::fault(
+            TransportFault::NotStarted,
+            "the server does not speak MCP",
+        )),
     }
 }
 
@@ -176,5 +208,8 @@ fn is_broken(session: &watch::Receiver<Option<Opened>>) -> bool {
 }
 
 fn aborted() -> ProviderError {
-    errors::fault(TransportFault::NotReady, "the tool servers are being closed")
+    errors::fault(
+        TransportFault::NotReady,
+        "the tool servers are being closed",
+    )
 }

@@ -27,12 +27,20 @@ pub(super) fn fault(fault: TransportFault, words: impl Into<String>) -> Provider
 
 /// There is no server of this name.
 pub(super) fn no_server(server: &str) -> ProviderError {
-    fault(TransportFault::NotStarted, format!("no tool server is configured under the name `{server}`"))
+    fault(
+        TransportFault::NotStarted,
+        format!("no tool server is configured under the name `{server}`"),
+    )
 }
 
 /// What a tool itself called an error.
 pub(super) fn of_tool(text: String) -> ProviderError {
-    ProviderError { provider: MCP.into(), surface: Surface::Tool, message: Some(bounded(text)), ..Default::default() }
+    ProviderError {
+        provider: MCP.into(),
+        surface: Surface::Tool,
+        message: Some(bounded(text)),
+        ..Default::default()
+    }
 }
 
 /// Arguments that are not sent.
@@ -41,19 +49,37 @@ pub(super) fn arguments(tool: &str, why: &str) -> ProviderError {
 }
 
 /// The facts of a request that the SDK reports as failed.
-pub(super) fn of_request(error: &ServiceError, facts: &RequestFacts, health: &WireHealth) -> ProviderError {
+pub(super) fn of_request(
+    error: &ServiceError,
+    facts: &RequestFacts,
+    health: &WireHealth,
+) -> ProviderError {
     let noted = facts.take_error();
     let found = match error {
         ServiceError::McpError(error) => noted.or_else(|| Some(of_json_rpc(error))),
-        ServiceError::TransportSend(error) => noted.or_else(|| of_transport(error)).or_else(|| health.error()),
+        ServiceError::TransportSend(error) => noted
+            .or_else(|| of_transport(error))
+            .or_else(|| health.error()),
         _ => noted.or_else(|| health.error()),
     }
     .unwrap_or_else(|| match error {
-        ServiceError::TransportClosed => fault(TransportFault::Cut, "the stream of the response ended before it"),
-        ServiceError::Cancelled { .. } => fault(TransportFault::Cancelled, "the request was cancelled"),
-        other => fault(TransportFault::Protocol, format!("the response breaks the protocol: {other}")),
+        ServiceError::TransportClosed => fault(
+            TransportFault::Cut,
+            "the stream of the response ended before it",
+        ),
+        ServiceError::Cancelled { .. } => {
+            fault(TransportFault::Cancelled, "the request was cancelled")
+        }
+        other => fault(
+            TransportFault::Protocol,
+            format!("the response breaks the protocol: {other}"),
+        ),
     });
-    if facts.was_sent() { found } else { not_ready(found) }
+    if facts.was_sent() {
+        found
+    } else {
+        not_ready(found)
+    }
 }
 
 /// The facts of a server that could not be initialized: no request of a caller reached it.
@@ -63,27 +89,39 @@ pub(super) fn of_start(error: &ClientInitializeError, health: &WireHealth) -> Pr
         ClientInitializeError::JsonRpcError(error) => Some(of_json_rpc(error)),
         _ => None,
     };
-    not_ready(health.error().or(noted).unwrap_or_else(|| fault(TransportFault::NotReady, error.to_string())))
+    not_ready(
+        health
+            .error()
+            .or(noted)
+            .unwrap_or_else(|| fault(TransportFault::NotReady, error.to_string())),
+    )
 }
 
-/// The same facts of a request that surely did not reach the server. A status that names its own cause stays as it is.
+/// The same facts of a request that surely did not reach the server. A status that names its own
+/// cause stays as it is.
 pub(super) fn not_ready(mut error: ProviderError) -> ProviderError {
     let names_cause = matches!(error.status, Some(300..=499));
     if names_cause || error.fault.is_some_and(TransportFault::never_sent) {
         return error;
     }
-    let words = error.text().map_or_else(|| error.to_string(), str::to_owned);
+    let words = error
+        .text()
+        .map_or_else(|| error.to_string(), str::to_owned);
     error.fault = Some(TransportFault::NotReady);
     error.surface = Surface::Transport;
     error.body = None;
-    error.message = Some(bounded(format!("the tool server did not become ready: {words}")));
+    error.message = Some(bounded(format!(
+        "the tool server did not become ready: {words}"
+    )));
     error
 }
 
 /// The same facts, saying when to come back.
 pub(super) fn with_wait(mut error: ProviderError, wait: std::time::Duration) -> ProviderError {
     error.headers.retain(|(name, _)| name != "retry-after-ms");
-    error.headers.push(("retry-after-ms".to_owned(), wait.as_millis().to_string()));
+    error
+        .headers
+        .push(("retry-after-ms".to_owned(), wait.as_millis().to_string()));
     error
 }
 
@@ -99,7 +137,10 @@ fn of_json_rpc(error: &ErrorData) -> ProviderError {
 }
 
 fn of_transport(error: &DynamicTransportError) -> Option<ProviderError> {
-    match error.error.downcast_ref::<StreamableHttpError<WireError>>()? {
+    match error
+        .error
+        .downcast_ref::<StreamableHttpError<WireError>>()?
+    {
         StreamableHttpError::Client(WireError(facts)) => Some(facts.clone()),
         StreamableHttpError::TransportChannelClosed => None,
         other => Some(fault(TransportFault::Protocol, other.to_string())),

@@ -58,7 +58,11 @@ impl RequestFacts {
 
     /// What went wrong, if anything did.
     pub(super) fn take_error(&self) -> Option<ProviderError> {
-        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -67,13 +71,21 @@ impl RequestFacts {
 impl WireHealth {
     /// Ends the wire; the first fault counts.
     pub(super) fn end(&self, error: ProviderError) {
-        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.0
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(error);
         self.0.token.cancel();
     }
 
     /// Why it ended.
     pub(super) fn error(&self) -> Option<ProviderError> {
-        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whether it ended.
@@ -96,7 +108,12 @@ impl LastWords {
 
     /// The line, ready to be put behind what happened; empty where there was none.
     pub(super) fn after_colon(&self) -> String {
-        let line = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        line.map(|line| format!("; last on its standard error: {line}")).unwrap_or_default()
+        let line = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        line.map(|line| format!("; last on its standard error: {line}"))
+            .unwrap_or_default()
     }
 }

@@ -59,7 +59,12 @@ struct Fetch {
 
 impl ListCache {
     pub(super) fn new(changes: ListChanges, refresh: Duration) -> Self {
-        Self { kept: Arc::default(), fetching: Mutex::default(), changes, refresh }
+        Self {
+            kept: Arc::default(),
+            fetching: Mutex::default(),
+            changes,
+            refresh,
+        }
     }
 
     /// The list as it was fetched last.
@@ -83,13 +88,20 @@ impl ListCache {
             Ok(fetched) => fetched.clone(),
             Err(_) => None,
         };
-        fetched.unwrap_or_else(|| Err(errors::fault(TransportFault::NotReady, "the tool servers are being closed")))
+        fetched.unwrap_or_else(|| {
+            Err(errors::fault(
+                TransportFault::NotReady,
+                "the tool servers are being closed",
+            ))
+        })
     }
 
     fn usable(&self) -> Option<Arc<ToolList>> {
         let kept = self.kept();
         let (at, changes) = kept.fetched?;
-        (at.elapsed() < self.refresh && changes == self.changes.count()).then(|| kept.list.clone()).flatten()
+        (at.elapsed() < self.refresh && changes == self.changes.count())
+            .then(|| kept.list.clone())
+            .flatten()
     }
 
     fn join_or_start(
@@ -105,7 +117,11 @@ impl ListCache {
         fetching.task = JoinSet::new();
         fetching.task.spawn(async move {
             let fetched = fetch.await;
-            let fetched = fetched.map(|fetched| kept.lock().unwrap_or_else(PoisonError::into_inner).keep(fetched));
+            let fetched = fetched.map(|fetched| {
+                kept.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .keep(fetched)
+            });
             let _ = sender.send(Some(fetched));
         });
         fetching.result = Some(receiver.clone());
@@ -120,7 +136,8 @@ impl ListCache {
 // === impl KeptList ===
 
 impl KeptList {
-    /// A change that is reported while a list is on its way may be in it or not: the next one is fetched.
+    /// A change that is reported while a list is on its way may be in it or not: the next one is
+    /// fetched.
     fn keep(&mut self, FetchedTools { tools, changes }: FetchedTools) -> Arc<ToolList> {
         self.fetched = Some((Instant::now(), changes));
         match &self.list {

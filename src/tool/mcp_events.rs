@@ -1,4 +1,5 @@
-//! The events of MCP's streamable transport: bounded, and checked that they respond to the request that was made.
+//! The events of MCP's streamable transport: bounded, and checked that they respond to the request
+//! that was made.
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream::BoxStream};
@@ -45,7 +46,9 @@ impl ExpectedResponse {
     pub(super) fn check(&self, text: &[u8]) -> Result<ServerJsonRpcMessage, ProviderError> {
         let message = serde_json::from_slice::<ServerJsonRpcMessage>(text).map_err(|_| {
             let quote = String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTE_BYTES)]);
-            let words = format!("the tool server responded with what is no message of the protocol: {quote:?}");
+            let words = format!(
+                "the tool server responded with what is no message of the protocol: {quote:?}"
+            );
             errors::fault(TransportFault::Protocol, words)
         })?;
         match response_id(&message) {
@@ -53,9 +56,15 @@ impl ExpectedResponse {
             Some(None) => Ok(message),
             Some(Some(id)) => Err(errors::fault(
                 TransportFault::Protocol,
-                format!("the tool server responded to request {id}, where {} was made", self.id),
+                format!(
+                    "the tool server responded to request {id}, where {} was made",
+                    self.id
+                ),
             )),
-            None => Err(errors::fault(TransportFault::Protocol, "the tool server's response is none")),
+            None => Err(errors::fault(
+                TransportFault::Protocol,
+                "the tool server's response is none",
+            )),
         }
     }
 
@@ -68,7 +77,10 @@ impl ExpectedResponse {
     fn fail(&self, error: ProviderError) -> Sse {
         let words = error.to_string();
         self.facts.note_error(error);
-        let failed = ServerJsonRpcMessage::error(ErrorData::internal_error(words, None), Some(self.id.clone()));
+        let failed = ServerJsonRpcMessage::error(
+            ErrorData::internal_error(words, None),
+            Some(self.id.clone()),
+        );
         Sse::default().data(serde_json::to_string(&failed).unwrap_or_default())
     }
 }
@@ -94,8 +106,13 @@ impl EventMeter {
     }
 }
 
-/// The events that respond to a request. Whatever is wrong with them ends the request with its facts.
-pub(super) fn of_request(body: ReplyBody, max_event_bytes: usize, expected: ExpectedResponse) -> Events {
+/// The events that respond to a request. Whatever is wrong with them ends the request with its
+/// facts.
+pub(super) fn of_request(
+    body: ReplyBody,
+    max_event_bytes: usize,
+    expected: ExpectedResponse,
+) -> Events {
     let mut meter = UnsolicitedMeter::new();
     let mut events = SseStream::from_bytes_stream(bounded(body, max_event_bytes)).boxed();
     let stream = async_stream::stream! {
@@ -147,7 +164,10 @@ pub(super) fn of_stream(body: ReplyBody, max_event_bytes: usize, health: WireHea
     let events = SseStream::from_bytes_stream(bounded(body, max_event_bytes));
     let counted = events.map(move |event| {
         if meter.is_flood() {
-            health.end(errors::fault(TransportFault::TooLarge, "the tool server floods its session with messages"));
+            health.end(errors::fault(
+                TransportFault::TooLarge,
+                "the tool server floods its session with messages",
+            ));
         }
         event
     });
@@ -155,7 +175,10 @@ pub(super) fn of_stream(body: ReplyBody, max_event_bytes: usize, health: WireHea
 }
 
 /// The bytes of a body as long as no event of it is too long.
-fn bounded(mut body: ReplyBody, max_bytes: usize) -> impl Stream<Item = Result<Bytes, WireError>> + Send {
+fn bounded(
+    mut body: ReplyBody,
+    max_bytes: usize,
+) -> impl Stream<Item = Result<Bytes, WireError>> + Send {
     async_stream::stream! {
         let mut meter = EventMeter { max_bytes, bytes: 0, line_is_empty: true };
         loop {
@@ -178,11 +201,16 @@ fn bounded(mut body: ReplyBody, max_bytes: usize) -> impl Stream<Item = Result<B
 
 /// The facts behind an error of the parser.
 fn facts_of(error: &SseError) -> Option<ProviderError> {
-    let SseError::Body(error) = error else { return None };
-    error.downcast_ref::<WireError>().map(|WireError(facts)| facts.clone())
+    let SseError::Body(error) = error else {
+        return None;
+    };
+    error
+        .downcast_ref::<WireError>()
+        .map(|WireError(facts)| facts.clone())
 }
 
-/// Whether a message is a response, right or wrong: it has a result or an error, or it is none at all.
+/// Whether a message is a response, right or wrong: it has a result or an error, or it is none at
+/// all.
 fn is_response(data: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct EventKind {
@@ -208,7 +236,11 @@ mod tests {
 
     #[test]
     fn an_event_is_as_long_as_its_lines_up_to_the_empty_one() {
-        let mut meter = EventMeter { max_bytes: 12, bytes: 0, line_is_empty: true };
+        let mut meter = EventMeter {
+            max_bytes: 12,
+            bytes: 0,
+            line_is_empty: true,
+        };
         for _ in 0..100 {
             assert!(!meter.is_exceeded(b"data: 1\n\n"));
             assert!(!meter.is_exceeded(b"data: 2\r\n\r\n"));
@@ -219,10 +251,26 @@ mod tests {
 
     #[test]
     fn a_response_to_another_request_is_none() {
-        let expected = ExpectedResponse { id: RequestId::Number(7), facts: RequestFacts::default() };
-        assert!(expected.check(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#).is_ok());
-        assert!(expected.check(br#"{"jsonrpc":"2.0","id":"7","result":{}}"#).is_ok());
-        for text in [r#"{"jsonrpc":"2.0","id":8,"result":{}}"#, "<html>", r#"{"jsonrpc":"2.0","method":"x"}"#, ""] {
+        let expected = ExpectedResponse {
+            id: RequestId::Number(7),
+            facts: RequestFacts::default(),
+        };
+        assert!(
+            expected
+                .check(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#)
+                .is_ok()
+        );
+        assert!(
+            expected
+                .check(br#"{"jsonrpc":"2.0","id":"7","result":{}}"#)
+                .is_ok()
+        );
+        for text in [
+            r#"{"jsonrpc":"2.0","id":8,"result":{}}"#,
+            "<html>",
+            r#"{"jsonrpc":"2.0","method":"x"}"#,
+            "",
+        ] {
             let error = expected.check(text.as_bytes()).unwrap_err();
             assert_eq!(error.fault, Some(TransportFault::Protocol), "{text}");
         }

@@ -1,5 +1,6 @@
-//! The HTTP of MCP's streamable transport: the SDK keeps the session and its streams, and this sends the requests, over the
-//! same kind of connections as those to providers, within the same bounds, and keeps the facts of what fails.
+//! The HTTP of MCP's streamable transport: the SDK keeps the session and its streams, and this
+//! sends the requests, over the same kind of connections as those to providers, within the same
+//! bounds, and keeps the facts of what fails.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,8 +17,8 @@ use rmcp::{
     transport::{
         common::client_side_sse::ExponentialBackoff,
         streamable_http_client::{
-            SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-            StreamableHttpPostResponse,
+            SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
+            StreamableHttpError, StreamableHttpPostResponse,
         },
     },
 };
@@ -45,7 +46,8 @@ const JSON: &str = "application/json";
 /// Most requests on the way at once; the slots of the targets above are fewer.
 const MAX_REQUESTS: usize = 1024;
 /// How often a stream that broke is read on, and the first and longest wait before that.
-const READ_ON: (usize, Duration, Duration) = (4, Duration::from_millis(250), Duration::from_secs(2));
+const READ_ON: (usize, Duration, Duration) =
+    (4, Duration::from_millis(250), Duration::from_secs(2));
 
 type SendError = StreamableHttpError<WireError>;
 
@@ -64,7 +66,10 @@ pub(super) struct McpHttpClient {
 
 impl McpHttpClient {
     /// A client of a server; nothing is connected yet.
-    pub(super) fn build(spec: &ToolServerSpec, place: &HttpPlace) -> Result<Self, ToolServersError> {
+    pub(super) fn build(
+        spec: &ToolServerSpec,
+        place: &HttpPlace,
+    ) -> Result<Self, ToolServersError> {
         Ok(Self {
             connections: connections(spec, place)?,
             url: checked_url(spec, place)?.as_str().into(),
@@ -75,9 +80,13 @@ impl McpHttpClient {
     }
 
     /// The client for one session, and what the SDK needs to know for it.
-    pub(super) fn for_session(&self, health: WireHealth) -> (Self, StreamableHttpClientTransportConfig) {
+    pub(super) fn for_session(
+        &self,
+        health: WireHealth,
+    ) -> (Self, StreamableHttpClientTransportConfig) {
         let mut read_on = ExponentialBackoff::default();
-        (read_on.max_times, read_on.base_duration, read_on.max_delay) = (Some(READ_ON.0), READ_ON.1, Some(READ_ON.2));
+        (read_on.max_times, read_on.base_duration, read_on.max_delay) =
+            (Some(READ_ON.0), READ_ON.1, Some(READ_ON.2));
         let mut config = StreamableHttpClientTransportConfig::with_uri(Arc::clone(&self.url))
             .max_concurrent_requests(MAX_REQUESTS)
             // Only the retry loop above repeats a request.
@@ -86,7 +95,13 @@ impl McpHttpClient {
             .max_json_response_size(self.max_reply_bytes);
         config.retry_config = Arc::new(read_on);
         config.allow_stateless = true;
-        (Self { health, ..self.clone() }, config)
+        (
+            Self {
+                health,
+                ..self.clone()
+            },
+            config,
+        )
     }
 
     async fn send(
@@ -97,7 +112,8 @@ impl McpHttpClient {
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(Parts, ReplyBody), ProviderError> {
-        let invalid = |error: http::Error| errors::fault(TransportFault::Protocol, error.to_string());
+        let invalid =
+            |error: http::Error| errors::fault(TransportFault::Protocol, error.to_string());
         let mut request = Request::builder()
             .method(method)
             .uri(&*self.url)
@@ -114,10 +130,14 @@ impl McpHttpClient {
             own.insert(SESSION_ID, session);
         }
         let response = self.connections.request(request).await;
-        let response = response.map_err(|error| outbound::head_fault(&Arc::from(errors::MCP), &error))?;
+        let response =
+            response.map_err(|error| outbound::head_fault(&Arc::from(errors::MCP), &error))?;
         let (head, incoming) = response.into_parts();
         // Bounded by event or as one document where it is read.
-        Ok((head, ReplyBody::new(incoming, Arc::from(errors::MCP), u64::MAX)))
+        Ok((
+            head,
+            ReplyBody::new(incoming, Arc::from(errors::MCP), u64::MAX),
+        ))
     }
 
     /// The response of a request to post.
@@ -128,25 +148,39 @@ impl McpHttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, ProviderError> {
         let expected = expected_of(&message);
-        let body =
-            serde_json::to_vec(&message).map_err(|error| errors::fault(TransportFault::Protocol, error.to_string()))?;
+        let body = serde_json::to_vec(&message)
+            .map_err(|error| errors::fault(TransportFault::Protocol, error.to_string()))?;
         if let Some(expected) = &expected {
             expected.facts.note_sent();
         }
-        let (head, body) =
-            self.send(Method::POST, "application/json, text/event-stream", body.into(), session, headers).await?;
+        let (head, body) = self
+            .send(
+                Method::POST,
+                "application/json, text/event-stream",
+                body.into(),
+                session,
+                headers,
+            )
+            .await?;
         if head.status == StatusCode::NOT_FOUND && session.is_some() {
             if let Some(expected) = &expected {
                 expected.facts.note_refused();
             }
-            let error = errors::fault(TransportFault::NotReady, "the tool server ended the session");
+            let error = errors::fault(
+                TransportFault::NotReady,
+                "the tool server ended the session",
+            );
             self.health.end(error.clone());
             return Err(error);
         }
         if !head.status.is_success() {
             return Err(refused(&head, body).await);
         }
-        let new_session = head.headers.get(SESSION_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let new_session = head
+            .headers
+            .get(SESSION_ID)
+            .and_then(|id| id.to_str().ok())
+            .map(str::to_owned);
         match (media_type(&head).as_deref(), expected) {
             // Nothing responds to a notification or response but this.
             (_, None) => Ok(StreamableHttpPostResponse::Accepted),
@@ -161,7 +195,8 @@ impl McpHttpClient {
             }
             (other, Some(_)) => {
                 let kind = other.unwrap_or("nothing");
-                let words = format!("the tool server responded with {kind} in place of JSON or events");
+                let words =
+                    format!("the tool server responded with {kind} in place of JSON or events");
                 Err(errors::fault(TransportFault::Protocol, words))
             }
         }
@@ -177,10 +212,16 @@ impl McpHttpClient {
             let id = HeaderValue::from_str(&id).map_err(|_| SendError::UnexpectedEndOfStream)?;
             headers.insert(LAST_EVENT_ID, id);
         }
-        let sent = self.send(Method::GET, EVENTS, Bytes::new(), session, headers).await;
+        let sent = self
+            .send(Method::GET, EVENTS, Bytes::new(), session, headers)
+            .await;
         let (head, body) = sent.map_err(|error| SendError::Client(WireError(error)))?;
         if head.status.is_success() && media_type(&head).as_deref() == Some(EVENTS) {
-            return Ok(mcp_events::of_stream(body, self.max_reply_bytes, self.health.clone()));
+            return Ok(mcp_events::of_stream(
+                body,
+                self.max_reply_bytes,
+                self.health.clone(),
+            ));
         }
         // Whatever else it returns, there is no response to read.
         Err(SendError::ServerDoesNotSupportSse)
@@ -198,7 +239,9 @@ impl StreamableHttpClient for McpHttpClient {
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, SendError> {
-        self.post(message, session_id.as_deref(), headers).await.map_err(|error| SendError::Client(WireError(error)))
+        self.post(message, session_id.as_deref(), headers)
+            .await
+            .map_err(|error| SendError::Client(WireError(error)))
     }
 
     async fn delete_session(
@@ -208,7 +251,15 @@ impl StreamableHttpClient for McpHttpClient {
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), SendError> {
-        let sent = self.send(Method::DELETE, JSON, Bytes::new(), Some(&session_id), headers).await;
+        let sent = self
+            .send(
+                Method::DELETE,
+                JSON,
+                Bytes::new(),
+                Some(&session_id),
+                headers,
+            )
+            .await;
         match sent {
             Ok((head, _)) if head.status.is_success() => Ok(()),
             Ok(_) => Err(SendError::ServerDoesNotSupportDeleteSession),
@@ -224,12 +275,16 @@ impl StreamableHttpClient for McpHttpClient {
         _: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, SendError> {
-        self.events(session_id.as_deref(), last_event_id, headers).await
+        self.events(session_id.as_deref(), last_event_id, headers)
+            .await
     }
 }
 
 /// Connections to a server.
-pub(super) fn connections(spec: &ToolServerSpec, place: &HttpPlace) -> Result<HttpConnections, ToolServersError> {
+pub(super) fn connections(
+    spec: &ToolServerSpec,
+    place: &HttpPlace,
+) -> Result<HttpConnections, ToolServersError> {
     let settings = ConnectionSettings {
         connect_timeout: place.connect_timeout,
         allow_private: place.allow_private,
@@ -237,12 +292,18 @@ pub(super) fn connections(spec: &ToolServerSpec, place: &HttpPlace) -> Result<Ht
         tls: place.tls.clone(),
         ..ConnectionSettings::default()
     };
-    let tls = |source| ToolServersError::Tls { server: Arc::clone(&spec.name), source };
+    let tls = |source| ToolServersError::Tls {
+        server: Arc::clone(&spec.name),
+        source,
+    };
     outbound::connections(&settings).map_err(tls)
 }
 
 /// The URL of a server, where it is one that may be used.
-pub(super) fn checked_url(spec: &ToolServerSpec, place: &HttpPlace) -> Result<String, ToolServersError> {
+pub(super) fn checked_url(
+    spec: &ToolServerSpec,
+    place: &HttpPlace,
+) -> Result<String, ToolServersError> {
     let wrong = |why: &str| ToolServersError::Url {
         server: Arc::clone(&spec.name),
         url: crate::config::shown_url(&place.url),
@@ -260,13 +321,22 @@ pub(super) fn checked_url(spec: &ToolServerSpec, place: &HttpPlace) -> Result<St
 }
 
 /// The headers of every request to a server.
-pub(super) fn headers(spec: &ToolServerSpec, place: &HttpPlace) -> Result<HeaderMap, ToolServersError> {
+pub(super) fn headers(
+    spec: &ToolServerSpec,
+    place: &HttpPlace,
+) -> Result<HeaderMap, ToolServersError> {
     let header = |(name, value): (&str, &str)| {
-        let refused = || ToolServersError::Header { server: Arc::clone(&spec.name), header: name.to_owned() };
+        let refused = || ToolServersError::Header {
+            server: Arc::clone(&spec.name),
+            header: name.to_owned(),
+        };
         let mut value = HeaderValue::from_str(value).map_err(|_| refused())?;
         // Any of them may carry a key: none is printed, and none is kept in a table of HPACK.
         value.set_sensitive(true);
-        Ok((HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?, value))
+        Ok((
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?,
+            value,
+        ))
     };
     place.headers.exposed().map(header).collect()
 }
@@ -306,17 +376,27 @@ pub(super) async fn whole(mut body: ReplyBody, max_bytes: usize) -> Result<Vec<u
 /// The media type of a response, in lower case, without parameters.
 pub(super) fn media_type(head: &Parts) -> Option<String> {
     let value = head.headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = value
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     (!kind.is_empty()).then_some(kind)
 }
 
 /// What is to respond to a message; `None` where nothing is.
 fn expected_of(message: &ClientJsonRpcMessage) -> Option<ExpectedResponse> {
-    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let ClientJsonRpcMessage::Request(request) = message else {
+        return None;
+    };
     let facts = match &request.request {
         ClientRequest::CallToolRequest(call) => call.extensions.get::<RequestFacts>().cloned(),
         ClientRequest::ListToolsRequest(list) => list.extensions.get::<RequestFacts>().cloned(),
         _ => None,
     };
-    Some(ExpectedResponse { id: request.id.clone(), facts: facts.unwrap_or_default() })
+    Some(ExpectedResponse {
+        id: request.id.clone(),
+        facts: facts.unwrap_or_default(),
+    })
 }

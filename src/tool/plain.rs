@@ -1,4 +1,5 @@
-//! Plain HTTP tools: each declared in the configuration, its arguments sent as JSON or in the URL, its body the result.
+//! Plain HTTP tools: each declared in the configuration, its arguments sent as JSON or in the URL,
+//! its body the result.
 
 use std::sync::Arc;
 
@@ -27,7 +28,11 @@ use crate::{
 };
 
 /// The unreserved characters of RFC 3986 are the only ones that are sent as they are.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// A server of plain HTTP tools.
 pub(super) struct PlainHttp {
@@ -60,7 +65,10 @@ impl PlainHttp {
             base: checked_url(spec, place)?.trim_end_matches('/').to_owned(),
             headers: headers(spec, place)?,
             tools: tools.to_vec(),
-            list: Arc::new(ToolList { tools: listed.collect(), generation: 1 }),
+            list: Arc::new(ToolList {
+                tools: listed.collect(),
+                generation: 1,
+            }),
             max_reply_bytes: spec.limits.max_reply_bytes,
         })
     }
@@ -71,12 +79,21 @@ impl PlainHttp {
     }
 
     /// Executes a tool once.
-    pub(super) async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<ToolReply, ProviderError> {
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<ToolReply, ProviderError> {
         let unknown = || errors::of_tool(format!("Unknown tool: {tool}"));
-        let tool = self.tools.iter().find(|known| known.name == tool).ok_or_else(unknown)?;
+        let tool = self
+            .tools
+            .iter()
+            .find(|known| known.name == tool)
+            .ok_or_else(unknown)?;
         let request = self.request(tool, arguments)?;
         let response = self.connections.request(request).await;
-        let response = response.map_err(|error| outbound::head_fault(&Arc::from(errors::MCP), &error))?;
+        let response =
+            response.map_err(|error| outbound::head_fault(&Arc::from(errors::MCP), &error))?;
         let (head, incoming) = response.into_parts();
         let body = ReplyBody::new(incoming, Arc::from(errors::MCP), u64::MAX);
         if !head.status.is_success() {
@@ -106,26 +123,38 @@ impl PlainHttp {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let mut request =
-            request.body(Full::new(body)).map_err(|error| errors::arguments(&tool.name, &error.to_string()))?;
+        let mut request = request
+            .body(Full::new(body))
+            .map_err(|error| errors::arguments(&tool.name, &error.to_string()))?;
         request.headers_mut().extend(self.headers.clone());
         Ok(request)
     }
 }
 
 /// The path of a tool, with the arguments that it names in it; these are taken out.
-fn path_of(tool: &HttpToolSpec, arguments: &mut Map<String, Value>) -> Result<String, ProviderError> {
+fn path_of(
+    tool: &HttpToolSpec,
+    arguments: &mut Map<String, Value>,
+) -> Result<String, ProviderError> {
     let mut path = String::with_capacity(tool.path.len());
     let mut rest = tool.path.as_str();
-    while let Some((before, (name, after))) =
-        rest.split_once('{').and_then(|(before, at)| Some((before, at.split_once('}')?)))
+    while let Some((before, (name, after))) = rest
+        .split_once('{')
+        .and_then(|(before, at)| Some((before, at.split_once('}')?)))
     {
         path.push_str(before);
-        let missing = || errors::arguments(&tool.name, &format!("missing required parameter `{name}`"));
-        let value = arguments.remove(name).filter(|value| !value.is_null()).ok_or_else(missing)?;
+        let missing =
+            || errors::arguments(&tool.name, &format!("missing required parameter `{name}`"));
+        let value = arguments
+            .remove(name)
+            .filter(|value| !value.is_null())
+            .ok_or_else(missing)?;
         let text = text_of(&value);
         if text.is_empty() || text == "." || text == ".." {
-            return Err(errors::arguments(&tool.name, &format!("parameter `{name}` cannot be part of a path")));
+            return Err(errors::arguments(
+                &tool.name,
+                &format!("parameter `{name}` cannot be part of a path"),
+            ));
         }
         path.extend(utf8_percent_encode(&text, ESCAPED));
         rest = after;
@@ -157,7 +186,9 @@ fn append_query(url: &mut String, arguments: &Map<String, Value>) {
 
 /// A value in a URL: texts without quotation marks, everything else as JSON.
 fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The reply of a body.
@@ -171,19 +202,46 @@ fn reply_of(kind: Option<String>, body: Vec<u8>) -> Result<ToolReply, ProviderEr
     let body = match String::from_utf8(body) {
         Ok(text) if is_json => {
             serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|error| {
-                errors::fault(TransportFault::Protocol, format!("the tool's JSON cannot be read: {error}"))
+                errors::fault(
+                    TransportFault::Protocol,
+                    format!("the tool's JSON cannot be read: {error}"),
+                )
             })?;
-            return Ok(ToolReply { content: vec![ToolContent::Text(text.clone())], structured: Some(text) });
+            return Ok(ToolReply {
+                content: vec![ToolContent::Text(text.clone())],
+                structured: Some(text),
+            });
         }
-        Ok(text) if is_text => return Ok(ToolReply { content: vec![ToolContent::Text(text)], structured: None }),
+        Ok(text) if is_text => {
+            return Ok(ToolReply {
+                content: vec![ToolContent::Text(text)],
+                structured: None,
+            });
+        }
         Ok(text) => text.into_bytes(),
         Err(error) => error.into_bytes(),
     };
-    let mime_type = if kind.is_empty() { "application/octet-stream".to_owned() } else { kind };
+    let mime_type = if kind.is_empty() {
+        "application/octet-stream".to_owned()
+    } else {
+        kind
+    };
     let is_image = mime_type.starts_with("image/");
-    let media = Media { mime_type, source: MediaSource::Bytes(body), name: None, detail: None };
-    let content = if is_image { ToolContent::Image(media) } else { ToolContent::File(media) };
-    Ok(ToolReply { content: vec![content], structured: None })
+    let media = Media {
+        mime_type,
+        source: MediaSource::Bytes(body),
+        name: None,
+        detail: None,
+    };
+    let content = if is_image {
+        ToolContent::Image(media)
+    } else {
+        ToolContent::File(media)
+    };
+    Ok(ToolReply {
+        content: vec![content],
+        structured: None,
+    })
 }
 
 #[cfg(test)]
@@ -203,7 +261,9 @@ mod tests {
     }
 
     fn url_of(path: &str, arguments: Value) -> Result<String, ProviderError> {
-        let Value::Object(mut arguments) = arguments else { panic!() };
+        let Value::Object(mut arguments) = arguments else {
+            panic!()
+        };
         let mut url = path_of(&tool(path), &mut arguments)?;
         append_query(&mut url, &arguments);
         Ok(url)
@@ -213,8 +273,16 @@ mod tests {
     fn arguments_go_where_the_path_names_them_and_else_into_the_query() {
         for (path, arguments, url) in [
             ("/customers/{id}", json!({"id": 7}), "/customers/7"),
-            ("/a/{x}/b/{y}", json!({"y": "ä/ö", "x": "p q", "z": true}), "/a/p%20q/b/%C3%A4%2F%C3%B6?z=true"),
-            ("/s?v=2", json!({"tag": ["a", "b&c"], "none": null}), "/s?v=2&tag=a&tag=b%26c"),
+            (
+                "/a/{x}/b/{y}",
+                json!({"y": "ä/ö", "x": "p q", "z": true}),
+                "/a/p%20q/b/%C3%A4%2F%C3%B6?z=true",
+            ),
+            (
+                "/s?v=2",
+                json!({"tag": ["a", "b&c"], "none": null}),
+                "/s?v=2&tag=a&tag=b%26c",
+            ),
             ("/s", json!({"at": {"x": 1}}), "/s?at=%7B%22x%22%3A1%7D"),
         ] {
             assert_eq!(url_of(path, arguments).unwrap(), url);
@@ -223,7 +291,12 @@ mod tests {
 
     #[test]
     fn an_argument_cannot_leave_its_place_in_the_path() {
-        for arguments in [json!({}), json!({"id": null}), json!({"id": ""}), json!({"id": ".."})] {
+        for arguments in [
+            json!({}),
+            json!({"id": null}),
+            json!({"id": ""}),
+            json!({"id": ".."}),
+        ] {
             let error = url_of("/customers/{id}", arguments).unwrap_err();
             assert!(error.text().unwrap().contains("`id`"), "{error}");
         }
@@ -232,11 +305,29 @@ mod tests {
     #[test]
     fn a_body_becomes_structured_data_a_text_or_a_file() {
         let reply = |kind: &str, body: &[u8]| reply_of(Some(kind.to_owned()), body.to_vec());
-        assert_eq!(reply("application/json", b"{\"a\":1}").unwrap().structured.as_deref(), Some("{\"a\":1}"));
+        assert_eq!(
+            reply("application/json", b"{\"a\":1}")
+                .unwrap()
+                .structured
+                .as_deref(),
+            Some("{\"a\":1}")
+        );
         assert_eq!(reply("text/plain", b"{\"a\":1}").unwrap().structured, None);
-        assert!(matches!(reply("image/png", b"\x89PNG").unwrap().content[..], [ToolContent::Image(_)]));
-        assert!(matches!(reply("application/zip", b"PK").unwrap().content[..], [ToolContent::File(_)]));
-        assert_eq!(reply("application/json", b"").unwrap(), ToolReply::default());
-        assert_eq!(reply("application/json", b"<html>").unwrap_err().fault, Some(TransportFault::Protocol));
+        assert!(matches!(
+            reply("image/png", b"\x89PNG").unwrap().content[..],
+            [ToolContent::Image(_)]
+        ));
+        assert!(matches!(
+            reply("application/zip", b"PK").unwrap().content[..],
+            [ToolContent::File(_)]
+        ));
+        assert_eq!(
+            reply("application/json", b"").unwrap(),
+            ToolReply::default()
+        );
+        assert_eq!(
+            reply("application/json", b"<html>").unwrap_err().fault,
+            Some(TransportFault::Protocol)
+        );
     }
 }

@@ -16,21 +16,27 @@ use crate::domain::{
 pub(super) fn of_result(result: ServerResult) -> Result<ToolReply, ProviderError> {
     let protocol = |words: &str| errors::fault(TransportFault::Protocol, words);
     match result {
-        ServerResult::CallToolResult(result) if result.is_error == Some(true) => Err(errors::of_tool(text_of(&result))),
+        ServerResult::CallToolResult(result) if result.is_error == Some(true) => {
+            Err(errors::of_tool(text_of(&result)))
+        }
         ServerResult::CallToolResult(result) => of_call(result),
         // A reply without content, which the SDK takes for an empty response.
         ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => Ok(ToolReply::default()),
-        ServerResult::InputRequiredResult(_) => {
-            Err(errors::of_tool("the tool requires input from a person".to_owned()))
+        ServerResult::InputRequiredResult(_) => Err(errors::of_tool(
+            "the tool requires input from a person".to_owned(),
+        )),
+        ServerResult::CreateTaskResult(_) => {
+            Err(protocol("the tool returned a task in place of a result"))
         }
-        ServerResult::CreateTaskResult(_) => Err(protocol("the tool returned a task in place of a result")),
         _ => Err(protocol("the response is no result of a tool")),
     }
 }
 
 /// A tool as it is listed.
 pub(super) fn of_tool(tool: &Tool) -> ToolSpec {
-    let schema = |object: &serde_json::Map<String, Value>| std::sync::Arc::new(Value::Object(object.clone()));
+    let schema = |object: &serde_json::Map<String, Value>| {
+        std::sync::Arc::new(Value::Object(object.clone()))
+    };
     let hints = tool.annotations.as_ref();
     ToolSpec {
         name: tool.name.to_string(),
@@ -47,28 +53,53 @@ pub(super) fn of_tool(tool: &Tool) -> ToolSpec {
 }
 
 fn of_call(result: CallToolResult) -> Result<ToolReply, ProviderError> {
-    let content = result.content.into_iter().map(of_block).collect::<Result<_, _>>()?;
-    Ok(ToolReply { content, structured: result.structured_content.map(|value| value.to_string()) })
+    let content = result
+        .content
+        .into_iter()
+        .map(of_block)
+        .collect::<Result<_, _>>()?;
+    Ok(ToolReply {
+        content,
+        structured: result.structured_content.map(|value| value.to_string()),
+    })
 }
 
 fn of_block(block: ContentBlock) -> Result<ToolContent, ProviderError> {
     let media = |data: &str, mime_type: String, name: Option<String>| {
         let bytes = STANDARD.decode(data).map_err(|_| {
-            errors::fault(TransportFault::Protocol, "the tool returned binary content that is not base64")
+            errors::fault(
+                TransportFault::Protocol,
+                "the tool returned binary content that is not base64",
+            )
         })?;
-        Ok::<_, ProviderError>(Media { mime_type, source: MediaSource::Bytes(bytes), name, detail: None })
+        Ok::<_, ProviderError>(Media {
+            mime_type,
+            source: MediaSource::Bytes(bytes),
+            name,
+            detail: None,
+        })
     };
     let unnamed = || "application/octet-stream".to_owned();
     Ok(match block {
         ContentBlock::Text(text) => ToolContent::Text(text.text),
-        ContentBlock::Image(image) => ToolContent::Image(media(&image.data, image.mime_type, None)?),
+        ContentBlock::Image(image) => {
+            ToolContent::Image(media(&image.data, image.mime_type, None)?)
+        }
         ContentBlock::Audio(audio) => ToolContent::File(media(&audio.data, audio.mime_type, None)?),
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { text, .. } => ToolContent::Text(text),
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                ToolContent::File(media(&blob, mime_type.unwrap_or_else(unnamed), Some(uri))?)
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => ToolContent::File(media(&blob, mime_type.unwrap_or_else(unnamed), Some(uri))?),
+            _ => {
+                return Err(errors::fault(
+                    TransportFault::Protocol,
+                    "the tool returned content of an unknown kind",
+                ));
             }
-            _ => return Err(errors::fault(TransportFault::Protocol, "the tool returned content of an unknown kind")),
         },
         ContentBlock::ResourceLink(link) => ToolContent::File(Media {
             mime_type: link.mime_type.unwrap_or_else(unnamed),
@@ -76,7 +107,12 @@ fn of_block(block: ContentBlock) -> Result<ToolContent, ProviderError> {
             name: Some(link.name),
             detail: None,
         }),
-        _ => return Err(errors::fault(TransportFault::Protocol, "the tool returned content of an unknown kind")),
+        _ => {
+            return Err(errors::fault(
+                TransportFault::Protocol,
+                "the tool returned content of an unknown kind",
+            ));
+        }
     })
 }
 

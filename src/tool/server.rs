@@ -41,13 +41,26 @@ impl ToolServer {
     pub(super) fn build(spec: &ToolServerSpec) -> Result<Self, ToolServersError> {
         let spec = Arc::new(spec.clone());
         let changes = ListChanges::default();
-        let mcp = |http| ToolWire::Mcp(Arc::new(Connector::new(Arc::clone(&spec), http, changes.clone())));
+        let mcp = |http| {
+            ToolWire::Mcp(Arc::new(Connector::new(
+                Arc::clone(&spec),
+                http,
+                changes.clone(),
+            )))
+        };
         let wire = match &spec.place {
             ToolServerPlace::McpHttp(place) => mcp(Some(McpHttpClient::build(&spec, place)?)),
             ToolServerPlace::McpChild(_) => mcp(None),
-            ToolServerPlace::PlainHttp { at, tools } => ToolWire::Plain(PlainHttp::build(&spec, at, tools)?),
+            ToolServerPlace::PlainHttp { at, tools } => {
+                ToolWire::Plain(PlainHttp::build(&spec, at, tools)?)
+            }
         };
-        Ok(Self { list: ListCache::new(changes.clone(), spec.refresh), wire, changes, spec })
+        Ok(Self {
+            list: ListCache::new(changes.clone(), spec.refresh),
+            wire,
+            changes,
+            spec,
+        })
     }
 
     pub(super) fn spec(&self) -> &ToolServerSpec {
@@ -55,12 +68,21 @@ impl ToolServer {
     }
 
     /// Its tools; see `ToolServers::list`.
-    pub(super) async fn list(&self, freshness: ListFreshness) -> Result<Arc<ToolList>, ProviderError> {
+    pub(super) async fn list(
+        &self,
+        freshness: ListFreshness,
+    ) -> Result<Arc<ToolList>, ProviderError> {
         match &self.wire {
             ToolWire::Plain(plain) => Ok(plain.list()),
             ToolWire::Mcp(connector) => {
-                let (connector, changes, spec) = (Arc::clone(connector), self.changes.clone(), Arc::clone(&self.spec));
-                self.list.get(freshness, || fetch(connector, changes, spec).boxed()).await
+                let (connector, changes, spec) = (
+                    Arc::clone(connector),
+                    self.changes.clone(),
+                    Arc::clone(&self.spec),
+                );
+                self.list
+                    .get(freshness, || fetch(connector, changes, spec).boxed())
+                    .await
             }
         }
     }
@@ -90,9 +112,19 @@ impl ToolServer {
     }
 }
 
-/// A session that turns out to be over before the request was sent is replaced once: the request reached no server.
-async fn call(connector: &Connector, tool: String, arguments: Map<String, Value>) -> Result<ToolReply, ProviderError> {
-    let first = match connector.session().await?.call(tool.clone(), arguments.clone()).await {
+/// A session that turns out to be over before the request was sent is replaced once: the request
+/// reached no server.
+async fn call(
+    connector: &Connector,
+    tool: String,
+    arguments: Map<String, Value>,
+) -> Result<ToolReply, ProviderError> {
+    let first = match connector
+        .session()
+        .await?
+        .call(tool.clone(), arguments.clone())
+        .await
+    {
         Ok(reply) => return Ok(reply),
         Err(failed) => failed,
     };
@@ -119,7 +151,10 @@ async fn fetch(
 ) -> Result<FetchedTools, ProviderError> {
     let session = connector.session().await?;
     let changes = changes.count();
-    let mut tools = session.list(&spec.limits).await.map_err(|failed| failed.error)?;
+    let mut tools = session
+        .list(&spec.limits)
+        .await
+        .map_err(|failed| failed.error)?;
     tools.retain(|tool| is_usable(&spec, tool));
     Ok(FetchedTools { tools, changes })
 }
@@ -128,7 +163,10 @@ async fn fetch(
 fn is_usable(spec: &ToolServerSpec, tool: &ToolSpec) -> bool {
     let max = spec.limits.max_schema_depth;
     let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
-    let usable = schemas.into_iter().flatten().all(|schema| is_within(schema, max));
+    let usable = schemas
+        .into_iter()
+        .flatten()
+        .all(|schema| is_within(schema, max));
     if !usable {
         tracing::warn!(
             server = %spec.name,
@@ -143,24 +181,41 @@ fn is_usable(spec: &ToolServerSpec, tool: &ToolSpec) -> bool {
 fn is_within(value: &Value, depth: usize) -> bool {
     match value {
         Value::Array(items) => depth > 0 && items.iter().all(|item| is_within(item, depth - 1)),
-        Value::Object(members) => depth > 0 && members.values().all(|member| is_within(member, depth - 1)),
+        Value::Object(members) => {
+            depth > 0 && members.values().all(|member| is_within(member, depth - 1))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 
 /// The arguments of a call, where they can be sent.
-fn arguments_of(request: &ToolRequest, limits: &ToolLimits) -> Result<Map<String, Value>, ProviderError> {
+fn arguments_of(
+    request: &ToolRequest,
+    limits: &ToolLimits,
+) -> Result<Map<String, Value>, ProviderError> {
     let bytes = request.arguments.len();
     if bytes > limits.max_arguments_bytes {
         let most = units::format_bytes(limits.max_arguments_bytes as u64);
-        let why = format!("they are {bytes} bytes, and at most {most} are sent (tools.limits.max_arguments_bytes)");
+        let why = format!(
+            "they are {bytes} bytes, and at most {most} are sent (tools.limits.max_arguments_bytes)"
+        );
         return Err(errors::arguments(&request.tool, &why));
     }
-    let text = if request.arguments.trim().is_empty() { "{}" } else { &request.arguments };
+    let text = if request.arguments.trim().is_empty() {
+        "{}"
+    } else {
+        &request.arguments
+    };
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err(errors::arguments(&request.tool, "expected an object with an entry for each parameter")),
-        Err(error) => Err(errors::arguments(&request.tool, &format!("not valid JSON: {error}"))),
+        Ok(_) => Err(errors::arguments(
+            &request.tool,
+            "expected an object with an entry for each parameter",
+        )),
+        Err(error) => Err(errors::arguments(
+            &request.tool,
+            &format!("not valid JSON: {error}"),
+        )),
     }
 }
 
@@ -178,14 +233,30 @@ mod tests {
 
     #[test]
     fn arguments_are_an_object_within_their_bound() {
-        let limits = ToolLimits { max_arguments_bytes: 12, ..ToolLimits::default() };
+        let limits = ToolLimits {
+            max_arguments_bytes: 12,
+            ..ToolLimits::default()
+        };
         let with = |arguments: &str| {
-            arguments_of(&ToolRequest { tool: "t".to_owned(), arguments: arguments.to_owned() }, &limits)
+            arguments_of(
+                &ToolRequest {
+                    tool: "t".to_owned(),
+                    arguments: arguments.to_owned(),
+                },
+                &limits,
+            )
         };
         assert_eq!(with("{\"a\": 1}").unwrap().len(), 1);
         assert!(with("").unwrap().is_empty());
         for wrong in ["[1]", "{", "{\"a\": \"longer\"}"] {
-            assert!(with(wrong).unwrap_err().text().unwrap().starts_with("Invalid arguments for tool `t`"), "{wrong}");
+            assert!(
+                with(wrong)
+                    .unwrap_err()
+                    .text()
+                    .unwrap()
+                    .starts_with("Invalid arguments for tool `t`"),
+                "{wrong}"
+            );
         }
     }
 }

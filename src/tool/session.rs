@@ -1,4 +1,5 @@
-//! One session with an MCP server: initialized once, then one request of the protocol for each request of a caller.
+//! One session with an MCP server: initialized once, then one request of the protocol for each
+//! request of a caller.
 
 use std::{
     collections::HashSet,
@@ -13,8 +14,9 @@ use futures_util::FutureExt as _;
 use rmcp::{
     ClientHandler, RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientConfig, ClientRequest,
-        Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams, RequestId, ServerResult,
+        CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientConfig,
+        ClientRequest, Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams,
+        RequestId, ServerResult,
     },
     service::{NotificationContext, Peer, PeerRequestOptions, RunningService, serve_client},
     transport::Transport,
@@ -53,7 +55,8 @@ pub(super) struct Session {
     health: WireHealth,
 }
 
-/// What a server sends by itself: that its tools changed. Everything else that it requests of a client is declined.
+/// What a server sends by itself: that its tools changed. Everything else that it requests of a
+/// client is declined.
 #[derive(Debug)]
 struct SessionEvents {
     changes: ListChanges,
@@ -96,11 +99,16 @@ impl Session {
             Ok(Err(error)) => return Err(errors::of_start(&error, &health)),
             Err(_) => {
                 let within = crate::domain::units::duration_text(spec.start_timeout);
-                let words = format!("the tool server did not finish its initialization within {within}");
+                let words =
+                    format!("the tool server did not finish its initialization within {within}");
                 return Err(errors::fault(TransportFault::ConnectTimeout, words));
             }
         };
-        Ok(Self { peer: running.peer().clone(), running: tokio::sync::Mutex::new(running), health })
+        Ok(Self {
+            peer: running.peer().clone(),
+            running: tokio::sync::Mutex::new(running),
+            health,
+        })
     }
 
     /// Whether requests can be made.
@@ -109,28 +117,47 @@ impl Session {
     }
 
     /// Executes a tool once.
-    pub(super) async fn call(&self, tool: String, arguments: JsonObject) -> Result<ToolReply, FailedRequest> {
+    pub(super) async fn call(
+        &self,
+        tool: String,
+        arguments: JsonObject,
+    ) -> Result<ToolReply, FailedRequest> {
         let facts = RequestFacts::default();
         let params = CallToolRequestParams::new(tool).with_arguments(arguments);
         let mut call = CallToolRequest::new(params);
         call.extensions.insert(facts.clone());
-        let result = self.request(ClientRequest::CallToolRequest(call), &facts).await?;
-        reply::of_result(result).map_err(|error| FailedRequest { error, was_sent: true })
+        let result = self
+            .request(ClientRequest::CallToolRequest(call), &facts)
+            .await?;
+        reply::of_result(result).map_err(|error| FailedRequest {
+            error,
+            was_sent: true,
+        })
     }
 
     /// Fetches all pages of the list of tools.
     pub(super) async fn list(&self, limits: &ToolLimits) -> Result<Vec<ToolSpec>, FailedRequest> {
         let refused = |fault: TransportFault, words: String| {
-            Err(FailedRequest { error: errors::fault(fault, words), was_sent: true })
+            Err(FailedRequest {
+                error: errors::fault(fault, words),
+                was_sent: true,
+            })
         };
         let (mut tools, mut cursor): (Vec<ToolSpec>, Option<String>) = (Vec::new(), None);
         let mut cursors = HashSet::new();
         loop {
             let facts = RequestFacts::default();
-            let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let mut list = ListToolsRequest { params, ..ListToolsRequest::default() };
+            let params = cursor
+                .take()
+                .map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            let mut list = ListToolsRequest {
+                params,
+                ..ListToolsRequest::default()
+            };
             list.extensions.insert(facts.clone());
-            let listed = self.request(ClientRequest::ListToolsRequest(list), &facts).await?;
+            let listed = self
+                .request(ClientRequest::ListToolsRequest(list), &facts)
+                .await?;
             let ServerResult::ListToolsResult(page) = listed else {
                 let words = "the tool server's list of tools breaks the protocol".to_owned();
                 return refused(TransportFault::Protocol, words);
@@ -140,7 +167,9 @@ impl Session {
                 return refused(TransportFault::TooLarge, words);
             }
             tools.extend(page.tools.iter().map(reply::of_tool));
-            let Some(next) = page.next_cursor.filter(|next| !next.is_empty()) else { return Ok(tools) };
+            let Some(next) = page.next_cursor.filter(|next| !next.is_empty()) else {
+                return Ok(tools);
+            };
             if cursors.len() == MAX_PAGES || !cursors.insert(next.clone()) {
                 let words = "the pages of the tool server's list do not end".to_owned();
                 return refused(TransportFault::Protocol, words);
@@ -158,14 +187,26 @@ impl Session {
     }
 
     /// Makes one request and waits for its response; dropping the future cancels it upstream.
-    async fn request(&self, request: ClientRequest, facts: &RequestFacts) -> Result<ServerResult, FailedRequest> {
+    async fn request(
+        &self,
+        request: ClientRequest,
+        facts: &RequestFacts,
+    ) -> Result<ServerResult, FailedRequest> {
         let failed = |error| {
             let error = errors::of_request(&error, facts, &self.health);
-            FailedRequest { error, was_sent: facts.was_sent() }
+            FailedRequest {
+                error,
+                was_sent: facts.was_sent(),
+            }
         };
-        let sending = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let sending = self
+            .peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options());
         let mut handle = sending.await.map_err(failed)?;
-        let mut guard = CancelOnDrop { peer: &self.peer, id: Some(handle.id.clone()) };
+        let mut guard = CancelOnDrop {
+            peer: &self.peer,
+            id: Some(handle.id.clone()),
+        };
         let response = tokio::select! {
             biased;
             response = &mut handle.rx => response,
@@ -173,7 +214,9 @@ impl Session {
             () = self.health.ended() => handle.rx.try_recv().map_or(Ok(Err(rmcp::ServiceError::TransportClosed)), Ok),
         };
         guard.id = None;
-        response.unwrap_or(Err(rmcp::ServiceError::TransportClosed)).map_err(failed)
+        response
+            .unwrap_or(Err(rmcp::ServiceError::TransportClosed))
+            .map_err(failed)
     }
 }
 
@@ -195,7 +238,10 @@ impl ClientHandler for SessionEvents {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let params = CancelledNotificationParam::new(Some(id), Some("the caller no longer waits".to_owned()));
+        let params = CancelledNotificationParam::new(
+            Some(id),
+            Some("the caller no longer waits".to_owned()),
+        );
         // The first poll queues it; nothing is to be waited for.
         let _ = self.peer.notify_cancelled(params).now_or_never();
     }

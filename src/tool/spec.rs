@@ -1,7 +1,8 @@
 //! What a tool server is built from: plain values that the configuration is mapped to.
 //!
-//! Nothing here is read from files or from the environment, and a secret is never printed. Two specifications that are
-//! equal, secrets included, are one server: a reload keeps its connection or child.
+//! Nothing here is read from files or from the environment, and a secret is never printed. Two
+//! specifications that are equal, secrets included, are one server: a reload keeps its connection
+//! or child.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -96,11 +97,15 @@ pub struct HttpToolSpec {
 
 /// The bounds of a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "each is a maximum, as its setting is called")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "each is a maximum, as its setting is called"
+)]
 pub struct ToolLimits {
     /// Longest arguments of a call, in bytes.
     pub max_arguments_bytes: usize,
-    /// Longest reply, in bytes: a line of a child, a body, an event. It bounds a page of a list of tools, too.
+    /// Longest reply, in bytes: a line of a child, a body, an event. It bounds a page of a list of
+    /// tools, too.
     pub max_reply_bytes: usize,
     /// Most tools of a server.
     pub max_tools: usize,
@@ -168,7 +173,12 @@ impl ChildSpec {
 
 impl Default for ToolLimits {
     fn default() -> Self {
-        Self { max_arguments_bytes: 4 << 20, max_reply_bytes: 8 << 20, max_tools: 2000, max_schema_depth: 32 }
+        Self {
+            max_arguments_bytes: 4 << 20,
+            max_reply_bytes: 8 << 20,
+            max_tools: 2000,
+            max_schema_depth: 32,
+        }
     }
 }
 
@@ -177,13 +187,20 @@ impl Default for ToolLimits {
 impl SecretMap {
     /// Every name with its secret.
     pub(super) fn exposed(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose_secret()))
     }
 }
 
 impl FromIterator<(String, String)> for SecretMap {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(values: I) -> Self {
-        Self(values.into_iter().map(|(name, value)| (name, SecretString::from(value))).collect())
+        Self(
+            values
+                .into_iter()
+                .map(|(name, value)| (name, SecretString::from(value)))
+                .collect(),
+        )
     }
 }
 
@@ -204,8 +221,13 @@ mod tests {
     use super::*;
 
     fn with_token(token: &str) -> ToolServerSpec {
-        let headers = [("authorization".to_owned(), format!("Bearer {token}"))].into_iter().collect();
-        let place = HttpPlace { headers, ..HttpPlace::new("https://tools.example/mcp") };
+        let headers = [("authorization".to_owned(), format!("Bearer {token}"))]
+            .into_iter()
+            .collect();
+        let place = HttpPlace {
+            headers,
+            ..HttpPlace::new("https://tools.example/mcp")
+        };
         ToolServerSpec::new("strava", ToolServerPlace::McpHttp(place))
     }
 
@@ -214,6 +236,9 @@ mod tests {
         assert_eq!(with_token("one-token"), with_token("one-token"));
         assert_ne!(with_token("one-token"), with_token("two-token"));
         let printed = format!("{:?}", with_token("one-token"));
-        assert!(printed.contains("authorization") && !printed.contains("one-token"), "{printed}");
+        assert!(
+            printed.contains("authorization") && !printed.contains("one-token"),
+            "{printed}"
+        );
     }
 }

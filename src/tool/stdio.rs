@@ -1,7 +1,9 @@
-//! MCP over the standard input and output of a child: one JSON-RPC message a line, and nothing else.
+//! MCP over the standard input and output of a child: one JSON-RPC message a line, and nothing
+//! else.
 //!
-//! Whatever a child does to its output (a line without end, no JSON, a response to nothing, a flood) ends it with one fault,
-//! in bounded memory. The SDK's own transport would skip such lines and leave the call to its deadline.
+//! Whatever a child does to its output (a line without end, no JSON, a response to nothing, a
+//! flood) ends it with one fault, in bounded memory. The SDK's own transport would skip such lines
+//! and leave the call to its deadline.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -12,7 +14,9 @@ use std::{
 
 use rmcp::{
     RoleClient,
-    model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId, ServerJsonRpcMessage},
+    model::{
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId, ServerJsonRpcMessage,
+    },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -37,7 +41,8 @@ use crate::domain::failure::{ProviderError, TransportFault};
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long what an exited child left in its output is still read.
 const REST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Most lines before the first message that may be something else: a banner of a starter such as `npx`.
+/// Most lines before the first message that may be something else: a banner of a starter such as
+/// `npx`.
 const MAX_BANNER_LINES: u32 = 100;
 /// Most cancelled requests whose late response is still known as one.
 const MAX_CANCELLED: usize = 1024;
@@ -72,9 +77,14 @@ struct OpenRequests {
 
 impl ChildTransport {
     /// Starts the child; the SDK initializes it.
-    pub(super) fn start(server: &ToolServerSpec, spec: &ChildSpec, health: WireHealth) -> Result<Self, ProviderError> {
+    pub(super) fn start(
+        server: &ToolServerSpec,
+        spec: &ChildSpec,
+        health: WireHealth,
+    ) -> Result<Self, ProviderError> {
         let last_words = LastWords::default();
-        let (process, ChildPipes { stdin, stdout }) = ChildProcess::start(server, spec, &last_words)?;
+        let (process, ChildPipes { stdin, stdout }) =
+            ChildProcess::start(server, spec, &last_words)?;
         let max_line_bytes = server.limits.max_reply_bytes;
         Ok(Self {
             process,
@@ -125,12 +135,20 @@ impl ChildTransport {
     fn read(&mut self, line: &str) -> Result<Option<ServerJsonRpcMessage>, ProviderError> {
         let Ok(message) = serde_json::from_str::<ServerJsonRpcMessage>(line) else {
             let quote = &line[..line.floor_char_boundary(MAX_QUOTE_BYTES)];
-            if let Some(count) = self.banner.as_mut().filter(|count| **count < MAX_BANNER_LINES) {
+            if let Some(count) = self
+                .banner
+                .as_mut()
+                .filter(|count| **count < MAX_BANNER_LINES)
+            {
                 *count += 1;
-                tracing::debug!("passed over a line of a tool server before its first message: {quote:?}");
+                tracing::debug!(
+                    "passed over a line of a tool server before its first message: {quote:?}"
+                );
                 return Ok(None);
             }
-            let words = format!("the tool server wrote a line that is no message of the protocol: {quote:?}");
+            let words = format!(
+                "the tool server wrote a line that is no message of the protocol: {quote:?}"
+            );
             return Err(errors::fault(TransportFault::Protocol, words));
         };
         self.banner = None;
@@ -140,14 +158,24 @@ impl ChildTransport {
             ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
         };
         match id {
-            Some(id) if self.ids.lock().unwrap_or_else(PoisonError::into_inner).close(id) => Ok(Some(message)),
+            Some(id)
+                if self
+                    .ids
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .close(id) =>
+            {
+                Ok(Some(message))
+            }
             Some(id) => {
-                let words = format!("the tool server responded to request {id}, which it does not have");
+                let words =
+                    format!("the tool server responded to request {id}, which it does not have");
                 Err(errors::fault(TransportFault::Protocol, words))
             }
-            None if self.meter.is_flood() => {
-                Err(errors::fault(TransportFault::TooLarge, "the tool server floods its output with messages"))
-            }
+            None if self.meter.is_flood() => Err(errors::fault(
+                TransportFault::TooLarge,
+                "the tool server floods its output with messages",
+            )),
             None => Ok(Some(message)),
         }
     }
@@ -155,15 +183,22 @@ impl ChildTransport {
     fn unreadable(&self, error: &LinesCodecError) -> ProviderError {
         match error {
             LinesCodecError::MaxLineLengthExceeded => {
-                let words = format!("the tool server wrote a line longer than {} bytes", self.max_line_bytes);
+                let words = format!(
+                    "the tool server wrote a line longer than {} bytes",
+                    self.max_line_bytes
+                );
                 errors::fault(TransportFault::TooLarge, words)
             }
             LinesCodecError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                errors::fault(TransportFault::Protocol, "the tool server wrote a line that is no text")
+                errors::fault(
+                    TransportFault::Protocol,
+                    "the tool server wrote a line that is no text",
+                )
             }
-            LinesCodecError::Io(_) => {
-                errors::fault(TransportFault::Reset, "the output of the tool server cannot be read")
-            }
+            LinesCodecError::Io(_) => errors::fault(
+                TransportFault::Reset,
+                "the output of the tool server cannot be read",
+            ),
         }
     }
 
@@ -171,13 +206,19 @@ impl ChildTransport {
     async fn ended(&mut self) -> ProviderError {
         let status = match self.exited {
             Some((status, _)) => Some(status),
-            None => tokio::time::timeout(REST_TIMEOUT, self.process.wait()).await.ok().and_then(Result::ok),
+            None => tokio::time::timeout(REST_TIMEOUT, self.process.wait())
+                .await
+                .ok()
+                .and_then(Result::ok),
         };
         let what = match status {
             Some(status) => format!("the tool server's process ended ({status})"),
             None => "the tool server closed its output".to_owned(),
         };
-        errors::fault(TransportFault::ProcessExited, format!("{what}{}", self.last_words.after_colon()))
+        errors::fault(
+            TransportFault::ProcessExited,
+            format!("{what}{}", self.last_words.after_colon()),
+        )
     }
 }
 
@@ -188,7 +229,11 @@ impl Transport<RoleClient> for ChildTransport {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let facts = self.ids.lock().unwrap_or_else(PoisonError::into_inner).note(&message);
+        let facts = self
+            .ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(&message);
         let (input, health) = (Arc::clone(&self.input), self.health.clone());
         let line = serde_json::to_vec(&message).map(|mut line| {
             line.push(b'\n');
@@ -196,9 +241,15 @@ impl Transport<RoleClient> for ChildTransport {
         });
         async move {
             let write = async {
-                let line = line.map_err(|error| errors::fault(TransportFault::Protocol, error.to_string()))?;
+                let line = line
+                    .map_err(|error| errors::fault(TransportFault::Protocol, error.to_string()))?;
                 let mut input = input.lock().await;
-                let closed = || errors::fault(TransportFault::ClosedEarly, "the tool server closed its input");
+                let closed = || {
+                    errors::fault(
+                        TransportFault::ClosedEarly,
+                        "the tool server closed its input",
+                    )
+                };
                 let pipe = input.as_mut().ok_or_else(closed)?;
                 if let Some(facts) = facts {
                     facts.note_sent();
@@ -206,11 +257,16 @@ impl Transport<RoleClient> for ChildTransport {
                 pipe.write_all(&line).await.map_err(|_| closed())?;
                 pipe.flush().await.map_err(|_| closed())
             };
-            let written = tokio::time::timeout(WRITE_TIMEOUT, write).await.unwrap_or_else(|_| {
-                let error = errors::fault(TransportFault::FirstTokenTimeout, "the tool server does not read its input");
-                health.end(error.clone());
-                Err(error)
-            });
+            let written = tokio::time::timeout(WRITE_TIMEOUT, write)
+                .await
+                .unwrap_or_else(|_| {
+                    let error = errors::fault(
+                        TransportFault::FirstTokenTimeout,
+                        "the tool server does not read its input",
+                    );
+                    health.end(error.clone());
+                    Err(error)
+                });
             written.map_err(WireError)
         }
     }
@@ -241,7 +297,10 @@ impl Transport<RoleClient> for ChildTransport {
         } else if let Ok(mut input) = self.input.try_lock() {
             *input = None;
         }
-        self.health.end(errors::fault(TransportFault::ProcessExited, "the tool server was ended"));
+        self.health.end(errors::fault(
+            TransportFault::ProcessExited,
+            "the tool server was ended",
+        ));
         self.process.stop(self.stop_grace).await;
         Ok(())
     }
@@ -256,13 +315,18 @@ impl OpenRequests {
             ClientJsonRpcMessage::Request(request) => {
                 self.open.extend(number(&request.id));
                 match &request.request {
-                    ClientRequest::CallToolRequest(call) => call.extensions.get::<RequestFacts>().cloned(),
-                    ClientRequest::ListToolsRequest(list) => list.extensions.get::<RequestFacts>().cloned(),
+                    ClientRequest::CallToolRequest(call) => {
+                        call.extensions.get::<RequestFacts>().cloned()
+                    }
+                    ClientRequest::ListToolsRequest(list) => {
+                        list.extensions.get::<RequestFacts>().cloned()
+                    }
                     _ => None,
                 }
             }
             ClientJsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
                     && let Some(id) = cancelled.params.request_id.as_ref().and_then(number)
                     && self.open.remove(&id)
                 {
@@ -285,7 +349,8 @@ impl OpenRequests {
     }
 }
 
-/// The number of an id: the SDK numbers requests, and some servers respond with the number as a text.
+/// The number of an id: the SDK numbers requests, and some servers respond with the number as a
+/// text.
 fn number(id: &RequestId) -> Option<i64> {
     match id {
         RequestId::Number(number) => Some(*number),

@@ -1,4 +1,5 @@
-//! How much a server may say that is no response: a flood of it is a fault, however fast it is read.
+//! How much a server may say that is no response: a flood of it is a fault, however fast it is
+//! read.
 
 use tokio::time::Instant;
 
@@ -18,7 +19,10 @@ pub(super) struct UnsolicitedMeter {
 
 impl UnsolicitedMeter {
     pub(super) fn new() -> Self {
-        Self { left: BURST, at: Instant::now() }
+        Self {
+            left: BURST,
+            at: Instant::now(),
+        }
     }
 
     /// Counts one message; whether that is a flood.

@@ -1,8 +1,8 @@
 //! Responses and failures of each provider, as its documentation shows them.
 //!
-//! They are written from the providers' documentation and not from the code that parses them, so that playing them
-//! proves something. One table has the same kinds of responses for each dialect; when they are played is decided
-//! elsewhere.
+//! They are written from the providers' documentation and not from the code that parses them, so
+//! that playing them proves something. One table has the same kinds of responses for each dialect;
+//! when they are played is decided elsewhere.
 
 pub mod anthropic;
 pub mod bedrock;
@@ -26,7 +26,8 @@ pub struct Answers {
     pub rate_limited: fn() -> Reply,
     /// A text begins, then the provider reports inside the stream that it is overloaded.
     pub overloaded_amid: fn(&str) -> Reply,
-    /// The model does not take the request as it is: see `unfit` of each dialect for what it does not take.
+    /// The model does not take the request as it is: see `unfit` of each dialect for what it does
+    /// not take.
     pub unfit: fn() -> Reply,
     /// The model, or a filter behind it, refuses.
     pub refuses: fn() -> Reply,

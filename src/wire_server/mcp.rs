@@ -1,6 +1,8 @@
-//! A scripted MCP server: lists its tools and executes them as its script says, over streamable HTTP.
+//! A scripted MCP server: lists its tools and executes them as its script says, over streamable
+//! HTTP.
 //!
-//! It speaks as much of the protocol as tool calls need, without sessions and without events of its own.
+//! It speaks as much of the protocol as tool calls need, without sessions and without events of its
+//! own.
 
 use std::sync::{Arc, Mutex};
 
@@ -43,9 +45,16 @@ pub enum Executed {
 
 impl ScriptedTool {
     /// A tool of this name and with arguments of this schema.
-    pub fn new(name: &str, schema: &Value, execute: impl Fn(&Value) -> Executed + Send + Sync + 'static) -> Self {
+    pub fn new(
+        name: &str,
+        schema: &Value,
+        execute: impl Fn(&Value) -> Executed + Send + Sync + 'static,
+    ) -> Self {
         let listed = json!({"name": name, "description": "", "inputSchema": schema});
-        Self { listed, execute: Arc::new(execute) }
+        Self {
+            listed,
+            execute: Arc::new(execute),
+        }
     }
 
     /// The same tool with something else that its server states of it.
@@ -88,7 +97,9 @@ impl McpScript {
         if request.method != "POST" {
             return Reply::body(405, &[], b"");
         }
-        let Some(id) = request.body.get("id").cloned() else { return Reply::body(202, &[], b"") };
+        let Some(id) = request.body.get("id").cloned() else {
+            return Reply::body(202, &[], b"");
+        };
         let parameters = &request.body["params"];
         let result = match request.body["method"].as_str().unwrap_or_default() {
             "initialize" => json!({
@@ -97,16 +108,23 @@ impl McpScript {
                 "serverInfo": {"name": "script", "version": "1"},
             }),
             "tools/list" => {
-                let tools: Vec<Value> = locked(&self.tools).iter().map(|tool| tool.listed.clone()).collect();
+                let tools: Vec<Value> = locked(&self.tools)
+                    .iter()
+                    .map(|tool| tool.listed.clone())
+                    .collect();
                 json!({ "tools": tools })
             }
             "tools/call" => match self.execute(parameters) {
-                Executed::Result(Value::String(text)) => json!({"content": [{"type": "text", "text": text}]}),
+                Executed::Result(Value::String(text)) => {
+                    json!({"content": [{"type": "text", "text": text}]})
+                }
                 Executed::Result(value) => {
                     let text = value.to_string();
                     json!({"content": [{"type": "text", "text": text}], "structuredContent": value})
                 }
-                Executed::Error(text) => json!({"content": [{"type": "text", "text": text}], "isError": true}),
+                Executed::Error(text) => {
+                    json!({"content": [{"type": "text", "text": text}], "isError": true})
+                }
                 Executed::Refused(code, message) => return error(&id, code, &message),
                 Executed::Wire(reply) => return *reply,
             },
@@ -118,9 +136,15 @@ impl McpScript {
 
     fn execute(&self, parameters: &Value) -> Executed {
         let name = parameters["name"].as_str().unwrap_or_default().to_owned();
-        let arguments = parameters.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        let arguments = parameters
+            .get("arguments")
+            .cloned()
+            .unwrap_or_else(|| json!({}));
         locked(&self.calls).push((name.clone(), arguments.clone()));
-        let found = locked(&self.tools).iter().find(|tool| tool.listed["name"] == name.as_str()).cloned();
+        let found = locked(&self.tools)
+            .iter()
+            .find(|tool| tool.listed["name"] == name.as_str())
+            .cloned();
         match found {
             Some(tool) => (tool.execute)(&arguments),
             None => Executed::Refused(-32602, format!("Unknown tool: {name}")),
@@ -129,5 +153,7 @@ impl McpScript {
 }
 
 fn error(id: &Value, code: i64, message: &str) -> Reply {
-    Reply::document(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+    Reply::document(
+        &json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}),
+    )
 }

@@ -1,7 +1,7 @@
 //! The reply of a wire server to one request.
 //!
-//! A reply is a head, pieces of a body, each after a pause, and an ending; the faults are changes to these. Nothing is
-//! checked: whatever a test or a demo specifies is sent unchanged.
+//! A reply is a head, pieces of a body, each after a pause, and an ending; the faults are changes
+//! to these. Nothing is checked: whatever a test or a demo specifies is sent unchanged.
 
 use std::time::Duration;
 
@@ -61,7 +61,8 @@ impl Reply {
         openai::text(text)
     }
 
-    /// A streamed chat completion that wants one tool called; its arguments come in pieces of five bytes.
+    /// A streamed chat completion that wants one tool called; its arguments come in pieces of five
+    /// bytes.
     #[must_use]
     pub fn tool_call(name: &str, arguments: &str) -> Self {
         openai::tool_call(name, arguments)
@@ -70,22 +71,40 @@ impl Reply {
     /// A stream of these `data` fields, one event each.
     #[must_use]
     pub fn events<T: AsRef<str>>(data: &[T]) -> Self {
-        let lines = data.iter().map(|data| format!("data: {}\n\n", data.as_ref()));
-        Self::stream(lines.map(|line| (Duration::ZERO, line.into_bytes())).collect())
+        let lines = data
+            .iter()
+            .map(|data| format!("data: {}\n\n", data.as_ref()));
+        Self::stream(
+            lines
+                .map(|line| (Duration::ZERO, line.into_bytes()))
+                .collect(),
+        )
     }
 
     /// An event stream whose body comes in these pieces, each after its pause.
     #[must_use]
     pub fn stream(pieces: Vec<(Duration, Vec<u8>)>) -> Self {
-        let pieces = pieces.into_iter().map(|(after, bytes)| BodyPiece { after, bytes }).collect();
-        Self { pieces, ..Self::with_head(200, &[("content-type", "text/event-stream")], true) }
+        let pieces = pieces
+            .into_iter()
+            .map(|(after, bytes)| BodyPiece { after, bytes })
+            .collect();
+        Self {
+            pieces,
+            ..Self::with_head(200, &[("content-type", "text/event-stream")], true)
+        }
     }
 
     /// A stream of events, each with its name and data.
     #[must_use]
     pub fn named_events(events: &[(&str, Value)]) -> Self {
-        let lines = events.iter().map(|(name, data)| format!("event: {name}\ndata: {data}\n\n"));
-        Self::stream(lines.map(|line| (Duration::ZERO, line.into_bytes())).collect())
+        let lines = events
+            .iter()
+            .map(|(name, data)| format!("event: {name}\ndata: {data}\n\n"));
+        Self::stream(
+            lines
+                .map(|line| (Duration::ZERO, line.into_bytes()))
+                .collect(),
+        )
     }
 
     /// A refusal whose body is this document.
@@ -99,15 +118,22 @@ impl Reply {
     /// A whole document.
     #[must_use]
     pub fn document(body: &Value) -> Self {
-        Self::body(200, &[("content-type", "application/json")], body.to_string().as_bytes())
+        Self::body(
+            200,
+            &[("content-type", "application/json")],
+            body.to_string().as_bytes(),
+        )
     }
 
     /// A refusal with an error object such as `OpenAI` sends.
     #[must_use]
     pub fn status(code: u16) -> Self {
-        let error =
-            json!({"error": {"message": format!("upstream returned {code}"), "type": "test_error", "code": null}});
-        Self::body(code, &[("content-type", "application/json")], error.to_string().as_bytes())
+        let error = json!({"error": {"message": format!("upstream returned {code}"), "type": "test_error", "code": null}});
+        Self::body(
+            code,
+            &[("content-type", "application/json")],
+            error.to_string().as_bytes(),
+        )
     }
 
     /// A status, headers and a body, sent unchanged.
@@ -117,7 +143,13 @@ impl Reply {
         let mut all = vec![("content-length", length.as_str())];
         all.extend_from_slice(headers);
         let reply = Self::with_head(code, &all, false);
-        Self { pieces: vec![BodyPiece { after: Duration::ZERO, bytes: body.to_vec() }], ..reply }
+        Self {
+            pieces: vec![BodyPiece {
+                after: Duration::ZERO,
+                bytes: body.to_vec(),
+            }],
+            ..reply
+        }
     }
 
     /// A web page with status 200.
@@ -140,33 +172,51 @@ impl Reply {
     /// Nothing, ever.
     #[must_use]
     pub fn silence() -> Self {
-        Self { then: Then::Silence, ..Self::raw(b"") }
+        Self {
+            then: Then::Silence,
+            ..Self::raw(b"")
+        }
     }
 
     /// The connection is reset instead of a response.
     #[must_use]
     pub fn reset() -> Self {
-        Self { then: Then::Reset, ..Self::raw(b"") }
+        Self {
+            then: Then::Reset,
+            ..Self::raw(b"")
+        }
     }
 
     /// These bytes in place of a response, then the connection is closed.
     #[must_use]
     pub fn raw(bytes: &[u8]) -> Self {
         let head = bytes.to_vec();
-        Self { head_after: Duration::ZERO, head, pieces: Vec::new(), chunked: false, then: Then::Close }
+        Self {
+            head_after: Duration::ZERO,
+            head,
+            pieces: Vec::new(),
+            chunked: false,
+            then: Then::Close,
+        }
     }
 
     /// A stream of comments that never ends.
     #[must_use]
     pub fn endless_body() -> Self {
         let comments = b": ping\n".repeat(8192);
-        Self { then: Then::Endless(comments), ..Self::stream(Vec::new()) }
+        Self {
+            then: Then::Endless(comments),
+            ..Self::stream(Vec::new())
+        }
     }
 
     /// A stream of one line that never ends.
     #[must_use]
     pub fn endless_line() -> Self {
-        Self { then: Then::Endless(vec![b'x'; 65_536]), ..Self::stream(vec![(Duration::ZERO, b"data: ".to_vec())]) }
+        Self {
+            then: Then::Endless(vec![b'x'; 65_536]),
+            ..Self::stream(vec![(Duration::ZERO, b"data: ".to_vec())])
+        }
     }
 
     /// The same, its head after that time.
@@ -186,33 +236,49 @@ impl Reply {
     #[must_use]
     pub fn in_pieces_of(mut self, bytes: usize) -> Self {
         let body = self.body_bytes();
-        let piece = |bytes: &[u8]| BodyPiece { after: Duration::ZERO, bytes: bytes.to_vec() };
+        let piece = |bytes: &[u8]| BodyPiece {
+            after: Duration::ZERO,
+            bytes: bytes.to_vec(),
+        };
         self.pieces = body.chunks(bytes).map(piece).collect();
         self
     }
 
-    /// The same up to that many bytes of the body, then the connection is closed in the middle of it.
+    /// The same up to that many bytes of the body, then the connection is closed in the middle of
+    /// it.
     #[must_use]
     pub fn cut_after(self, bytes: usize) -> Self {
-        Self { then: Then::Close, ..self.only(bytes) }
+        Self {
+            then: Then::Close,
+            ..self.only(bytes)
+        }
     }
 
     /// The same up to that many bytes of the body, then it ends as if that were all.
     #[must_use]
     pub fn ended_after(self, bytes: usize) -> Self {
-        Self { then: Then::End, ..self.only(bytes) }
+        Self {
+            then: Then::End,
+            ..self.only(bytes)
+        }
     }
 
     /// The same up to that many bytes of the body, then the connection is reset.
     #[must_use]
     pub fn reset_after(self, bytes: usize) -> Self {
-        Self { then: Then::Reset, ..self.only(bytes) }
+        Self {
+            then: Then::Reset,
+            ..self.only(bytes)
+        }
     }
 
     /// The same up to that many bytes of the body, then nothing more.
     #[must_use]
     pub fn stall_after(self, bytes: usize) -> Self {
-        Self { then: Then::Silence, ..self.only(bytes) }
+        Self {
+            then: Then::Silence,
+            ..self.only(bytes)
+        }
     }
 
     /// The same up to the middle of its body, then the connection is closed.
@@ -225,7 +291,10 @@ impl Reply {
     /// The body as it would be sent, without its transfer encoding.
     #[must_use]
     pub fn body_bytes(&self) -> Vec<u8> {
-        self.pieces.iter().flat_map(|piece| piece.bytes.clone()).collect()
+        self.pieces
+            .iter()
+            .flat_map(|piece| piece.bytes.clone())
+            .collect()
     }
 }
 
@@ -240,7 +309,13 @@ impl Reply {
         }
         head.push_str("\r\n");
         let head = head.into_bytes();
-        Self { head_after: Duration::ZERO, head, pieces: Vec::new(), chunked, then: Then::End }
+        Self {
+            head_after: Duration::ZERO,
+            head,
+            pieces: Vec::new(),
+            chunked,
+            then: Then::End,
+        }
     }
 
     fn only(mut self, bytes: usize) -> Self {
@@ -254,7 +329,10 @@ impl Reply {
     }
 
     /// Sends it; `None` when the client is gone.
-    pub(super) async fn play(&self, socket: &mut (impl AsyncWrite + Unpin)) -> Option<ConnectionEnd> {
+    pub(super) async fn play(
+        &self,
+        socket: &mut (impl AsyncWrite + Unpin),
+    ) -> Option<ConnectionEnd> {
         pause(self.head_after).await;
         socket.write_all(&self.head).await.ok()?;
         for piece in &self.pieces {

@@ -1,6 +1,7 @@
 //! A request as a wire server read it.
 //!
-//! Only the part of HTTP/1.1 that a well-behaved client uses: a head, and a body of a stated length.
+//! Only the part of HTTP/1.1 that a well-behaved client uses: a head, and a body of a stated
+//! length.
 
 use serde_json::Value;
 use tokio::{io::AsyncReadExt as _, net::TcpStream, time::Instant};
@@ -30,20 +31,35 @@ impl Request {
     /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The texts of all messages with that role, in order, of a chat completions request.
     #[must_use]
     pub fn texts_of(&self, role: &str) -> Vec<String> {
-        let messages = self.body.get("messages").and_then(Value::as_array).into_iter().flatten();
-        let by_role = messages.filter(|message| message.get("role").and_then(Value::as_str) == Some(role));
-        by_role.map(|message| message["content"].as_str().unwrap_or_default().to_owned()).collect()
+        let messages = self
+            .body
+            .get("messages")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let by_role =
+            messages.filter(|message| message.get("role").and_then(Value::as_str) == Some(role));
+        by_role
+            .map(|message| message["content"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 }
 
 /// Reads the next request; `None` when its client is gone.
-pub(super) async fn read(socket: &mut TcpStream, unread: &mut Vec<u8>, connection: usize) -> Option<Request> {
+pub(super) async fn read(
+    socket: &mut TcpStream,
+    unread: &mut Vec<u8>,
+    connection: usize,
+) -> Option<Request> {
     let head_end = loop {
         if let Some(end) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
@@ -69,5 +85,13 @@ pub(super) async fn read(socket: &mut TcpStream, unread: &mut Vec<u8>, connectio
     }
     let body = serde_json::from_slice(&unread[head_end..head_end + length]).unwrap_or(Value::Null);
     unread.drain(..head_end + length);
-    Some(Request { method, path, headers, body, at: Instant::now(), connection, cancelled_at: None })
+    Some(Request {
+        method,
+        path,
+        headers,
+        body,
+        at: Instant::now(),
+        connection,
+        cancelled_at: None,
+    })
 }

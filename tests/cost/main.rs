@@ -1,9 +1,11 @@
-//! What a call costs in figures that no busy machine changes: allocations, bytes allocated, and system calls.
+//! What a call costs in figures that no busy machine changes: allocations, bytes allocated, and
+//! system calls.
 //!
-//! The server runs in a process of its own (this binary once more, as the ignored test `server::serve`), which counts its
-//! allocations; upstream and clients run here. `tests/fixtures/cost.tsv` has what each kind of call may cost; one that
-//! costs more than a tenth above that fails. System calls are counted by `strace` where it is installed; their number varies
-//! with which thread wakes which, so that half as many again are let pass.
+//! The server runs in a process of its own (this binary once more, as the ignored test
+//! `server::serve`), which counts its allocations; upstream and clients run here.
+//! `tests/fixtures/cost.tsv` has what each kind of call may cost; one that costs more than a tenth
+//! above that fails. System calls are counted by `strace` where it is installed; their number
+//! varies with which thread wakes which, so that half as many again are let pass.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod calls;
@@ -27,7 +29,8 @@ const WARM_UP: u32 = 20;
 /// Counted calls of each caller.
 const CALLS: u32 = 20;
 
-/// The kind of call that several callers make at once, too: the database commits for all of them together.
+/// The kind of call that several callers make at once, too: the database commits for all of them
+/// together.
 const GROUPED: &str = "grpc unary, sqlite, request_id";
 
 /// So many callers do.
@@ -43,11 +46,20 @@ pub(crate) struct Cost {
 
 /// The limits by kind: allocations, KiB allocated, system calls.
 fn limits() -> BTreeMap<&'static str, Cost> {
-    let lines = LIMITS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines = LIMITS
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
     let of = |line: &'static str| {
         let fields: Vec<&str> = line.split('\t').collect();
         let number = |index: usize| fields[index].parse::<f64>().unwrap();
-        (fields[0], Cost { allocations: number(1), kibibytes: number(2), system_calls: Some(number(3)) })
+        (
+            fields[0],
+            Cost {
+                allocations: number(1),
+                kibibytes: number(2),
+                system_calls: Some(number(3)),
+            },
+        )
     };
     lines.map(of).collect()
 }
@@ -56,20 +68,29 @@ fn limits() -> BTreeMap<&'static str, Cost> {
 async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
     let upstream = upstream::start().await;
     let limits = limits();
-    let mut table = format!("{:<44}{:>12}{:>10}{:>14}\n", "kind", "allocations", "KiB", "system calls");
+    let mut table = format!(
+        "{:<44}{:>12}{:>10}{:>14}\n",
+        "kind", "allocations", "KiB", "system calls"
+    );
     let mut dear = Vec::new();
-    let alone = KINDS.iter().map(|(name, store, kind)| ((*name).to_owned(), *store, *kind, 1));
+    let alone = KINDS
+        .iter()
+        .map(|(name, store, kind)| ((*name).to_owned(), *store, *kind, 1));
     let grouped = KINDS.iter().filter(|(name, ..)| *name == GROUPED);
-    let grouped = grouped.map(|(name, store, kind)| (format!("{name}, {CALLERS} callers"), *store, *kind, CALLERS));
+    let grouped = grouped
+        .map(|(name, store, kind)| (format!("{name}, {CALLERS} callers"), *store, *kind, CALLERS));
     for (name, store, kind, callers) in alone.chain(grouped) {
         let server = Server::start(upstream.address(), store).await;
-        let mut connected: Vec<Caller> = (0..callers).map(|_| Caller::new(&server.interfaces)).collect();
+        let mut connected: Vec<Caller> = (0..callers)
+            .map(|_| Caller::new(&server.interfaces))
+            .collect();
         call(&mut connected, kind, WARM_UP).await;
         let before = server.allocated().await;
         call(&mut connected, kind, CALLS).await;
         let after = server.allocated().await;
-        let each =
-            |before: u64, after: u64| f64::from(u32::try_from(after - before).unwrap()) / f64::from(CALLS * callers);
+        let each = |before: u64, after: u64| {
+            f64::from(u32::try_from(after - before).unwrap()) / f64::from(CALLS * callers)
+        };
         let system_calls = match server.trace().await {
             Some(trace) => {
                 call(&mut connected, kind, CALLS).await;
@@ -77,13 +98,28 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
             }
             None => None,
         };
-        let cost =
-            Cost { allocations: each(before.0, after.0), kibibytes: each(before.1 >> 10, after.1 >> 10), system_calls };
-        let traced = cost.system_calls.map_or_else(|| "not counted".to_owned(), |calls| format!("{calls:.1}"));
-        writeln!(table, "{name:<44}{:>12.0}{:>10.0}{traced:>14}", cost.allocations, cost.kibibytes).unwrap();
+        let cost = Cost {
+            allocations: each(before.0, after.0),
+            kibibytes: each(before.1 >> 10, after.1 >> 10),
+            system_calls,
+        };
+        let traced = cost
+            .system_calls
+            .map_or_else(|| "not counted".to_owned(), |calls| format!("{calls:.1}"));
+        writeln!(
+            table,
+            "{name:<44}{:>12.0}{:>10.0}{traced:>14}",
+            cost.allocations, cost.kibibytes
+        )
+        .unwrap();
         let limit = limits[&*name];
         for (what, cost, limit, margin) in [
-            ("allocations", Some(cost.allocations), Some(limit.allocations), 1.1),
+            (
+                "allocations",
+                Some(cost.allocations),
+                Some(limit.allocations),
+                1.1,
+            ),
             ("KiB", Some(cost.kibibytes), Some(limit.kibibytes), 1.1),
             ("system calls", cost.system_calls, limit.system_calls, 1.5),
         ] {

@@ -29,7 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONFIGURATION: &str = "RELIGHT_COST_CONFIGURATION";
 
 /// System calls whose number depends on who happens to sleep when.
-const OF_CHANCE: &[&str] = &["futex", "epoll_wait", "epoll_pwait", "sched_yield", "restart_syscall"];
+const OF_CHANCE: &[&str] = &[
+    "futex",
+    "epoll_wait",
+    "epoll_pwait",
+    "sched_yield",
+    "restart_syscall",
+];
 
 /// A server that counts; it ends when it is dropped.
 pub(crate) struct Server {
@@ -45,26 +51,50 @@ pub(crate) struct Trace {
     report: BufReader<ChildStderr>,
 }
 
-/// Not a test: the process that `Server::start` starts. It says where it listens, then, for every line it is sent, how
-/// often it allocated and how many bytes.
+/// Not a test: the process that `Server::start` starts. It says where it listens, then, for every
+/// line it is sent, how often it allocated and how many bytes.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "its configuration comes by the environment of its process")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "its configuration comes by the environment of its process"
+)]
 #[ignore = "it is started by the test that counts"]
 fn serve() {
-    let Ok(yaml) = std::env::var(CONFIGURATION) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let Ok(yaml) = std::env::var(CONFIGURATION) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let running = runtime.block_on(async {
         let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap();
         let listeners = Listeners::bind(&loaded.config).await.unwrap();
-        Running::start(&loaded, listeners, &ServerOptions { skip_pause: true, ..ServerOptions::default() })
-            .await
-            .unwrap()
+        Running::start(
+            &loaded,
+            listeners,
+            &ServerOptions {
+                skip_pause: true,
+                ..ServerOptions::default()
+            },
+        )
+        .await
+        .unwrap()
     });
-    println!("\n@ {} {}", running.address, running.openai_front_address.unwrap());
+    println!(
+        "\n@ {} {}",
+        running.address,
+        running.openai_front_address.unwrap()
+    );
     for line in std::io::stdin().lock().lines() {
         line.unwrap();
         let stats = ALLOCATOR.stats();
-        println!("\n@ {} {}", stats.allocations + stats.reallocations, stats.bytes_allocated);
+        println!(
+            "\n@ {} {}",
+            stats.allocations + stats.reallocations,
+            stats.bytes_allocated
+        );
         std::io::stdout().flush().unwrap();
     }
 }
@@ -89,10 +119,18 @@ impl Server {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let mut talk = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+        let mut talk = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()).lines(),
+        );
         let words = said(&mut talk.1).await;
         let interfaces = Interfaces::new(words[1].parse().unwrap(), words[0].parse().unwrap());
-        Self { child, talk: Mutex::new(talk), interfaces, _folder: folder }
+        Self {
+            child,
+            talk: Mutex::new(talk),
+            interfaces,
+            _folder: folder,
+        }
     }
 
     /// How often it allocated since its start, and how many bytes.
@@ -108,13 +146,30 @@ impl Server {
     /// Counts system calls from now on; `None` where there is nothing to count them with.
     pub(crate) async fn trace(&self) -> Option<Trace> {
         let mut command = Command::new("strace");
-        command.args(["-f", "-c", "-U", "calls,name", "-p", &self.child.id()?.to_string()]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().ok()?;
+        command.args([
+            "-f",
+            "-c",
+            "-U",
+            "calls,name",
+            "-p",
+            &self.child.id()?.to_string(),
+        ]);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .ok()?;
         let mut report = BufReader::new(child.stderr.take()?);
         let mut attached = String::new();
-        timeout(PATIENCE, report.read_line(&mut attached)).await.unwrap().unwrap();
+        timeout(PATIENCE, report.read_line(&mut attached))
+            .await
+            .unwrap()
+            .unwrap();
         // It is not allowed everywhere.
-        attached.contains(" attached").then_some(Trace { child, report })
+        attached
+            .contains(" attached")
+            .then_some(Trace { child, report })
     }
 }
 
@@ -123,9 +178,19 @@ impl Trace {
     pub(crate) async fn finish(mut self) -> u64 {
         sleep(Duration::from_millis(300)).await;
         let interrupt = format!("kill -INT {}", self.child.id().unwrap());
-        assert!(Command::new("sh").args(["-c", &interrupt]).status().await.unwrap().success());
+        assert!(
+            Command::new("sh")
+                .args(["-c", &interrupt])
+                .status()
+                .await
+                .unwrap()
+                .success()
+        );
         let mut report = String::new();
-        timeout(PATIENCE, self.report.read_to_string(&mut report)).await.unwrap().unwrap();
+        timeout(PATIENCE, self.report.read_to_string(&mut report))
+            .await
+            .unwrap()
+            .unwrap();
         let counted = report.lines().filter_map(|line| {
             let (calls, name) = line.trim().split_once(' ')?;
             let counts = !OF_CHANCE.contains(&name.trim()) && name.trim() != "total";

@@ -8,16 +8,31 @@ pub(crate) async fn start() -> WireServer {
     let upstream = WireServer::start().await.unwrap();
     upstream.otherwise(|request| {
         let body = &request.body;
-        let limit = body.get("max_completion_tokens").or_else(|| body.get("max_tokens"));
+        let limit = body
+            .get("max_completion_tokens")
+            .or_else(|| body.get("max_tokens"));
         let words = usize::try_from(limit.and_then(Value::as_u64).unwrap()).unwrap();
-        let mut events = vec![openai::chunk(&json!({"role": "assistant", "content": ""}), None)];
-        events.extend((0..words).map(|word| openai::chunk(&json!({"content": format!("word {word} ")}), None)));
+        let mut events = vec![openai::chunk(
+            &json!({"role": "assistant", "content": ""}),
+            None,
+        )];
+        events.extend(
+            (0..words)
+                .map(|word| openai::chunk(&json!({"content": format!("word {word} ")}), None)),
+        );
         events.push(openai::chunk(&json!({}), Some("stop")));
         events.push(openai::usage_chunk(10, words));
         events.push("[DONE]".to_owned());
         // At once, so that the count of reads and writes is the server's own.
-        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        Reply::body(200, &[("content-type", "text/event-stream")], body.as_bytes())
+        let body: String = events
+            .iter()
+            .map(|event| format!("data: {event}\n\n"))
+            .collect();
+        Reply::body(
+            200,
+            &[("content-type", "text/event-stream")],
+            body.as_bytes(),
+        )
     });
     upstream
 }

@@ -1,4 +1,5 @@
-//! No bytes from outside make a reader of them panic or hang; `fuzz/` runs the same functions for longer.
+//! No bytes from outside make a reader of them panic or hang; `fuzz/` runs the same functions for
+//! longer.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! The rules of the house: modules import only downward, crates stay in their homes, files stay small and explain
-//! themselves, one fact is not written in two places.
+//! The rules of the house: modules import only downward, crates stay in their homes, files stay
+//! small and explain themselves, one fact is not written in two places.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -12,7 +12,14 @@ const LEVELS: &[&[&str]] = &[
     &["policy"],
     &["config"],
     &["outbound"],
-    &["layers", "provider", "tool", "journal", "telemetry", "wire_server"],
+    &[
+        "layers",
+        "provider",
+        "tool",
+        "journal",
+        "telemetry",
+        "wire_server",
+    ],
     &["stack"],
     &["engine"],
     &["execution", "scenarios"],
@@ -50,14 +57,19 @@ fn level_of(module: &str) -> Option<usize> {
     LEVELS.iter().position(|level| level.contains(&module))
 }
 
-/// The modules of this crate that a text uses: `crate::x`, and `crate::{x::…, y}` over several lines.
+/// The modules of this crate that a text uses: `crate::x`, and `crate::{x::…, y}` over several
+/// lines.
 fn used_modules(text: &str) -> Vec<(usize, String)> {
     let mut used = Vec::new();
     let mut depth = 0_i32;
     for (number, line) in code_lines(text) {
         if depth > 0 {
             if depth == 1 {
-                let name: String = line.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let name: String = line
+                    .trim()
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
                 if !name.is_empty() {
                     used.push((number, name));
                 }
@@ -71,7 +83,10 @@ fn used_modules(text: &str) -> Vec<(usize, String)> {
                 depth = braces(&line[at..]);
                 continue;
             }
-            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let name: String = rest
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
             used.push((number, name));
         }
     }
@@ -79,7 +94,8 @@ fn used_modules(text: &str) -> Vec<(usize, String)> {
 }
 
 fn braces(line: &str) -> i32 {
-    line.chars().fold(0, |sum, c| sum + i32::from(c == '{') - i32::from(c == '}'))
+    line.chars()
+        .fold(0, |sum, c| sum + i32::from(c == '{') - i32::from(c == '}'))
 }
 
 #[test]
@@ -101,7 +117,9 @@ fn every_module_has_a_level_and_imports_only_from_lower_ones() {
                 && used != own
                 && other >= level
             {
-                faults.push(format!("src/{module}.rs:{line} imports `{used}`, which is not below `{own}`"));
+                faults.push(format!(
+                    "src/{module}.rs:{line} imports `{used}`, which is not below `{own}`"
+                ));
             }
         }
     }
@@ -115,15 +133,22 @@ fn outside_crates_stay_in_their_homes() {
         let module = module_path(&path);
         let text = fs::read_to_string(&path).unwrap();
         for (krate, homes) in HOMES {
-            if homes.iter().any(|home| module == *home || module.starts_with(&format!("{home}/"))) {
+            if homes
+                .iter()
+                .any(|home| module == *home || module.starts_with(&format!("{home}/")))
+            {
                 continue;
             }
             for (number, line) in code_lines(&text) {
                 let named = line.match_indices(&format!("{krate}::")).any(|(at, _)| {
-                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"')
+                    !line[..at].ends_with(|c: char| {
+                        c.is_alphanumeric() || c == '_' || c == ':' || c == '"'
+                    })
                 });
                 if named {
-                    faults.push(format!("src/{module}.rs:{number} names `{krate}`, whose home is {homes:?}"));
+                    faults.push(format!(
+                        "src/{module}.rs:{number} names `{krate}`, whose home is {homes:?}"
+                    ));
                 }
             }
         }
@@ -139,7 +164,10 @@ fn every_file_is_small_and_begins_with_its_purpose() {
             let text = fs::read_to_string(&path).unwrap();
             let lines = text.lines().count();
             if lines > MAX_LINES {
-                faults.push(format!("{} has {lines} lines; {MAX_LINES} are allowed", path.display()));
+                faults.push(format!(
+                    "{} has {lines} lines; {MAX_LINES} are allowed",
+                    path.display()
+                ));
             }
             if !text.starts_with("//!") {
                 faults.push(format!("{} does not begin with `//!`", path.display()));
@@ -154,7 +182,9 @@ fn every_file_is_small_and_begins_with_its_purpose() {
 
 #[test]
 fn no_module_is_named_for_nothing() {
-    let empty = ["util", "utils", "common", "helpers", "helper", "manager", "misc"];
+    let empty = [
+        "util", "utils", "common", "helpers", "helper", "manager", "misc",
+    ];
     let named: Vec<String> = sources("src")
         .iter()
         .map(|path| module_path(path))
@@ -165,9 +195,13 @@ fn no_module_is_named_for_nothing() {
 
 #[test]
 fn the_map_in_lib_rs_names_every_module() {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
     let mut faults = BTreeMap::new();
-    for line in text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")) {
+    for line in text
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "))
+    {
         let module = line.trim_end_matches(';');
         if !text.contains(&format!("[`{module}`]")) {
             faults.insert(module.to_owned(), "is not in the map");
@@ -181,7 +215,10 @@ fn the_map_in_lib_rs_names_every_module() {
 fn nothing_is_public_but_the_command_line_and_what_tests_use() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let map = fs::read_to_string(root.join("src/lib.rs")).unwrap();
-    let public: Vec<_> = map.lines().filter(|line| line.starts_with("pub ")).collect();
+    let public: Vec<_> = map
+        .lines()
+        .filter(|line| line.starts_with("pub "))
+        .collect();
     assert_eq!(public, ["pub mod cli;", "pub mod internals;"]);
     let users: Vec<String> = ["tests", "benches", "examples", "fuzz/fuzz_targets"]
         .iter()
@@ -190,21 +227,43 @@ fn nothing_is_public_but_the_command_line_and_what_tests_use() {
         .filter(|text| text.contains("relight::internals"))
         .collect();
     let internals = fs::read_to_string(root.join("src/internals.rs")).unwrap();
-    let code: String = code_lines(&internals).map(|(_, line)| line).collect::<Vec<_>>().join(" ");
+    let code: String = code_lines(&internals)
+        .map(|(_, line)| line)
+        .collect::<Vec<_>>()
+        .join(" ");
     let mut unused = Vec::new();
-    for exported in code.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()) {
-        let names = exported.rsplit_once("::{").or_else(|| exported.rsplit_once("::")).unwrap().1;
-        for name in names.split([',', '}']).map(str::trim).filter(|name| !name.is_empty()) {
-            let is_word = |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
+    for exported in code
+        .split("pub use ")
+        .skip(1)
+        .filter_map(|rest| rest.split(';').next())
+    {
+        let names = exported
+            .rsplit_once("::{")
+            .or_else(|| exported.rsplit_once("::"))
+            .unwrap()
+            .1;
+        for name in names
+            .split([',', '}'])
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
+            let is_word = |text: &str| {
+                text.split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .any(|word| word == name)
+            };
             if !users.iter().any(|text| is_word(text)) {
                 unused.push(name.to_owned());
             }
         }
     }
-    assert!(unused.is_empty(), "src/internals.rs exports what no test uses: {unused:?}");
+    assert!(
+        unused.is_empty(),
+        "src/internals.rs exports what no test uses: {unused:?}"
+    );
 }
 
-/// Names that a stranger had to look up, and that are not to come back; `docs/glossary.md` has the words in use.
+/// Names that a stranger had to look up, and that are not to come back; `docs/glossary.md` has the
+/// words in use.
 const RETIRED: &str = "Asked Requested Incoming Scope Try WireCall Progress Fold Delivery Outlet Tail Glance Whole ear Told \
     Course stand real Next Breaks in_vain Tether let_go Notebook Backlog Share Line Lines Spot Head Standing tenure adopt \
     Left left_of sit Seat lose is_lost Landed Flight Away Seam Channel Presence still_serving Door Shown Caller Place \
@@ -213,7 +272,8 @@ const RETIRED: &str = "Asked Requested Incoming Scope Try WireCall Progress Fold
     LeaveOut unsigned Vault sealed_by Spent most least few AGAIN_AFTER TELL_AFTER COME_BACK_IN law Stand Crowd";
 
 /// Names that variables, fields and parameters no longer have.
-const RETIRED_VARIABLES: &str = "told said standing seat flight spot welcome fate tally spoken joint course landed";
+const RETIRED_VARIABLES: &str =
+    "told said standing seat flight spot welcome fate tally spoken joint course landed";
 
 /// The variables, fields and parameters that a line of code without texts introduces.
 fn introduced(line: &str) -> impl Iterator<Item = &str> {
@@ -231,10 +291,17 @@ fn introduced(line: &str) -> impl Iterator<Item = &str> {
 
 /// What a line defines: its keyword and its name.
 fn defined(line: &str) -> Option<(&str, &str)> {
-    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-    let keyword = words.find(|word| !matches!(*word, "pub" | "crate" | "super" | "in" | "async" | "unsafe"))?;
+    let mut words = line
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty());
+    let keyword = words
+        .find(|word| !matches!(*word, "pub" | "crate" | "super" | "in" | "async" | "unsafe"))?;
     let name = words.find(|word| !(keyword == "const" && *word == "fn"))?;
-    ["struct", "enum", "trait", "type", "fn", "const", "static", "mod"].contains(&keyword).then_some((keyword, name))
+    [
+        "struct", "enum", "trait", "type", "fn", "const", "static", "mod",
+    ]
+    .contains(&keyword)
+    .then_some((keyword, name))
 }
 
 #[test]
@@ -245,7 +312,9 @@ fn no_retired_name_comes_back() {
     for path in sources("src") {
         let text = fs::read_to_string(&path).unwrap();
         for (number, line) in code_lines(&text) {
-            let defined = defined(line).map(|(_, name)| name).filter(|name| retired.contains(name));
+            let defined = defined(line)
+                .map(|(_, name)| name)
+                .filter(|name| retired.contains(name));
             let code: String = line.split('"').step_by(2).collect();
             let introduced = introduced(&code).filter(|name| retired_variables.contains(name));
             for name in defined.into_iter().chain(introduced) {
@@ -269,7 +338,10 @@ fn no_two_types_have_one_name() {
             if let Some((keyword, name)) = defined(line)
                 && ["struct", "enum", "trait", "type"].contains(&keyword)
             {
-                homes.entry(name.to_owned()).or_default().push(module.clone());
+                homes
+                    .entry(name.to_owned())
+                    .or_default()
+                    .push(module.clone());
             }
         }
     }
@@ -286,7 +358,8 @@ fn tests_share_only_what_is_in_support() {
             if module.is_empty() {
                 continue;
             }
-            let is_own = path.contains(&format!("/{module}/")) || path.ends_with(&format!("/{module}.rs"));
+            let is_own =
+                path.contains(&format!("/{module}/")) || path.ends_with(&format!("/{module}.rs"));
             assert!(
                 is_own || module == "support",
                 "{path}:{line}: `{module}`; what two tests use belongs to `support`"

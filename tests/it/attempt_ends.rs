@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use relight::internals::grpc::v1::{
-    AttemptState, FailureClass, InvocationRecord, RecoveryEvent, recovery_event::Body, watch_recovery_request::Start,
+    AttemptState, FailureClass, InvocationRecord, RecoveryEvent, recovery_event::Body,
+    watch_recovery_request::Start,
 };
 
 use crate::support::{
@@ -36,9 +37,16 @@ struct ObservedCall {
 
 impl ObservedCall {
     async fn prepared(targets: &str, timers: &str, retry: &str) -> Self {
-        let (main, spare, receiver) = (Upstream::start().await, Upstream::start().await, OtlpReceiver::start().await);
+        let (main, spare, receiver) = (
+            Upstream::start().await,
+            Upstream::start().await,
+            OtlpReceiver::start().await,
+        );
         let provider = |upstream: &Upstream| {
-            format!("{{ dialect: openai_chat, base_url: \"{}\", api_key: k }}", upstream.base_url())
+            format!(
+                "{{ dialect: openai_chat, base_url: \"{}\", api_key: k }}",
+                upstream.base_url()
+            )
         };
         let listen = "\"127.0.0.1:0\"";
         let relight = Relight::start_whole(&format!(
@@ -54,7 +62,12 @@ impl ObservedCall {
             receiver.endpoint()
         ))
         .await;
-        Self { relight, receiver, main, spare }
+        Self {
+            relight,
+            receiver,
+            main,
+            spare,
+        }
     }
 
     async fn to_one_target(retry: &str) -> Self {
@@ -70,15 +83,27 @@ impl ObservedCall {
         } else {
             self.relight.invoke(asking("When?")).await;
         }
-        let ends = ["invocation_succeeded", "invocation_recovered", "invocation_failed"];
+        let ends = [
+            "invocation_succeeded",
+            "invocation_recovered",
+            "invocation_failed",
+        ];
         let id = watch.until_any(&ends).await.invocation_id;
         let record = self.relight.get(&id).await;
-        let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.number).collect();
+        let numbers: Vec<u32> = record
+            .attempts
+            .iter()
+            .map(|attempt| attempt.number)
+            .collect();
         let recorded = recorded(&record);
         let published = published(&watch.seen);
         assert_eq!(published, recorded, "the events and the record");
         let name = |number: u32| format!("attempt {number}");
-        let all = |spans: &[_]| numbers.iter().all(|number| span_names(spans).contains(&name(*number)));
+        let all = |spans: &[_]| {
+            numbers
+                .iter()
+                .all(|number| span_names(spans).contains(&name(*number)))
+        };
         let spans = self.receiver.await_until(PATIENCE, all).await;
         let traced: Failures = numbers
             .iter()
@@ -97,7 +122,10 @@ fn span_names(spans: &[opentelemetry_proto::tonic::trace::v1::Span]) -> Vec<Stri
 }
 
 fn class_name(class: FailureClass) -> String {
-    class.as_str_name().trim_start_matches("FAILURE_CLASS_").to_lowercase()
+    class
+        .as_str_name()
+        .trim_start_matches("FAILURE_CLASS_")
+        .to_lowercase()
 }
 
 /// The failures in the record, whose state each attempt must show.
@@ -127,7 +155,10 @@ fn published(events: &[RecoveryEvent]) -> Failures {
                 assert_eq!(before, None, "an attempt ends once: {event:?}");
             }
             Some(Body::RecoveryAttempted(_)) => {
-                assert!(failures.contains_key(&event.attempt), "an end comes before what follows it: {event:?}");
+                assert!(
+                    failures.contains_key(&event.attempt),
+                    "an end comes before what follows it: {event:?}"
+                );
             }
             _ => {}
         }
@@ -142,8 +173,14 @@ fn only(number: u32, class: &str) -> Failures {
 #[tokio::test]
 async fn an_attempt_that_its_target_failed() {
     let call = ObservedCall::to_one_target("").await;
-    call.main.push(Reply::status(500)).push(pieces("One two ", None)).otherwise(pieces("One two three.", Some("stop")));
-    let expected = [(1, "server_error".to_owned()), (2, "stream_interrupted".to_owned())];
+    call.main
+        .push(Reply::status(500))
+        .push(pieces("One two ", None))
+        .otherwise(pieces("One two three.", Some("stop")));
+    let expected = [
+        (1, "server_error".to_owned()),
+        (2, "stream_interrupted".to_owned()),
+    ];
     assert_eq!(call.failures(false).await, expected.into());
 }
 
@@ -160,33 +197,49 @@ async fn an_extension_that_began_anew() {
     // Known after a few words, and known only at its end.
     for other in ["Nobody knows when the harbour opens.", &BEGUN[..80]] {
         let call = ObservedCall::to_one_target("").await;
-        call.main.push(pieces(BEGUN, Some("length"))).otherwise(pieces(other, Some("stop")));
-        assert_eq!(call.failures(false).await, only(2, "malformed_response"), "{other}");
+        call.main
+            .push(pieces(BEGUN, Some("length")))
+            .otherwise(pieces(other, Some("stop")));
+        assert_eq!(
+            call.failures(false).await,
+            only(2, "malformed_response"),
+            "{other}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_was_cut_and_is_requested_again_but_shorter() {
     let call = ObservedCall::to_one_target(", on_length: shorten").await;
-    call.main.push(pieces(BEGUN, Some("length"))).otherwise(pieces("Short.", Some("stop")));
+    call.main
+        .push(pieces(BEGUN, Some("length")))
+        .otherwise(pieces("Short.", Some("stop")));
     assert_eq!(call.failures(false).await, only(1, "malformed_response"));
 }
 
 #[tokio::test]
 async fn an_answer_that_was_cut_and_cannot_be_requested_again() {
-    let call = ObservedCall::to_one_target(", on_length: shorten, max_retries: 0, semantic_retries: 0").await;
+    let call =
+        ObservedCall::to_one_target(", on_length: shorten, max_retries: 0, semantic_retries: 0")
+            .await;
     call.main.otherwise(pieces(BEGUN, Some("length")));
     assert_eq!(call.failures(false).await, Failures::new());
 }
 
 #[tokio::test]
 async fn an_answer_that_is_not_the_one_that_was_sent() {
-    // Another text, and the beginning of the same one: whether more of it comes is not known before its end.
+    // Another text, and the beginning of the same one: whether more of it comes is not known before
+    // its end.
     for (other, failed) in [("Two one.", 2), ("One two ", 1)] {
         let call = ObservedCall::to_one_target("").await;
-        call.main.push(pieces("One two three ", None)).push(pieces(other, Some("stop")));
-        call.main.otherwise(pieces("One two three four.", Some("stop")));
-        let expected: Failures = (1..=failed).map(|number| (number, "stream_interrupted".to_owned())).collect();
+        call.main
+            .push(pieces("One two three ", None))
+            .push(pieces(other, Some("stop")));
+        call.main
+            .otherwise(pieces("One two three four.", Some("stop")));
+        let expected: Failures = (1..=failed)
+            .map(|number| (number, "stream_interrupted".to_owned()))
+            .collect();
         assert_eq!(call.failures(true).await, expected, "{other}");
     }
 }

@@ -4,7 +4,10 @@ use crate::support::front::Front;
 
 const CONFIG: &str = "providers: { a: { dialect: scripted } }\ntargets: { a: { provider: a, model: m } }\nroutes: { chat: { \
                       targets: [a] } }\n";
-const PATHS: [&str; 2] = ["/relight.v1.RecoveryService/WatchRecovery", "/v1/chat/completions"];
+const PATHS: [&str; 2] = [
+    "/relight.v1.RecoveryService/WatchRecovery",
+    "/v1/chat/completions",
+];
 
 #[tokio::test]
 async fn a_preflight_is_answered_for_the_pages_that_may_call_and_for_no_others() {
@@ -13,10 +16,20 @@ async fn a_preflight_is_answered_for_the_pages_that_may_call_and_for_no_others()
     for path in PATHS {
         let allowed = front.preflight(path, "https://dashboard.example").await;
         assert_eq!(allowed.status, 200, "{path}: {allowed:?}");
-        assert_eq!(allowed.header("access-control-allow-origin"), Some("https://dashboard.example"));
-        assert_eq!(allowed.header("access-control-allow-headers"), Some("content-type,x-grpc-web"));
+        assert_eq!(
+            allowed.header("access-control-allow-origin"),
+            Some("https://dashboard.example")
+        );
+        assert_eq!(
+            allowed.header("access-control-allow-headers"),
+            Some("content-type,x-grpc-web")
+        );
         let other = front.preflight(path, "https://elsewhere.example").await;
-        assert_eq!(other.header("access-control-allow-origin"), None, "{path}: {other:?}");
+        assert_eq!(
+            other.header("access-control-allow-origin"),
+            None,
+            "{path}: {other:?}"
+        );
     }
 }
 
@@ -25,8 +38,14 @@ async fn no_page_may_call_where_no_origin_is_allowed() {
     let front = Front::start(CONFIG).await;
     for path in PATHS {
         let answer = front.preflight(path, "https://dashboard.example").await;
-        assert_eq!(answer.header("access-control-allow-origin"), None, "{path}: {answer:?}");
+        assert_eq!(
+            answer.header("access-control-allow-origin"),
+            None,
+            "{path}: {answer:?}"
+        );
     }
-    let refused = front.preflight("/v1/chat/completions", "https://dashboard.example").await;
+    let refused = front
+        .preflight("/v1/chat/completions", "https://dashboard.example")
+        .await;
     assert_eq!(refused.status, 403, "{refused:?}");
 }

@@ -24,33 +24,61 @@ async fn each_line_is_judged_as_it_arrives_and_a_wrong_one_does_not_discard_the_
         let mut err = BufReader::new(child.stderr.take().unwrap()).lines();
         for id in ["a", "b", "c"] {
             input.write_all(failure(id).as_bytes()).await.unwrap();
-            let line = tokio::time::timeout(PATIENCE, out.next_line()).await.expect("it waits for more lines");
+            let line = tokio::time::timeout(PATIENCE, out.next_line())
+                .await
+                .expect("it waits for more lines");
             let verdict: Value = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
-            assert_eq!((&verdict["id"], &verdict["class"]), (&id.into(), &"authentication".into()));
+            assert_eq!(
+                (&verdict["id"], &verdict["class"]),
+                (&id.into(), &"authentication".into())
+            );
         }
         // An empty line is none.
-        input.write_all(b"\nnot json\n{\"status\": 500}\n").await.unwrap();
-        for expected in ["relight: standard input: line 5: ", "relight: standard input: line 6: "] {
-            let line = tokio::time::timeout(PATIENCE, err.next_line()).await.unwrap().unwrap().unwrap();
+        input
+            .write_all(b"\nnot json\n{\"status\": 500}\n")
+            .await
+            .unwrap();
+        for expected in [
+            "relight: standard input: line 5: ",
+            "relight: standard input: line 6: ",
+        ] {
+            let line = tokio::time::timeout(PATIENCE, err.next_line())
+                .await
+                .unwrap()
+                .unwrap()
+                .unwrap();
             assert!(line.starts_with(expected), "{line}");
         }
         input.write_all(failure("d").as_bytes()).await.unwrap();
-        let line = tokio::time::timeout(PATIENCE, out.next_line()).await.unwrap().unwrap().unwrap();
+        let line = tokio::time::timeout(PATIENCE, out.next_line())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert!(line.contains("\"id\":\"d\""), "{line}");
         drop(input);
-        let ended = tokio::time::timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+        let ended = tokio::time::timeout(PATIENCE, child.wait())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(ended.code(), Some(1), "{arguments:?}");
     }
 }
 
 #[tokio::test]
 async fn a_closed_output_ends_the_filter_while_its_input_is_open() {
-    let mut child = relight(&["classify", "--jsonl"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = relight(&["classify", "--jsonl"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     drop(child.stdout.take());
     input.write_all(failure("a").as_bytes()).await.unwrap();
     // Its input stays open.
-    let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it waits for more lines").unwrap();
+    let ended = tokio::time::timeout(PATIENCE, child.wait())
+        .await
+        .expect("it waits for more lines")
+        .unwrap();
     assert_eq!(ended.code(), Some(0));
 }
 
@@ -63,24 +91,48 @@ async fn a_rule_of_a_configuration_is_tried_before_those_that_are_built_in() {
         std::fs::write(&file, format!("{stage}classifier: {{ rules: [{rule}] }}\n")).unwrap();
         file.display().to_string()
     };
-    let rule = "{ name: house, class: quota_exceeded, when: { message: house limit }, retry_after: 90s }";
+    let rule =
+        "{ name: house, class: quota_exceeded, when: { message: house limit }, retry_after: 90s }";
     let config = written("relight.yaml", rule);
-    let call = ["classify", "--status", "429", "--output", "json", "Rate limit: the house limit"];
+    let call = [
+        "classify",
+        "--status",
+        "429",
+        "--output",
+        "json",
+        "Rate limit: the house limit",
+    ];
     let verdict = async |arguments: &[&str]| {
         let ran = run(arguments).await;
-        serde_json::from_str::<Value>(&ran.out).unwrap_or_else(|_| panic!("{arguments:?}: {}", ran.err))
+        serde_json::from_str::<Value>(&ran.out)
+            .unwrap_or_else(|_| panic!("{arguments:?}: {}", ran.err))
     };
     assert_eq!(verdict(&call).await["class"], "rate_limited");
     let by_rule = verdict(&[&call[..], &["--config", &config]].concat()).await;
-    assert_eq!((&by_rule["class"], &by_rule["rule"]), (&"quota_exceeded".into(), &"user:house".into()));
+    assert_eq!(
+        (&by_rule["class"], &by_rule["rule"]),
+        (&"quota_exceeded".into(), &"user:house".into())
+    );
     assert_eq!(by_rule["retry_after_ms"], 90_000);
 
     let line = "{\"id\": \"a\", \"status\": 429, \"message\": \"the house limit\"}\n";
     let ran = run_with(&["classify", "--jsonl", "--config", &config], line).await;
-    assert!(ran.code == Some(0) && ran.out.contains("\"rule\":\"user:house\""), "{}{}", ran.out, ran.err);
+    assert!(
+        ran.code == Some(0) && ran.out.contains("\"rule\":\"user:house\""),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
 
-    let wrong = written("wrong.yaml", "{ name: house, class: quota_exceeded, when: { message: '(' } }");
+    let wrong = written(
+        "wrong.yaml",
+        "{ name: house, class: quota_exceeded, when: { message: '(' } }",
+    );
     let ran = run(&["classify", "--config", &wrong, "the house limit"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""));
-    assert!(ran.err.contains("classifier.rules[0].when.message"), "{}", ran.err);
+    assert!(
+        ran.err.contains("classifier.rules[0].when.message"),
+        "{}",
+        ran.err
+    );
 }

@@ -1,4 +1,5 @@
-//! What commands print where a server is silent, freezes, or is not reached as it is to be reached; and what may last.
+//! What commands print where a server is silent, freezes, or is not reached as it is to be reached;
+//! and what may last.
 
 use std::{fs, net::TcpListener, path::Path, process::Output, time::Duration};
 
@@ -58,7 +59,10 @@ async fn with_tls(folder: &Path) -> Running {
 
 /// What a command wrote to standard error, and its exit code.
 fn ended(output: &Output) -> (Option<i32>, String) {
-    (output.status.code(), String::from_utf8(output.stderr.clone()).unwrap())
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr.clone()).unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -72,9 +76,16 @@ async fn a_server_that_accepts_and_is_silent_is_reported_by_every_command_within
         let ran = run(&[*command, &server].concat()).await;
         (command, ran, began.elapsed())
     });
-    let expected = format!("relight: the server at {address} accepts connections but does not respond within 10 s");
+    let expected = format!(
+        "relight: the server at {address} accepts connections but does not respond within 10 s"
+    );
     for (command, ran, took) in join_all(runs).await {
-        assert_eq!((ran.code, ran.out.as_str(), ran.err.lines().count()), (Some(1), "", 1), "{command:?}: {}", ran.err);
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.lines().count()),
+            (Some(1), "", 1),
+            "{command:?}: {}",
+            ran.err
+        );
         assert!(ran.err.starts_with(&expected), "{command:?}: {}", ran.err);
         assert!(took < Duration::from_secs(20), "{command:?} took {took:?}");
     }
@@ -85,20 +96,41 @@ async fn a_call_with_a_deadline_is_given_up_soon_after_it_where_the_server_is_si
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     for output in ["text", "json"] {
-        let ran = run(&["invoke", "--address", &address, "--deadline", "1s", "--output", output, "Hello?"]).await;
-        let expected = format!("relight: the server at {address} accepts connections but does not respond within 6 s");
-        assert!(ran.code == Some(1) && ran.err.starts_with(&expected), "{output}: {}", ran.err);
+        let ran = run(&[
+            "invoke",
+            "--address",
+            &address,
+            "--deadline",
+            "1s",
+            "--output",
+            output,
+            "Hello?",
+        ])
+        .await;
+        let expected = format!(
+            "relight: the server at {address} accepts connections but does not respond within 6 s"
+        );
+        assert!(
+            ran.code == Some(1) && ran.err.starts_with(&expected),
+            "{output}: {}",
+            ran.err
+        );
     }
 }
 
 #[tokio::test]
 async fn a_handshake_that_is_not_answered_is_reported_within_seconds() {
-    let (folder, silent) = (tempfile::tempdir().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (folder, silent) = (
+        tempfile::tempdir().unwrap(),
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+    );
     certify(folder.path(), &Authority::new());
     let address = format!("https://{}", silent.local_addr().unwrap());
     let authority = folder.path().join("ca.pem").display().to_string();
     let ran = run(&["status", "--address", &address, "--ca-file", &authority]).await;
-    let expected = format!("relight: the server at {address} accepts connections but does not respond within 10 s\n");
+    let expected = format!(
+        "relight: the server at {address} accepts connections but does not respond within 10 s\n"
+    );
     assert_eq!((ran.code, ran.err), (Some(1), expected));
 }
 
@@ -110,10 +142,20 @@ targets: { silent: { provider: stage, model: silent } }
 ";
     let server = Process::start(hangs).await;
     let arguments = ["invoke", "--address", &server.address, "--deadline", "4s"];
-    let of = |output: &'static str| relight(&[&arguments[..], &["--output", output, "Hello?"]].concat()).output();
+    let of = |output: &'static str| {
+        relight(&[&arguments[..], &["--output", output, "Hello?"]].concat()).output()
+    };
     let (text, json) = (of("text"), of("json"));
     let freezing = async {
-        while server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner().invocations_in_flight < 2 {
+        while server
+            .admin()
+            .get_status(GetStatusRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+            .invocations_in_flight
+            < 2
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         server.signal(Signal::STOP);
@@ -122,7 +164,8 @@ targets: { silent: { provider: stage, model: silent } }
     let (text, json, ()) = tokio::time::timeout(PATIENCE, both).await.unwrap();
     for output in [text.unwrap(), json.unwrap()] {
         let (code, err) = ended(&output);
-        let expected = "relight: the server did not end the call within its deadline, nor 5 s later";
+        let expected =
+            "relight: the server did not end the call within its deadline, nor 5 s later";
         assert!(code == Some(1) && err.contains(expected), "{code:?}: {err}");
     }
 }
@@ -131,14 +174,26 @@ targets: { silent: { provider: stage, model: silent } }
 async fn a_call_may_last_longer_than_a_server_may_be_silent() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text("At last.").slow_head(Duration::from_secs(12)));
-    let yaml = one_target(&upstream).replace("deadline: 20s", "deadline: 1m").replace("400ms", "30s");
+    let yaml = one_target(&upstream)
+        .replace("deadline: 20s", "deadline: 1m")
+        .replace("400ms", "30s");
     let server = Relight::start(&yaml).await;
     let address = format!("http://{}", server.running.address);
     let call = ["invoke", "--address", &address, "Are you there?"];
     let json = [&call[..], &["--output", "json"]].concat();
     let (text, json) = tokio::join!(run(&call), run(&json));
-    assert_eq!((text.code, text.out.as_str()), (Some(0), "At last.\n"), "{}", text.err);
-    assert!(json.code == Some(0) && json.out.contains("At last."), "{}{}", json.out, json.err);
+    assert_eq!(
+        (text.code, text.out.as_str()),
+        (Some(0), "At last.\n"),
+        "{}",
+        text.err
+    );
+    assert!(
+        json.code == Some(0) && json.out.contains("At last."),
+        "{}{}",
+        json.out,
+        json.err
+    );
 }
 
 #[tokio::test]
@@ -152,9 +207,19 @@ async fn a_server_that_serves_tls_is_named_so_where_its_address_says_otherwise()
          signed its certificate with --ca-file"
     );
     for address in [bare.clone(), format!("http://{bare}")] {
-        for command in [&["health"][..], &["status"], &["watch"], &["top"], &["invoke", "Hello?"]] {
+        for command in [
+            &["health"][..],
+            &["status"],
+            &["watch"],
+            &["top"],
+            &["invoke", "Hello?"],
+        ] {
             let ran = run(&[command, &["--address", &address]].concat()).await;
-            assert!(ran.code == Some(1) && ran.err.starts_with(&expected), "{command:?}: {}", ran.err);
+            assert!(
+                ran.code == Some(1) && ran.err.starts_with(&expected),
+                "{command:?}: {}",
+                ran.err
+            );
         }
     }
 }
@@ -167,17 +232,25 @@ async fn a_certificate_that_is_not_accepted_is_reported_with_the_reason() {
     let server = with_tls(folder.path()).await;
     let port = server.address.port();
     let status = async |host: &str, folder: &Path| {
-        let (address, authority) = (format!("https://{host}:{port}"), folder.join("ca.pem").display().to_string());
+        let (address, authority) = (
+            format!("https://{host}:{port}"),
+            folder.join("ca.pem").display().to_string(),
+        );
         run(&["status", "--address", &address, "--ca-file", &authority]).await
     };
     assert_eq!(status("localhost", folder.path()).await.code, Some(0));
     for (host, authority, reason) in [
         ("localhost", &others, "no authority in --ca-file signed it"),
-        ("127.0.0.1", &folder, "it is for localhost, and not for 127.0.0.1"),
+        (
+            "127.0.0.1",
+            &folder,
+            "it is for localhost, and not for 127.0.0.1",
+        ),
     ] {
         let ran = status(host, authority.path()).await;
-        let expected =
-            format!("relight: the certificate of the server at https://{host}:{port} was not accepted: {reason}\n");
+        let expected = format!(
+            "relight: the certificate of the server at https://{host}:{port} was not accepted: {reason}\n"
+        );
         assert_eq!((ran.code, ran.err), (Some(1), expected));
     }
 }
@@ -191,6 +264,12 @@ async fn a_server_without_tls_is_named_so_where_its_address_says_otherwise() {
     let authority = folder.path().join("ca.pem").display().to_string();
     let ran = run(&["status", "--address", &address, "--ca-file", &authority]).await;
     assert_eq!(ran.code, Some(1));
-    let names_it = ran.err.starts_with(&format!("relight: the server at {address} "));
-    assert!(names_it && ran.err.contains("write http:// in --address"), "{}", ran.err);
+    let names_it = ran
+        .err
+        .starts_with(&format!("relight: the server at {address} "));
+    assert!(
+        names_it && ran.err.contains("write http:// in --address"),
+        "{}",
+        ran.err
+    );
 }

@@ -1,5 +1,5 @@
-//! The console: a page that holds nothing of the server, where it is switched on. What it does in a browser is tested by
-//! `tests/console`.
+//! The console: a page that holds nothing of the server, where it is switched on. What it does in a
+//! browser is tested by `tests/console`.
 
 use serde_json::{Value, json};
 
@@ -38,8 +38,16 @@ async fn parts(address: std::net::SocketAddr) -> Vec<(String, String)> {
 #[tokio::test]
 async fn there_is_no_console_unless_it_is_switched_on() {
     let relight = Relight::start(MODELS).await;
-    for path in ["/console", "/console/", "/console/console.js", "/console/schema.json"] {
-        assert!(get(relight.running.address, path).await.status >= 400, "{path}");
+    for path in [
+        "/console",
+        "/console/",
+        "/console/console.js",
+        "/console/schema.json",
+    ] {
+        assert!(
+            get(relight.running.address, path).await.status >= 400,
+            "{path}"
+        );
     }
     assert_eq!(relight.running.console_url(), None);
 }
@@ -49,10 +57,18 @@ async fn the_page_may_run_its_own_script_and_call_its_own_server_and_nothing_els
     let front = Front::start_with("  console: true\n", MODELS).await;
     let page = get(front.grpc_address, "/console/").await;
     let policy = page.header("content-security-policy").unwrap();
-    for rule in ["default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"] {
+    for rule in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+    ] {
         assert!(policy.contains(rule), "{policy}");
     }
-    assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
+    assert!(
+        !policy.contains("unsafe") && !policy.contains('*'),
+        "{policy}"
+    );
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
     for (name, text) in parts(front.grpc_address).await {
         for trap in [
@@ -81,17 +97,36 @@ async fn every_part_of_the_page_is_there_and_nothing_beside_it() {
         Some("js") => "text/javascript; charset=utf-8",
         Some(_) => "application/json",
     };
-    assert_eq!(found.len(), 11, "{:?}", found.iter().map(|(name, _)| name).collect::<Vec<_>>());
+    assert_eq!(
+        found.len(),
+        11,
+        "{:?}",
+        found.iter().map(|(name, _)| name).collect::<Vec<_>>()
+    );
     for (name, text) in &found {
         let part = get(address, &format!("/console/{name}")).await;
-        assert_eq!((part.status, part.header("content-type")), (200, Some(kinds(name))), "{name}");
+        assert_eq!(
+            (part.status, part.header("content-type")),
+            (200, Some(kinds(name))),
+            "{name}"
+        );
         assert!(!text.is_empty(), "{name}");
     }
-    let schema = &found.iter().find(|(name, _)| name == "schema.json").unwrap().1;
+    let schema = &found
+        .iter()
+        .find(|(name, _)| name == "schema.json")
+        .unwrap()
+        .1;
     let schema: Value = serde_json::from_str(schema).unwrap();
-    assert_eq!(schema["methods"]["WatchRecovery"]["path"], "relight.v1.RecoveryService/WatchRecovery");
+    assert_eq!(
+        schema["methods"]["WatchRecovery"]["path"],
+        "relight.v1.RecoveryService/WatchRecovery"
+    );
     let moved = get(address, "/console").await;
-    assert_eq!((moved.status, moved.header("location")), (308, Some("/console/")));
+    assert_eq!(
+        (moved.status, moved.header("location")),
+        (308, Some("/console/"))
+    );
     assert_eq!(get(address, "/console/../server.rs").await.status, 404);
     assert_eq!(get(address, "/console/none.js").await.status, 404);
     assert_eq!(post(address, "/console/", &json!({})).await.status, 405);
@@ -103,6 +138,11 @@ async fn the_page_is_sent_to_everybody_and_what_it_asks_for_only_to_those_with_a
                 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b } ]\n";
     let front = Front::start_with(keys, MODELS).await;
     assert_eq!(get(front.grpc_address, "/console/").await.status, 200);
-    let called = post(front.grpc_address, "/relight.v1.AdminService/ListTargets", &json!({})).await;
+    let called = post(
+        front.grpc_address,
+        "/relight.v1.AdminService/ListTargets",
+        &json!({}),
+    )
+    .await;
     assert_ne!(called.header("grpc-status"), Some("0"), "{called:?}");
 }

@@ -1,5 +1,6 @@
-//! A continued answer holds every word once: an echo of the begun text is removed, a text that begins anew is not
-//! appended. Where nothing can be revoked, the target that wrote the text is called first to repeat it.
+//! A continued answer holds every word once: an echo of the begun text is removed, a text that
+//! begins anew is not appended. Where nothing can be revoked, the target that wrote the text is
+//! called first to repeat it.
 
 use relight::internals::grpc::v1::invoke_with_recovery_response::Outcome;
 use serde_json::json;
@@ -10,7 +11,8 @@ use crate::support::{
     upstream::{Upstream, pieces},
 };
 
-/// The first words of an answer, long enough to be continued; a target writes them and then breaks off.
+/// The first words of an answer, long enough to be continued; a target writes them and then breaks
+/// off.
 const BEGUN: &str = "The harbour opens at six in the morning, when the night watch hands over to the day watch, and the \
                      first boats leave as soon as the light on the northern pier is out. Until noon no boat may enter, \
                      because the channel is narrow, the current is strong, and the pilots of the town are all at sea";
@@ -24,7 +26,8 @@ fn config(upstreams: &[&Upstream], prefill: bool, more: &str) -> String {
         let provider = format!("{{ dialect: openai_chat, base_url: \"{url}\", api_key: k }}");
         let able = format!("capabilities: {{ assistant_prefill: {prefill} }}");
         providers = format!("{providers}  p{index}: {provider}\n");
-        targets = format!("{targets}  t{index}: {{ provider: p{index}, model: m-{index}, {able} }}\n");
+        targets =
+            format!("{targets}  t{index}: {{ provider: p{index}, model: m-{index}, {able} }}\n");
         names.push(format!("t{index}"));
     }
     format!(
@@ -43,7 +46,10 @@ async fn invoked(upstream: &Upstream) -> String {
 }
 
 async fn streamed(upstreams: &[&Upstream], prefill: bool, more: &str) -> Answer {
-    Front::start(&config(upstreams, prefill, more)).await.ask("r", true).await
+    Front::start(&config(upstreams, prefill, more))
+        .await
+        .ask("r", true)
+        .await
 }
 
 #[tokio::test]
@@ -52,14 +58,30 @@ async fn a_continuation_that_repeats_the_begun_text_is_delivered_once() {
     for ending in [None, Some("length")] {
         for more in [REST.to_owned(), whole.clone()] {
             let upstream = Upstream::start().await;
-            upstream.push(pieces(BEGUN, ending)).otherwise(pieces(&more, Some("stop")));
+            upstream
+                .push(pieces(BEGUN, ending))
+                .otherwise(pieces(&more, Some("stop")));
             assert_eq!(invoked(&upstream).await, whole, "{ending:?}, {more}");
-            let begun = upstream.await_request(2).await.body["messages"].as_array().unwrap().last().cloned().unwrap();
-            assert_eq!((&begun["role"], &begun["content"]), (&json!("assistant"), &json!(BEGUN)), "it was continued");
+            let begun = upstream.await_request(2).await.body["messages"]
+                .as_array()
+                .unwrap()
+                .last()
+                .cloned()
+                .unwrap();
+            assert_eq!(
+                (&begun["role"], &begun["content"]),
+                (&json!("assistant"), &json!(BEGUN)),
+                "it was continued"
+            );
             let upstream = Upstream::start().await;
-            upstream.push(pieces(BEGUN, ending)).otherwise(pieces(&more, Some("stop")));
+            upstream
+                .push(pieces(BEGUN, ending))
+                .otherwise(pieces(&more, Some("stop")));
             let answer = streamed(&[&upstream], true, "").await;
-            assert!(answer.succeeded_with(&whole), "{ending:?}, {more}: {answer:?}");
+            assert!(
+                answer.succeeded_with(&whole),
+                "{ending:?}, {more}: {answer:?}"
+            );
         }
     }
 }
@@ -67,14 +89,18 @@ async fn a_continuation_that_repeats_the_begun_text_is_delivered_once() {
 #[tokio::test]
 async fn a_text_that_begins_anew_replaces_the_begun_one_where_that_can_be_revoked() {
     let upstream = Upstream::start().await;
-    upstream.push(pieces(BEGUN, None)).otherwise(pieces(OTHER, Some("stop")));
+    upstream
+        .push(pieces(BEGUN, None))
+        .otherwise(pieces(OTHER, Some("stop")));
     assert_eq!(invoked(&upstream).await, OTHER);
 }
 
 #[tokio::test]
 async fn a_text_that_begins_anew_is_no_extension_of_one_that_its_length_cut() {
     let upstream = Upstream::start().await;
-    upstream.push(pieces(BEGUN, Some("length"))).otherwise(pieces(OTHER, Some("stop")));
+    upstream
+        .push(pieces(BEGUN, Some("length")))
+        .otherwise(pieces(OTHER, Some("stop")));
     assert_eq!(invoked(&upstream).await, BEGUN, "what came is the answer");
 }
 
@@ -82,10 +108,15 @@ async fn a_text_that_begins_anew_is_no_extension_of_one_that_its_length_cut() {
 async fn a_text_that_begins_anew_is_never_glued_to_what_was_sent() {
     for other in [OTHER, &format!("{} but not today.", &BEGUN[..80])] {
         let upstream = Upstream::start().await;
-        upstream.push(pieces(BEGUN, None)).otherwise(pieces(other, Some("stop")));
+        upstream
+            .push(pieces(BEGUN, None))
+            .otherwise(pieces(other, Some("stop")));
         let answer = streamed(&[&upstream], true, "").await;
         assert!(answer.clean && !answer.is_done(), "{answer:?}");
-        assert_eq!((answer.error()["code"].as_str(), answer.text().as_str()), (Some("stream_interrupted"), BEGUN));
+        assert_eq!(
+            (answer.error()["code"].as_str(), answer.text().as_str()),
+            (Some("stream_interrupted"), BEGUN)
+        );
     }
 }
 
@@ -93,7 +124,9 @@ async fn a_text_that_begins_anew_is_never_glued_to_what_was_sent() {
 async fn after_a_cut_the_target_that_wrote_the_text_is_called_to_repeat_it() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let whole = "One two three four five.";
-    first.push(pieces("One two three ", None)).otherwise(pieces(whole, Some("stop")));
+    first
+        .push(pieces("One two three ", None))
+        .otherwise(pieces(whole, Some("stop")));
     second.otherwise(pieces("Five four three.", Some("stop")));
     let answer = streamed(&[&first, &second], false, "").await;
     assert!(answer.succeeded_with(whole), "{answer:?}");
@@ -106,11 +139,16 @@ async fn all_attempts_are_used_before_a_cut_stream_fails() {
         let upstream = Upstream::start().await;
         let whole = "One two three four five.";
         upstream.push(pieces("One two three ", None));
-        upstream.push(pieces("Two one.", Some("stop"))).push(pieces("One two four.", Some("stop")));
+        upstream
+            .push(pieces("Two one.", Some("stop")))
+            .push(pieces("One two four.", Some("stop")));
         upstream.otherwise(pieces(whole, Some("stop")));
         let answer = streamed(&[&upstream], false, &format!(", max_retries: {retries}")).await;
         assert_eq!(answer.succeeded_with(whole), is_answered, "{answer:?}");
         assert_eq!(upstream.requests().len(), retries + 1);
-        assert!(whole.starts_with(&answer.text()), "nothing else was sent: {answer:?}");
+        assert!(
+            whole.starts_with(&answer.text()),
+            "nothing else was sent: {answer:?}"
+        );
     }
 }

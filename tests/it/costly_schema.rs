@@ -1,4 +1,5 @@
-//! A caller's schema, however costly, freezes no worker: the response passes unchecked, and the attempt reports it.
+//! A caller's schema, however costly, freezes no worker: the response passes unchecked, and the
+//! attempt reports it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +23,10 @@ fn doubled() -> String {
     definitions.insert("d0".to_owned(), json!({"type": "object"}));
     for level in 1..=34 {
         let reference = json!({"$ref": format!("#/$defs/d{}", level - 1)});
-        definitions.insert(format!("d{level}"), json!({"allOf": [reference, reference]}));
+        definitions.insert(
+            format!("d{level}"),
+            json!({"allOf": [reference, reference]}),
+        );
     }
     json!({"$ref": "#/$defs/d34", "$defs": Value::Object(definitions)}).to_string()
 }
@@ -56,17 +60,33 @@ async fn schemas_that_double_themselves_freeze_nothing_and_are_reported_as_unche
     let schema = doubled();
     assert!(schema.len() < 3_000);
     let calls = (0..4).map(|_| server.invoke(requiring(&schema)));
-    let responses = tokio::time::timeout(PATIENCE, futures_util::future::join_all(calls)).await.expect("it freezes");
+    let responses = tokio::time::timeout(PATIENCE, futures_util::future::join_all(calls))
+        .await
+        .expect("it freezes");
     for response in responses {
-        assert!(matches!(response.outcome, Some(End::Completion(_))), "{response:?}");
+        assert!(
+            matches!(response.outcome, Some(End::Completion(_))),
+            "{response:?}"
+        );
         assert_eq!(response.attempts.len(), 1);
-        assert!(response.attempts[0].unchecked.contains("cost too much"), "{response:?}");
+        assert!(
+            response.attempts[0].unchecked.contains("cost too much"),
+            "{response:?}"
+        );
     }
     let ordinary = r#"{"type":"object","required":["a"],"properties":{"a":{"type":"integer"}}}"#;
     let response = server.invoke(requiring(ordinary)).await;
-    assert_eq!(response.attempts[0].unchecked, "", "an ordinary schema is checked");
-    let record = server.get(&server.invoke(requiring(&schema)).await.invocation_id).await;
-    assert!(record.attempts[0].unchecked.contains("cost too much"), "{record:?}");
+    assert_eq!(
+        response.attempts[0].unchecked, "",
+        "an ordinary schema is checked"
+    );
+    let record = server
+        .get(&server.invoke(requiring(&schema)).await.invocation_id)
+        .await;
+    assert!(
+        record.attempts[0].unchecked.contains("cost too much"),
+        "{record:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,9 +101,21 @@ async fn a_tool_whose_parameters_double_themselves_freezes_nothing() {
     let mut invocation = asking("Look.");
     if let Some(Call::Model(call)) = &mut invocation.call {
         let input_schema_json = doubled();
-        call.tools = vec![ToolDefinition { name: "look".to_owned(), input_schema_json, ..ToolDefinition::default() }];
+        call.tools = vec![ToolDefinition {
+            name: "look".to_owned(),
+            input_schema_json,
+            ..ToolDefinition::default()
+        }];
     }
-    let response = tokio::time::timeout(PATIENCE, server.invoke(invocation)).await.expect("it freezes");
-    assert!(matches!(response.outcome, Some(End::Completion(_))), "{response:?}");
-    assert!(response.attempts[0].unchecked.contains("cost too much"), "{response:?}");
+    let response = tokio::time::timeout(PATIENCE, server.invoke(invocation))
+        .await
+        .expect("it freezes");
+    assert!(
+        matches!(response.outcome, Some(End::Completion(_))),
+        "{response:?}"
+    );
+    assert!(
+        response.attempts[0].unchecked.contains("cost too much"),
+        "{response:?}"
+    );
 }

@@ -1,10 +1,18 @@
-//! `relight demo --provider` plays each wire end to end, with the real binary, and keeps every promise that it makes.
+//! `relight demo --provider` plays each wire end to end, with the real binary, and keeps every
+//! promise that it makes.
 
 use serde_json::Value;
 
 use crate::support::binary::run;
 
-const SCENES: [&str; 6] = ["rate-limit", "cut", "tool-call", "unfit", "refusal", "in-stream-error"];
+const SCENES: [&str; 6] = [
+    "rate-limit",
+    "cut",
+    "tool-call",
+    "unfit",
+    "refusal",
+    "in-stream-error",
+];
 
 /// The JSON output of the demo for that provider.
 async fn output(provider: &str) -> Vec<Value> {
@@ -16,13 +24,26 @@ async fn output(provider: &str) -> Vec<Value> {
 
 async fn assert_every_scene_is_as_promised(provider: &str) {
     let scenes = output(provider).await;
-    let names: Vec<&str> = scenes.iter().map(|scene| scene["scene"].as_str().unwrap()).collect();
+    let names: Vec<&str> = scenes
+        .iter()
+        .map(|scene| scene["scene"].as_str().unwrap())
+        .collect();
     assert_eq!(names, SCENES, "{provider}");
     for scene in &scenes {
-        assert_eq!((&scene["as_promised"], &scene["broken"]), (&true.into(), &Value::Null), "{provider}: {scene}");
+        assert_eq!(
+            (&scene["as_promised"], &scene["broken"]),
+            (&true.into(), &Value::Null),
+            "{provider}: {scene}"
+        );
     }
-    let by = |name: &str| scenes.iter().find(|scene| scene["scene"] == name).unwrap()["recovered_by"].clone();
-    assert_eq!([by("unfit"), by("in-stream-error"), by("refusal")], ["adapt", "fallback", "nothing"], "{provider}");
+    let by = |name: &str| {
+        scenes.iter().find(|scene| scene["scene"] == name).unwrap()["recovered_by"].clone()
+    };
+    assert_eq!(
+        [by("unfit"), by("in-stream-error"), by("refusal")],
+        ["adapt", "fallback", "nothing"],
+        "{provider}"
+    );
 }
 
 #[tokio::test]
@@ -60,7 +81,19 @@ async fn people_see_what_was_changed_and_the_note_to_the_model() {
         "the note that the model got  \"The previous model call failed",
         "Falling back from main to spare",
     ] {
-        assert!(ran.out.contains(promised), "{promised} is not in\n{}", ran.out);
+        assert!(
+            ran.out.contains(promised),
+            "{promised} is not in\n{}",
+            ran.out
+        );
     }
-    assert_eq!(ran.out.lines().filter(|line| line.starts_with("   ✓ ")).count(), SCENES.len(), "{}", ran.out);
+    assert_eq!(
+        ran.out
+            .lines()
+            .filter(|line| line.starts_with("   ✓ "))
+            .count(),
+        SCENES.len(),
+        "{}",
+        ran.out
+    );
 }

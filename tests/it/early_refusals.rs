@@ -1,4 +1,5 @@
-//! A client whose request is refused while it still sends the body reads the refusal, and no reset of the connection.
+//! A client whose request is refused while it still sends the body reads the refusal, and no reset
+//! of the connection.
 
 use std::{
     io::{Read as _, Write as _},
@@ -23,7 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn serve() -> Process {
     let keys = key("acme", KEY, "");
     let limits = "  max_message_bytes: 16MiB\n  limits: { bytes_in_flight_per_connection: 1MiB }\n";
-    Serve::with_front(&format!("  keys: [{keys}]\n{limits}journal: {{ store: memory }}\n")).start().await
+    Serve::with_front(&format!(
+        "  keys: [{keys}]\n{limits}journal: {{ store: memory }}\n"
+    ))
+    .start()
+    .await
 }
 
 /// A connection on which a request with a body of so many bytes was begun.
@@ -31,8 +36,13 @@ fn begin(address: &str, path: &str, key: &str, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    let fields = format!("host: {address}\r\nauthorization: Bearer {key}\r\ncontent-type: application/json");
-    write!(stream, "POST {path} HTTP/1.1\r\n{fields}\r\ncontent-length: {bytes}\r\n\r\n").unwrap();
+    let fields =
+        format!("host: {address}\r\nauthorization: Bearer {key}\r\ncontent-type: application/json");
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\n{fields}\r\ncontent-length: {bytes}\r\n\r\n"
+    )
+    .unwrap();
     stream
 }
 
@@ -44,7 +54,8 @@ fn sent_whole(address: &str, path: &str, key: &str, bytes: usize) -> (u16, Value
     stream.read_to_string(&mut response).unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let body: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"));
+    let body: Value =
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"));
     (status, body["error"]["code"].clone())
 }
 
@@ -59,12 +70,28 @@ async fn a_client_that_sends_its_whole_body_first_reads_why_it_is_refused() {
         ("/v1/chat/completions", KEY, 24, 413, "request_too_large"),
     ] {
         let (address, sent) = (server.front_address.clone(), mib * MIB);
-        let came = tokio::task::spawn_blocking(move || sent_whole(&address, path, key, sent)).await.unwrap();
+        let came = tokio::task::spawn_blocking(move || sent_whole(&address, path, key, sent))
+            .await
+            .unwrap();
         assert_eq!(came, (status, code.into()), "{path} {mib} MiB");
         let authorization = format!("Bearer {key}");
-        let fields = [("content-type", "application/json"), ("authorization", authorization.as_str())];
-        let came = post(&server.front_address, path, &fields, false, vec![b' '; sent]).await;
-        assert_eq!(came.map(|(status, _)| status), Ok(status), "{path} {mib} MiB");
+        let fields = [
+            ("content-type", "application/json"),
+            ("authorization", authorization.as_str()),
+        ];
+        let came = post(
+            &server.front_address,
+            path,
+            &fields,
+            false,
+            vec![b' '; sent],
+        )
+        .await;
+        assert_eq!(
+            came.map(|(status, _)| status),
+            Ok(status),
+            "{path} {mib} MiB"
+        );
     }
 }
 
@@ -77,11 +104,17 @@ async fn a_refused_client_that_does_not_end_its_body_loses_its_connection_within
             let mut stream = begin(&address, "/v1/chat/completions", "wrong", 1 << 40);
             let began = Instant::now();
             while stream.write_all(&vec![b' '; piece]).is_ok() {
-                assert!(began.elapsed() < PATIENCE, "it is still read, {piece} bytes at a time");
+                assert!(
+                    began.elapsed() < PATIENCE,
+                    "it is still read, {piece} bytes at a time"
+                );
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
         cut_off.await.unwrap();
     }
-    assert!(server.memory("VmHWM") < 200 << 20, "what is thrown away takes no memory");
+    assert!(
+        server.memory("VmHWM") < 200 << 20,
+        "what is thrown away takes no memory"
+    );
 }

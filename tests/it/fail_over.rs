@@ -1,4 +1,5 @@
-//! While one target is silent or limited, the others are not forgotten: what is called when, over real sockets.
+//! While one target is silent or limited, the others are not forgotten: what is called when, over
+//! real sockets.
 
 use std::time::Duration;
 
@@ -13,16 +14,24 @@ use crate::support::{
     upstream::{Reply, Upstream},
 };
 
-/// Two targets with one deadline of 20 s: the first may be silent for 10 s, and the second is called beside it early.
+/// Two targets with one deadline of 20 s: the first may be silent for 10 s, and the second is
+/// called beside it early.
 fn patient(first: &Upstream, second: &Upstream) -> String {
     let timers = "first_token: 15s, first_token_alone: 15s, soft_first_token: 300ms, idle: 15s";
     two_targets(first, second)
-        .replace("first_token: 400ms, first_token_alone: 400ms, soft_first_token: 300ms, idle: 400ms", timers)
+        .replace(
+            "first_token: 400ms, first_token_alone: 400ms, soft_first_token: 300ms, idle: 400ms",
+            timers,
+        )
         .replace("base: 10ms, cap: 40ms", "base: 1s")
 }
 
 fn limited() -> Reply {
-    Reply::body(429, &[("retry-after", "1")], b"{\"error\":{\"message\":\"Rate limit reached\"}}")
+    Reply::body(
+        429,
+        &[("retry-after", "1")],
+        b"{\"error\":{\"message\":\"Rate limit reached\"}}",
+    )
 }
 
 fn is_from(response: &InvokeWithRecoveryResponse, target: &str) -> bool {
@@ -39,28 +48,55 @@ async fn a_fallback_that_fails_while_the_first_target_is_silent_is_retried_after
         let began = Instant::now();
         let response = relight.ask("Hello").await;
         assert!(is_from(&response, "second"), "{response:?}");
-        assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            began.elapsed()
+        );
         let requests = second.requests();
-        assert!(requests[1].at - requests[0].at >= Duration::from_millis(wait_ms), "not before its wait is over");
+        assert!(
+            requests[1].at - requests[0].at >= Duration::from_millis(wait_ms),
+            "not before its wait is over"
+        );
         assert_eq!((first.requests().len(), requests.len()), (1, 2));
     }
 }
 
 #[tokio::test]
-async fn a_fallback_that_is_limited_when_the_first_target_falls_silent_is_called_once_its_limit_is_over() {
+async fn a_fallback_that_is_limited_when_the_first_target_falls_silent_is_called_once_its_limit_is_over()
+ {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     first.otherwise(Reply::silence());
     second.push(limited());
-    let yaml = patient(&first, &second)
-        .replace("routes: { ", "default_route: default\nroutes: { other: { targets: [second] }, ");
+    let yaml = patient(&first, &second).replace(
+        "routes: { ",
+        "default_route: default\nroutes: { other: { targets: [second] }, ",
+    );
     let relight = Relight::start(&yaml).await;
-    let overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
-    let other = Invocation { route: "other".to_owned(), overrides, ..asking("Hello") };
-    assert!(matches!(relight.invoke(other).await.outcome, Some(Outcome::Failure(_))), "its limit is reached");
+    let overrides = Some(Overrides {
+        max_retries: Some(0),
+        ..Overrides::default()
+    });
+    let other = Invocation {
+        route: "other".to_owned(),
+        overrides,
+        ..asking("Hello")
+    };
+    assert!(
+        matches!(
+            relight.invoke(other).await.outcome,
+            Some(Outcome::Failure(_))
+        ),
+        "its limit is reached"
+    );
     let began = Instant::now();
     let response = relight.ask("Hello").await;
     assert!(is_from(&response, "second"), "{response:?}");
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -86,7 +122,10 @@ async fn targets_that_are_silent_one_after_the_other_leave_time_for_an_answer() 
         .replace("deadline: 20s", "deadline: 12s");
     let relight = Relight::start(&yaml).await;
     let response = relight.ask("Hello").await;
-    assert!(matches!(response.outcome, Some(Outcome::Completion(_))), "{response:?}");
+    assert!(
+        matches!(response.outcome, Some(Outcome::Completion(_))),
+        "{response:?}"
+    );
     assert_eq!(first.requests().len() + second.requests().len(), 3);
 }
 
@@ -98,7 +137,11 @@ async fn a_reset_is_answered_by_the_fallback_at_once() {
     let began = Instant::now();
     let response = relight.ask("Hello").await;
     assert!(is_from(&response, "second"), "{response:?}");
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -115,6 +158,13 @@ async fn a_slow_answer_whose_tokens_keep_coming_is_never_cut_by_the_time_kept_fo
     let relight = Relight::start(&yaml).await;
     let began = Instant::now();
     let response = relight.ask("Hello").await;
-    assert!(matches!(&response.outcome, Some(Outcome::Completion(it)) if it.text == words), "{response:?}");
-    assert!(began.elapsed() > Duration::from_secs(4) && upstream.requests().len() == 1, "{:?}", began.elapsed());
+    assert!(
+        matches!(&response.outcome, Some(Outcome::Completion(it)) if it.text == words),
+        "{response:?}"
+    );
+    assert!(
+        began.elapsed() > Duration::from_secs(4) && upstream.requests().len() == 1,
+        "{:?}",
+        began.elapsed()
+    );
 }

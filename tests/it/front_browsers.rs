@@ -1,4 +1,5 @@
-//! A web page cannot spend the keys of a front on its reader's host: JSON only, and no foreign origin.
+//! A web page cannot spend the keys of a front on its reader's host: JSON only, and no foreign
+//! origin.
 
 use hyper::Method;
 
@@ -8,7 +9,15 @@ use crate::support::{
 };
 
 async fn sent(front: &Front, headers: &[(&str, &str)]) -> u16 {
-    front.send(Method::POST, "/v1/chat/completions", headers, question("default", false).to_string()).await.status
+    front
+        .send(
+            Method::POST,
+            "/v1/chat/completions",
+            headers,
+            question("default", false).to_string(),
+        )
+        .await
+        .status
 }
 
 #[tokio::test]
@@ -19,15 +28,41 @@ async fn a_page_of_another_origin_and_a_body_that_is_not_declared_as_json_are_re
          targets: {{ t: {{ provider: p, model: m }} }}\n",
         upstream.base_url()
     );
-    let front = Front::start_with("  cors: { allow_origins: [\"https://app.example.com\"] }\n", &rest).await;
-    for kind in ["text/plain", "text/plain; charset=utf-8", "application/x-www-form-urlencoded", "multipart/form-data"]
-    {
+    let front = Front::start_with(
+        "  cors: { allow_origins: [\"https://app.example.com\"] }\n",
+        &rest,
+    )
+    .await;
+    for kind in [
+        "text/plain",
+        "text/plain; charset=utf-8",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+    ] {
         assert_eq!(sent(&front, &[("content-type", kind)]).await, 415, "{kind}");
     }
-    for origin in ["https://evil.example", "null", "http://127.0.0.1:3000", "https://app.example.com.evil.example"] {
+    for origin in [
+        "https://evil.example",
+        "null",
+        "http://127.0.0.1:3000",
+        "https://app.example.com.evil.example",
+    ] {
         assert_eq!(sent(&front, &[("origin", origin)]).await, 403, "{origin}");
     }
-    assert!(upstream.requests().is_empty(), "nothing of it reaches a provider");
-    assert_eq!(sent(&front, &[("origin", "https://app.example.com")]).await, 200);
-    assert_eq!(sent(&front, &[("content-type", "application/json; charset=utf-8")]).await, 200);
+    assert!(
+        upstream.requests().is_empty(),
+        "nothing of it reaches a provider"
+    );
+    assert_eq!(
+        sent(&front, &[("origin", "https://app.example.com")]).await,
+        200
+    );
+    assert_eq!(
+        sent(
+            &front,
+            &[("content-type", "application/json; charset=utf-8")]
+        )
+        .await,
+        200
+    );
 }

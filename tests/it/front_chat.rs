@@ -1,4 +1,5 @@
-//! A client of the chat completions API needs nothing but another base URL: documents, lists, limits, deadlines.
+//! A client of the chat completions API needs nothing but another base URL: documents, lists,
+//! limits, deadlines.
 
 mod refusals;
 
@@ -18,11 +19,15 @@ fn over(upstreams: &[&Upstream]) -> String {
         providers.push(format!(
             "  p{index}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}"
         ));
-        targets.push(format!("  t{index}: {{ provider: p{index}, model: model-{index} }}"));
+        targets.push(format!(
+            "  t{index}: {{ provider: p{index}, model: model-{index} }}"
+        ));
         names.push(format!("t{index}"));
     }
     let (providers, targets, names) = (providers.join("\n"), targets.join("\n"), names.join(", "));
-    format!("providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  chat: {{ targets: [{names}] }}\n")
+    format!(
+        "providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  chat: {{ targets: [{names}] }}\n"
+    )
 }
 
 #[tokio::test]
@@ -38,7 +43,13 @@ async fn a_response_is_a_document_with_usage_and_names_its_invocation() {
     let invocation = answer.header("x-relight-invocation").unwrap();
     assert_eq!(document["id"], format!("chatcmpl-{invocation}"));
     assert_eq!(answer.header("x-request-id"), Some(invocation));
-    assert_eq!((answer.header("x-relight-attempts"), answer.header("x-relight-target")), (Some("1"), Some("t0")));
+    assert_eq!(
+        (
+            answer.header("x-relight-attempts"),
+            answer.header("x-relight-target")
+        ),
+        (Some("1"), Some("t0"))
+    );
 }
 
 #[tokio::test]
@@ -57,15 +68,34 @@ async fn a_clients_messages_reach_the_model_unchanged() {
     ]);
     body["temperature"] = json!(0.25);
     body["logit_bias"] = json!({"7": 1});
-    let headers = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")];
-    let answer = front.send(Method::POST, "/v1/chat/completions", &headers, body.to_string()).await;
+    let headers = [(
+        "traceparent",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    )];
+    let answer = front
+        .send(
+            Method::POST,
+            "/v1/chat/completions",
+            &headers,
+            body.to_string(),
+        )
+        .await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let sent = upstream.await_request(1).await.body;
     assert_eq!(sent["model"], "model-0");
     assert_eq!(sent["messages"][0], body["messages"][0]);
-    assert_eq!(sent["messages"][1]["tool_calls"][0]["function"]["name"], "add");
-    assert_eq!(sent["messages"][2], json!({"role": "tool", "tool_call_id": "c1", "content": "2"}));
-    assert_eq!((&sent["temperature"], &sent["logit_bias"]), (&json!(0.25), &json!({"7": 1})));
+    assert_eq!(
+        sent["messages"][1]["tool_calls"][0]["function"]["name"],
+        "add"
+    );
+    assert_eq!(
+        sent["messages"][2],
+        json!({"role": "tool", "tool_call_id": "c1", "content": "2"})
+    );
+    assert_eq!(
+        (&sent["temperature"], &sent["logit_bias"]),
+        (&json!(0.25), &json!({"7": 1}))
+    );
     assert_eq!(sent["tools"], body["tools"]);
 }
 
@@ -80,14 +110,40 @@ async fn a_model_is_a_route_or_a_target_of_one_and_nothing_else() {
     assert_eq!((first.requests().len(), second.requests().len()), (0, 1));
 
     let answer = front.ask("chta", false).await;
-    assert_eq!((answer.status, answer.error()["code"].as_str()), (404, Some("model_not_found")));
-    assert!(answer.error()["message"].as_str().unwrap().contains("did you mean `chat`?"), "{answer:?}");
+    assert_eq!(
+        (answer.status, answer.error()["code"].as_str()),
+        (404, Some("model_not_found"))
+    );
+    assert!(
+        answer.error()["message"]
+            .as_str()
+            .unwrap()
+            .contains("did you mean `chat`?"),
+        "{answer:?}"
+    );
 
     let list = front.send(Method::GET, "/v1/models", &[], "").await.json();
-    let ids: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["chat", "lonely", "t0", "t1"]);
-    assert_eq!(front.send(Method::GET, "/v1/models/chat", &[], "").await.json()["owned_by"], "relight");
-    assert_eq!(front.send(Method::GET, "/v1/models/gone", &[], "").await.status, 404);
+    assert_eq!(
+        front
+            .send(Method::GET, "/v1/models/chat", &[], "")
+            .await
+            .json()["owned_by"],
+        "relight"
+    );
+    assert_eq!(
+        front
+            .send(Method::GET, "/v1/models/gone", &[], "")
+            .await
+            .status,
+        404
+    );
 }
 
 #[tokio::test]
@@ -96,17 +152,33 @@ async fn an_answer_as_long_as_the_client_allowed_is_passed_on_whatever_it_lacks(
         let upstream = Upstream::start().await;
         let message = json!({"role": "assistant", "content": model_said});
         let choice = json!({"index": 0, "message": message, "finish_reason": "length"});
-        let document = json!({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice]}).to_string();
-        upstream.otherwise(Reply::body(200, &[("content-type", "application/json")], document.as_bytes()));
+        let document =
+            json!({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice]})
+                .to_string();
+        upstream.otherwise(Reply::body(
+            200,
+            &[("content-type", "application/json")],
+            document.as_bytes(),
+        ));
         let front = Front::start(&over(&[&upstream])).await;
         let mut body = question("chat", false);
         body["max_completion_tokens"] = json!(16);
         body["response_format"] = json!({"type": format});
-        let answer = front.send(Method::POST, "/v1/chat/completions", &[], body.to_string()).await;
-        assert_eq!((answer.status, upstream.requests().len()), (200, 1), "{answer:?}");
+        let answer = front
+            .send(Method::POST, "/v1/chat/completions", &[], body.to_string())
+            .await;
+        assert_eq!(
+            (answer.status, upstream.requests().len()),
+            (200, 1),
+            "{answer:?}"
+        );
         let choice = &answer.json()["choices"][0];
         assert_eq!(choice["finish_reason"], "length", "{answer:?}");
-        assert_eq!(choice["message"]["content"].as_str().unwrap_or_default(), model_said, "{answer:?}");
+        assert_eq!(
+            choice["message"]["content"].as_str().unwrap_or_default(),
+            model_said,
+            "{answer:?}"
+        );
     }
 }
 
@@ -133,22 +205,42 @@ async fn a_tool_call_that_the_clients_own_limit_cut_is_left_out_and_whole_ones_a
             body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": parameters}}]);
             let before = upstream.requests().len();
             let answer = front.chat(&body).await;
-            assert_eq!((answer.status, upstream.requests().len()), (200, before + 1), "{answer:?}");
+            assert_eq!(
+                (answer.status, upstream.requests().len()),
+                (200, before + 1),
+                "{answer:?}"
+            );
             let choices: Vec<Value> = if stream {
                 assert!(answer.is_done(), "{answer:?}");
-                answer.events().iter().map(|event| event["choices"][0].clone()).collect()
+                answer
+                    .events()
+                    .iter()
+                    .map(|event| event["choices"][0].clone())
+                    .collect()
             } else {
                 vec![answer.json()["choices"][0].clone()]
             };
-            assert!(choices.iter().any(|choice| choice["finish_reason"] == "length"), "{answer:?}");
+            assert!(
+                choices
+                    .iter()
+                    .any(|choice| choice["finish_reason"] == "length"),
+                "{answer:?}"
+            );
             let ids: Vec<&Value> = choices
                 .iter()
-                .flat_map(|choice| ["/delta/tool_calls", "/message/tool_calls"].map(|at| choice.pointer(at)))
+                .flat_map(|choice| {
+                    ["/delta/tool_calls", "/message/tool_calls"].map(|at| choice.pointer(at))
+                })
                 .flatten()
                 .flat_map(|calls| calls.as_array().unwrap())
                 .filter_map(|call| call.get("id"))
                 .collect();
-            let expected: Vec<&Value> = passed_on.as_array().unwrap().iter().map(|call| &call["id"]).collect();
+            let expected: Vec<&Value> = passed_on
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|call| &call["id"])
+                .collect();
             assert_eq!(ids, expected, "{answer:?}");
         }
     }
@@ -167,12 +259,17 @@ async fn the_description_of_a_schema_reaches_a_provider_that_takes_one() {
         chat["response_format"] = json!({"type": "json_schema", "json_schema": schema});
         front.chat(&chat).await;
         let response = json!({"model": "chat", "input": "Why?", "text": {"format": flat}});
-        front.send(Method::POST, "/v1/responses", &[], response.to_string()).await;
+        front
+            .send(Method::POST, "/v1/responses", &[], response.to_string())
+            .await;
         let sent = upstream.requests();
         assert_eq!(sent.len(), 2);
         for request in sent {
             let places = ["/response_format/json_schema", "/text/format"];
-            let format = places.iter().find_map(|at| request.body.pointer(at)).unwrap();
+            let format = places
+                .iter()
+                .find_map(|at| request.body.pointer(at))
+                .unwrap();
             assert_eq!(format["description"], "What it is.", "{request:?}");
         }
     }
@@ -183,10 +280,23 @@ async fn a_deadline_of_the_client_is_kept() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::silence());
     let front = Front::start(&over(&[&upstream])).await;
-    for header in [("x-relight-deadline-ms", "300"), ("x-request-timeout", "0.3")] {
-        let answer =
-            front.send(Method::POST, "/v1/chat/completions", &[header], question("chat", false).to_string()).await;
-        assert_eq!((answer.status, answer.error()["code"].as_str()), (504, Some("timeout")), "{answer:?}");
+    for header in [
+        ("x-relight-deadline-ms", "300"),
+        ("x-request-timeout", "0.3"),
+    ] {
+        let answer = front
+            .send(
+                Method::POST,
+                "/v1/chat/completions",
+                &[header],
+                question("chat", false).to_string(),
+            )
+            .await;
+        assert_eq!(
+            (answer.status, answer.error()["code"].as_str()),
+            (504, Some("timeout")),
+            "{answer:?}"
+        );
     }
 }
 
@@ -194,7 +304,11 @@ async fn a_deadline_of_the_client_is_kept() {
 async fn a_client_that_disconnects_cancels_the_upstream_call() {
     for stream in [false, true] {
         let upstream = Upstream::start().await;
-        let slow = if stream { Reply::text("One two three.").stall_after(220) } else { Reply::silence() };
+        let slow = if stream {
+            Reply::text("One two three.").stall_after(220)
+        } else {
+            Reply::silence()
+        };
         upstream.otherwise(slow);
         let front = Front::start(&over(&[&upstream])).await;
         let call = front.ask("chat", stream);

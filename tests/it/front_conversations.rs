@@ -1,4 +1,5 @@
-//! A conversation that `previous_response_id` continues is what the client of the Responses API takes it for.
+//! A conversation that `previous_response_id` continues is what the client of the Responses API
+//! takes it for.
 
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ async fn send(front: &Front, headers: &[(&str, &str)], previous: &Value, body: &
     let mut body = body.clone();
     body["model"] = json!("chat");
     body["previous_response_id"] = previous.clone();
-    front.send(Method::POST, "/v1/responses", headers, body.to_string()).await
+    front
+        .send(Method::POST, "/v1/responses", headers, body.to_string())
+        .await
 }
 
 /// The id of the response, which is whole.
@@ -36,7 +39,10 @@ fn id(answer: &Answer) -> Value {
 fn said(request: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let messages = request["messages"].as_array().unwrap();
-    messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+    messages
+        .iter()
+        .map(|message| (text(&message["role"]), text(&message["content"])))
+        .collect()
 }
 
 #[tokio::test]
@@ -45,13 +51,26 @@ async fn each_turn_sends_its_own_instructions_and_none_of_an_earlier_one() {
     upstream.otherwise(Reply::text(TEXT));
     let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
     let (mut previous, mut conversation) = (Value::Null, Vec::new());
-    for instructions in [Some("In English."), Some("In French."), Some("In English."), None, Some("In French.")] {
+    for instructions in [
+        Some("In English."),
+        Some("In French."),
+        Some("In English."),
+        None,
+        Some("In French."),
+    ] {
         let body = json!({"input": "Why?", "instructions": instructions});
         previous = id(&send(&front, &[], &previous, &body).await);
         conversation.push(("user".to_owned(), "Why?".to_owned()));
         let own = instructions.map(|text| ("system".to_owned(), text.to_owned()));
-        let expected: Vec<_> = own.into_iter().chain(conversation.iter().cloned()).collect();
-        assert_eq!(said(&upstream.requests().last().unwrap().body), expected, "{instructions:?}");
+        let expected: Vec<_> = own
+            .into_iter()
+            .chain(conversation.iter().cloned())
+            .collect();
+        assert_eq!(
+            said(&upstream.requests().last().unwrap().body),
+            expected,
+            "{instructions:?}"
+        );
         conversation.push(("assistant".to_owned(), TEXT.to_owned()));
     }
 }
@@ -61,11 +80,15 @@ async fn instructions_within_the_input_are_a_part_of_the_conversation() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text(TEXT));
     let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
-    let input = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]);
+    let input =
+        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]);
     let first = id(&send(&front, &[], &Value::Null, &json!({"input": input})).await);
     let body = json!({"input": "And then?", "instructions": "In French."});
     id(&send(&front, &[], &first, &body).await);
-    let roles: Vec<String> = said(&upstream.requests()[1].body).into_iter().map(|(role, _)| role).collect();
+    let roles: Vec<String> = said(&upstream.requests()[1].body)
+        .into_iter()
+        .map(|(role, _)| role)
+        .collect();
     assert_eq!(roles, ["system", "system", "user", "assistant", "user"]);
 }
 
@@ -83,16 +106,27 @@ async fn a_turn_that_is_sent_once_more_with_its_key_gets_its_response_once_more(
         assert_eq!(id(&again), id(&second));
         let third = id(&send(&front, &[], &id(&second), &body).await);
         let later = send(&front, &key, &first, &body).await;
-        assert_eq!(id(&later), id(&second), "also where the conversation went on");
+        assert_eq!(
+            id(&later),
+            id(&second),
+            "also where the conversation went on"
+        );
         assert_eq!(upstream.requests().len(), 3, "stream: {stream}");
 
         let other = json!({"input": "How?", "instructions": "Be brief.", "stream": stream});
         let refused = send(&front, &key, &first, &other).await;
-        assert_eq!((refused.status, &refused.error()["code"]), (409, &json!("idempotency_key_reused")), "{refused:?}");
+        assert_eq!(
+            (refused.status, &refused.error()["code"]),
+            (409, &json!("idempotency_key_reused")),
+            "{refused:?}"
+        );
         let (no_key, another_key) = ([], [("idempotency-key", "k-9")]);
         for headers in [&no_key[..], &another_key[..]] {
             let refused = send(&front, headers, &first, &body).await;
-            assert_eq!((refused.status, &refused.error()["param"]), (400, &json!("previous_response_id")));
+            assert_eq!(
+                (refused.status, &refused.error()["param"]),
+                (400, &json!("previous_response_id"))
+            );
         }
         assert_eq!(upstream.requests().len(), 3, "stream: {stream}");
         id(&send(&front, &[], &third, &body).await);
@@ -121,7 +155,10 @@ async fn a_turn_that_is_sent_once_more_while_it_runs_joins_itself() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_turn_that_comes_twice_at_once_is_one_turn() {
     let folder = tempfile::tempdir().unwrap();
-    let mut stores = vec![format!("sqlite:{}", folder.path().join("journal.db").display())];
+    let mut stores = vec![format!(
+        "sqlite:{}",
+        folder.path().join("journal.db").display()
+    )];
     let database = Database::create().await;
     stores.extend(database.iter().map(Database::url));
     for store in stores {
@@ -131,7 +168,10 @@ async fn a_turn_that_comes_twice_at_once_is_one_turn() {
         let front = Front::start(&format!("{settings}journal: {{ store: \"{store}\" }}\n")).await;
         let turns = (0..40).map(async |n| {
             let (key, thread) = (format!("k-{n}"), format!("t-{n}"));
-            let headers = [("idempotency-key", key.as_str()), ("x-relight-thread", thread.as_str())];
+            let headers = [
+                ("idempotency-key", key.as_str()),
+                ("x-relight-thread", thread.as_str()),
+            ];
             let body = json!({"input": "Why?"});
             let sending = || send(&front, &headers, &Value::Null, &body);
             let (one, other, third) = tokio::join!(sending(), sending(), sending());

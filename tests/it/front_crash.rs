@@ -1,15 +1,17 @@
-//! The public crash test: sixteen ways in which a provider breaks, and what a caller of the front then holds.
+//! The public crash test: sixteen ways in which a provider breaks, and what a caller of the front
+//! then holds.
 //!
-//! The faults are those that the Failover Bench publishes (its catalogue and method, version 0.1); the fake provider,
-//! the text and the checks are ours. Every gateway gets the same there: two retries, a timeout of 30 s, one fallback, a
-//! streamed answer of sixty words. A scenario passes when the caller holds the complete answer (for S13: a clean error)
-//! and every check holds, the advisory ones included.
+//! The faults are those that the Failover Bench publishes (its catalogue and method, version 0.1);
+//! the fake provider, the text and the checks are ours. Every gateway gets the same there: two
+//! retries, a timeout of 30 s, one fallback, a streamed answer of sixty words. A scenario passes
+//! when the caller holds the complete answer (for S13: a clean error) and every check holds, the
+//! advisory ones included.
 //!
-//! Time is scaled by 1:20, in the faults and in the timers alike, to keep the tests short: 30 s are 1.5 s here, the
-//! soft limit of 10 s is 0.5 s, the idle limit of 20 s is 1 s, a probe of a target that failed comes after 1 s. Not
-//! scaled are stated waits (whole seconds on the wire). No time is asserted here but bounds that end a hang;
-//! `front_outage.rs` plays those scenarios that are about time at full scale, on a virtual clock and with no setting at
-//! all.
+//! Time is scaled by 1:20, in the faults and in the timers alike, to keep the tests short: 30 s are
+//! 1.5 s here, the soft limit of 10 s is 0.5 s, the idle limit of 20 s is 1 s, a probe of a target
+//! that failed comes after 1 s. Not scaled are stated waits (whole seconds on the wire). No time is
+//! asserted here but bounds that end a hang; `front_outage.rs` plays those scenarios that are about
+//! time at full scale, on a virtual clock and with no setting at all.
 
 use std::time::Duration;
 
@@ -63,11 +65,21 @@ impl Bench {
         fallback.otherwise(sixty_words("model-fallback"));
         let provider = |name: &str, upstream: &Upstream| {
             let url = upstream.base_url();
-            format!("  {name}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}\n")
+            format!(
+                "  {name}: {{ dialect: openai_chat, base_url: \"{url}\", api_key: k, allow_plaintext: true }}\n"
+            )
         };
-        let providers = format!("providers:\n{}{}", provider("p", &primary), provider("f", &fallback));
+        let providers = format!(
+            "providers:\n{}{}",
+            provider("p", &primary),
+            provider("f", &fallback)
+        );
         let front = Front::start(&format!("{providers}{SETTINGS}")).await;
-        Self { primary, fallback, front }
+        Self {
+            primary,
+            fallback,
+            front,
+        }
     }
 
     /// A primary that always breaks like this.
@@ -98,7 +110,10 @@ impl Bench {
 
     async fn alive(&self) {
         let healthy = self.front.ask("healthy", false).await;
-        assert!(healthy.succeeded_with(TEXT), "not alive afterwards: {healthy:?}");
+        assert!(
+            healthy.succeeded_with(TEXT),
+            "not alive afterwards: {healthy:?}"
+        );
     }
 
     /// Attempts that the primary saw.
@@ -110,8 +125,13 @@ impl Bench {
 /// The events of a whole answer.
 fn events(model: &str) -> Vec<String> {
     let named = |event: String| event.replace("test-model", model);
-    let words = TEXT.split_inclusive(' ').map(|word| named(chunk(&json!({"content": word}), None)));
-    let mut events = vec![named(chunk(&json!({"role": "assistant", "content": ""}), None))];
+    let words = TEXT
+        .split_inclusive(' ')
+        .map(|word| named(chunk(&json!({"content": word}), None)));
+    let mut events = vec![named(chunk(
+        &json!({"role": "assistant", "content": ""}),
+        None,
+    ))];
     events.extend(words);
     events.push(named(chunk(&json!({}), Some("stop"))));
     events.push(usage_chunk(21, 60));
@@ -131,8 +151,13 @@ fn first_words(words: usize) -> (Reply, usize) {
 }
 
 fn refusal(status: u16, code: &str, message: &str) -> Reply {
-    let error = json!({"error": {"message": message, "type": "some_error", "param": null, "code": code}});
-    Reply::body(status, &[("content-type", "application/json")], error.to_string().as_bytes())
+    let error =
+        json!({"error": {"message": message, "type": "some_error", "param": null, "code": code}});
+    Reply::body(
+        status,
+        &[("content-type", "application/json")],
+        error.to_string().as_bytes(),
+    )
 }
 
 #[test]
@@ -147,28 +172,43 @@ async fn s01_a_rate_limit_with_a_stated_wait_is_waited_out() {
     bench.rescued().await;
     let seen = bench.primary.requests();
     assert_eq!(seen.len(), 2, "the same provider is asked again");
-    assert!(seen[1].at - seen[0].at >= Duration::from_millis(900), "and not before it said");
+    assert!(
+        seen[1].at - seen[0].at >= Duration::from_millis(900),
+        "and not before it said"
+    );
 }
 
 #[tokio::test]
 async fn s02_a_rate_limit_for_ever_is_not_hammered() {
     let bench = Bench::always(refusal(429, "rate_limit_exceeded", "Too many requests.")).await;
     bench.rescued().await;
-    assert!(bench.calls_of_primary() <= 4, "{} attempts", bench.calls_of_primary());
+    assert!(
+        bench.calls_of_primary() <= 4,
+        "{} attempts",
+        bench.calls_of_primary()
+    );
 }
 
 #[tokio::test]
 async fn s03_one_server_error_is_retried_where_it_happened() {
     let bench = Bench::once(refusal(500, "server_error", "Something broke.")).await;
     bench.rescued().await;
-    assert_eq!((bench.calls_of_primary(), bench.fallback.requests().len()), (2, 1), "one for the healthy call");
+    assert_eq!(
+        (bench.calls_of_primary(), bench.fallback.requests().len()),
+        (2, 1),
+        "one for the healthy call"
+    );
 }
 
 #[tokio::test]
 async fn s04_overload_for_ever_ends_at_the_fallback() {
     let bench = Bench::always(refusal(503, "overloaded", "The engine is overloaded.")).await;
     bench.rescued().await;
-    assert!(bench.calls_of_primary() <= 3, "{} attempts", bench.calls_of_primary());
+    assert!(
+        bench.calls_of_primary() <= 3,
+        "{} attempts",
+        bench.calls_of_primary()
+    );
 }
 
 #[tokio::test]
@@ -189,11 +229,17 @@ async fn s07_a_slow_first_token_is_overtaken() {
     // Its head comes at once; 20 s are 1 s here, and more, so that a busy machine decides nothing.
     let late: Vec<(Duration, Vec<u8>)> = vec![
         (Duration::ZERO, b": ok\n\n".to_vec()),
-        (Duration::from_secs(20), sixty_words("model-primary").body_bytes()),
+        (
+            Duration::from_secs(20),
+            sixty_words("model-primary").body_bytes(),
+        ),
     ];
     let bench = Bench::always(Reply::stream(late)).await;
     let answer = bench.rescued().await;
-    assert_eq!((answer.model().as_str(), bench.calls_of_primary()), ("model-fallback", 1));
+    assert_eq!(
+        (answer.model().as_str(), bench.calls_of_primary()),
+        ("model-fallback", 1)
+    );
 }
 
 #[tokio::test]
@@ -214,9 +260,20 @@ async fn s09_a_stalled_stream_still_ends_as_the_whole_answer() {
 async fn s10_a_malformed_event_does_not_cost_the_answer() {
     let mut lines: Vec<(Duration, Vec<u8>)> = events("model-primary")
         .into_iter()
-        .map(|data| (Duration::from_millis(1), format!("data: {data}\n\n").into_bytes()))
+        .map(|data| {
+            (
+                Duration::from_millis(1),
+                format!("data: {data}\n\n").into_bytes(),
+            )
+        })
         .collect();
-    lines.insert(11, (Duration::ZERO, b"data: {\"choices\": [{\"delta\": {\"content\": \n\n".to_vec()));
+    lines.insert(
+        11,
+        (
+            Duration::ZERO,
+            b"data: {\"choices\": [{\"delta\": {\"content\": \n\n".to_vec(),
+        ),
+    );
     let bench = Bench::always(Reply::stream(lines)).await;
     // Whether that event held words is unknown: the fallback's answer is joined without a seam.
     bench.rescued().await;
@@ -228,7 +285,13 @@ async fn s11_a_missing_end_mark_of_the_wire_delays_nothing() {
     events.pop();
     let bench = Bench::always(Reply::events(&events)).await;
     let answer = bench.rescued().await;
-    assert_eq!((&answer.usage()["completion_tokens"], bench.calls_of_primary()), (&json!(60), 1));
+    assert_eq!(
+        (
+            &answer.usage()["completion_tokens"],
+            bench.calls_of_primary()
+        ),
+        (&json!(60), 1)
+    );
 }
 
 #[tokio::test]
@@ -244,9 +307,22 @@ async fn s13_a_refusal_is_passed_on_without_a_fallback() {
     let words = "The request was refused by the safety system.";
     let bench = Bench::always(refusal(400, "content_policy_violation", words)).await;
     let answer = bench.ask().await;
-    assert_eq!((answer.status, answer.error()["code"].as_str()), (400, Some("content_filter")), "{answer:?}");
-    assert!(answer.error()["message"].as_str().unwrap().contains("safety system"), "the reason is told: {answer:?}");
-    assert_eq!((bench.calls_of_primary(), bench.fallback.requests().len()), (1, 0));
+    assert_eq!(
+        (answer.status, answer.error()["code"].as_str()),
+        (400, Some("content_filter")),
+        "{answer:?}"
+    );
+    assert!(
+        answer.error()["message"]
+            .as_str()
+            .unwrap()
+            .contains("safety system"),
+        "the reason is told: {answer:?}"
+    );
+    assert_eq!(
+        (bench.calls_of_primary(), bench.fallback.requests().len()),
+        (1, 0)
+    );
     bench.alive().await;
 }
 
@@ -256,8 +332,16 @@ async fn s14_a_fallback_that_refuses_a_begun_answer_is_never_given_one() {
     let bench = Bench::always(begun.cut_after(bytes)).await;
     bench.rescued().await;
     for request in bench.fallback.requests() {
-        let last = request.body["messages"].as_array().unwrap().last().unwrap().clone();
-        assert_eq!(last["role"], "user", "a begun answer was given: {request:?}");
+        let last = request.body["messages"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .clone();
+        assert_eq!(
+            last["role"], "user",
+            "a begun answer was given: {request:?}"
+        );
     }
 }
 
@@ -267,17 +351,27 @@ async fn s15_a_provider_that_is_down_is_left_alone_and_used_again_when_it_is_bac
     let calls = 14;
     for _ in 0..calls {
         let answer = bench.ask().await;
-        assert!(answer.succeeded_with(TEXT), "not served during the outage: {answer:?}");
+        assert!(
+            answer.succeeded_with(TEXT),
+            "not served during the outage: {answer:?}"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // Without a circuit each call would call it once at least; how often it is probed depends on the time that they
-    // take.
-    assert!(bench.calls_of_primary() <= calls / 2, "{} attempts while it was down", bench.calls_of_primary());
+    // Without a circuit each call would call it once at least; how often it is probed depends on
+    // the time that they take.
+    assert!(
+        bench.calls_of_primary() <= calls / 2,
+        "{} attempts while it was down",
+        bench.calls_of_primary()
+    );
     bench.primary.otherwise(sixty_words("model-primary"));
     // The bound only ends a hang.
     for _ in 0..150 {
         let answer = bench.ask().await;
-        assert!(answer.succeeded_with(TEXT), "not served after the outage: {answer:?}");
+        assert!(
+            answer.succeeded_with(TEXT),
+            "not served after the outage: {answer:?}"
+        );
         if answer.model() == "model-primary" {
             return;
         }
@@ -290,8 +384,14 @@ async fn s15_a_provider_that_is_down_is_left_alone_and_used_again_when_it_is_bac
 async fn s16_the_answer_names_who_gave_it_and_what_that_cost() {
     let bench = Bench::always(refusal(503, "overloaded", "The engine is overloaded.")).await;
     let answer = bench.rescued().await;
-    assert_eq!((answer.model().as_str(), answer.header("x-relight-target")), ("model-fallback", Some("fallback")));
+    assert_eq!(
+        (answer.model().as_str(), answer.header("x-relight-target")),
+        ("model-fallback", Some("fallback"))
+    );
     let usage = answer.usage();
-    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(21), &json!(60)));
+    assert_eq!(
+        (&usage["prompt_tokens"], &usage["completion_tokens"]),
+        (&json!(21), &json!(60))
+    );
     assert!(bench.calls_of_primary() <= 3);
 }

@@ -10,17 +10,29 @@ use crate::support::{
 
 #[tokio::test]
 async fn a_request_is_passed_on_as_it_is_and_falls_back_to_a_target_that_can() {
-    let (claude, busy, free) = (Upstream::start().await, Upstream::start().await, Upstream::start().await);
+    let (claude, busy, free) = (
+        Upstream::start().await,
+        Upstream::start().await,
+        Upstream::start().await,
+    );
     busy.otherwise(Reply::status(503));
     let vectors = json!({"object": "list", "model": "text-embedding-3-small",
         "data": [{"object": "embedding", "index": 0, "embedding": "AACAPwAAAEA="}],
         "usage": {"prompt_tokens": 5, "total_tokens": 5}});
     free.otherwise(Reply::document(&vectors));
-    let front =
-        Front::start(&over("embed", &[(&claude, "anthropic"), (&busy, "openai_chat"), (&free, "openai_responses")]))
-            .await;
+    let front = Front::start(&over(
+        "embed",
+        &[
+            (&claude, "anthropic"),
+            (&busy, "openai_chat"),
+            (&free, "openai_responses"),
+        ],
+    ))
+    .await;
     let body = json!({"model": "embed", "input": ["a", "b"], "encoding_format": "base64", "dimensions": 2});
-    let answer = front.send(Method::POST, "/v1/embeddings", &[], body.to_string()).await;
+    let answer = front
+        .send(Method::POST, "/v1/embeddings", &[], body.to_string())
+        .await;
     assert_eq!((answer.status, answer.json()), (200, vectors), "{answer:?}");
     assert_eq!(answer.header("x-relight-target"), Some("t2"));
     let sent = &free.requests()[0];
@@ -41,8 +53,14 @@ async fn what_cannot_be_had_is_refused_in_words() {
         (json!({"model": "embed"}), "input"),
         (json!({"input": "a"}), "model"),
     ] {
-        let answer = front.send(Method::POST, "/v1/embeddings", &[], body.to_string()).await;
-        assert_eq!((answer.status, answer.error()["param"].as_str()), (400, Some(param)), "{answer:?}");
+        let answer = front
+            .send(Method::POST, "/v1/embeddings", &[], body.to_string())
+            .await;
+        assert_eq!(
+            (answer.status, answer.error()["param"].as_str()),
+            (400, Some(param)),
+            "{answer:?}"
+        );
     }
     assert_eq!(upstream.requests().len(), 0);
 }
@@ -54,6 +72,8 @@ async fn a_document_that_is_none_is_no_answer() {
     let front = Front::start(&over("embed", &[(&upstream, "openai_chat")])).await;
     let body = json!({"model": "embed", "input": "a"});
     let headers = [("x-relight-max-retries", "0")];
-    let answer = front.send(Method::POST, "/v1/embeddings", &headers, body.to_string()).await;
+    let answer = front
+        .send(Method::POST, "/v1/embeddings", &headers, body.to_string())
+        .await;
     assert_eq!(answer.status, 502, "{answer:?}");
 }

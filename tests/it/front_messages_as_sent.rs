@@ -1,4 +1,5 @@
-//! What Anthropic's own API needs of a request reaches it as the client sent it: betas, marks for caching, and tools of its own.
+//! What Anthropic's own API needs of a request reaches it as the client sent it: betas, marks for
+//! caching, and tools of its own.
 
 mod tools;
 
@@ -24,11 +25,16 @@ fn question() -> Value {
 }
 
 async fn send(front: &Front, headers: &[(&str, &str)], body: &Value) -> Answer {
-    front.send(Method::POST, "/v1/messages", headers, body.to_string()).await
+    front
+        .send(Method::POST, "/v1/messages", headers, body.to_string())
+        .await
 }
 
 fn betas(request: &Request) -> Vec<&str> {
-    request.header("anthropic-beta").map(|betas| betas.split(',').collect()).unwrap_or_default()
+    request
+        .header("anthropic-beta")
+        .map(|betas| betas.split(',').collect())
+        .unwrap_or_default()
 }
 
 /// A mark that differs from all others.
@@ -49,7 +55,10 @@ fn marks(body: &Value) -> Vec<(String, Value)> {
                 }
             }
             Value::Array(items) => {
-                items.iter().enumerate().for_each(|(index, item)| collect(&format!("{at}/{index}"), item, found));
+                items
+                    .iter()
+                    .enumerate()
+                    .for_each(|(index, item)| collect(&format!("{at}/{index}"), item, found));
             }
             _ => {}
         }
@@ -61,7 +70,11 @@ fn marks(body: &Value) -> Vec<(String, Value)> {
 }
 
 fn assert_marks<const N: usize>(body: &Value, expected: [(&str, Value); N]) {
-    assert_eq!(marks(body), expected.map(|(place, mark)| (place.to_owned(), mark)), "{body}");
+    assert_eq!(
+        marks(body),
+        expected.map(|(place, mark)| (place.to_owned(), mark)),
+        "{body}"
+    );
 }
 
 /// A tool that runs at the provider.
@@ -99,9 +112,13 @@ async fn betas_of_the_request_and_of_the_configuration_reach_anthropics_dialect_
     let upstreams = [(&anthropic, "anthropic"), (&openai, "openai_chat")];
     let config = over("chat", &upstreams);
     for own in [false, true] {
-        let headers = "headers: { anthropic-beta: \"own-1, shared-2\", anthropic-version: \"2024-01-01\" }";
-        let config =
-            if own { config.replacen("api_key: k", &format!("api_key: k, {headers}"), 1) } else { config.clone() };
+        let headers =
+            "headers: { anthropic-beta: \"own-1, shared-2\", anthropic-version: \"2024-01-01\" }";
+        let config = if own {
+            config.replacen("api_key: k", &format!("api_key: k, {headers}"), 1)
+        } else {
+            config.clone()
+        };
         let front = Front::start(&config).await;
         anthropic.push(claude("Yes."));
         let sent = [
@@ -115,17 +132,39 @@ async fn betas_of_the_request_and_of_the_configuration_reach_anthropics_dialect_
         assert_eq!(send(&front, &sent, &body).await.status, 200);
         let request = anthropic.requests().pop().unwrap();
         let expected: &[&str] = if own {
-            &["own-1", "shared-2", "context-management-2025-06-27", "effort-2025-11-24"]
+            &[
+                "own-1",
+                "shared-2",
+                "context-management-2025-06-27",
+                "effort-2025-11-24",
+            ]
         } else {
-            &["context-management-2025-06-27", "shared-2", "effort-2025-11-24"]
+            &[
+                "context-management-2025-06-27",
+                "shared-2",
+                "effort-2025-11-24",
+            ]
         };
         assert_eq!(betas(&request), expected);
         assert_eq!(request.header("x-api-key"), Some("k"));
-        assert_eq!(request.header("anthropic-version"), Some(if own { "2024-01-01" } else { "2023-06-01" }));
-        assert_eq!(request.body["context_management"], body["context_management"]);
+        assert_eq!(
+            request.header("anthropic-version"),
+            Some(if own { "2024-01-01" } else { "2023-06-01" })
+        );
+        assert_eq!(
+            request.body["context_management"],
+            body["context_management"]
+        );
 
         anthropic.push(Reply::document(&json!({"input_tokens": 14})));
-        let answer = front.send(Method::POST, "/v1/messages/count_tokens", &sent, body.to_string()).await;
+        let answer = front
+            .send(
+                Method::POST,
+                "/v1/messages/count_tokens",
+                &sent,
+                body.to_string(),
+            )
+            .await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert_eq!(betas(&anthropic.requests().pop().unwrap()), expected);
 
@@ -137,10 +176,21 @@ async fn betas_of_the_request_and_of_the_configuration_reach_anthropics_dialect_
         anthropic.push(Reply::status(529)).push(Reply::status(529));
         openai.push(Reply::text("Yes."));
         let answer = send(&front, &sent, &marked()).await;
-        assert_eq!((answer.status, answer.header("x-relight-target")), (200, Some("t1")), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.header("x-relight-target")),
+            (200, Some("t1")),
+            "{answer:?}"
+        );
         let request = openai.requests().pop().unwrap();
-        assert_eq!((betas(&request), marks(&request.body)), (vec![], vec![]), "{request:?}");
-        assert!(!request.body.to_string().contains("eager_input_streaming"), "{request:?}");
+        assert_eq!(
+            (betas(&request), marks(&request.body)),
+            (vec![], vec![]),
+            "{request:?}"
+        );
+        assert!(
+            !request.body.to_string().contains("eager_input_streaming"),
+            "{request:?}"
+        );
     }
 }
 
@@ -149,7 +199,12 @@ async fn betas_that_cannot_be_passed_on_are_refused_by_the_name_of_their_header(
     let upstream = Upstream::start().await;
     upstream.otherwise(claude("Yes."));
     let front = Front::start(&over("chat", &[(&upstream, "anthropic")])).await;
-    let names = |count: usize| (0..count).map(|n| format!("b-{n}")).collect::<Vec<_>>().join(",");
+    let names = |count: usize| {
+        (0..count)
+            .map(|n| format!("b-{n}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     for (betas, status) in [
         (names(64), 200),
         (format!("{},b-0", names(64)), 200),
@@ -161,10 +216,21 @@ async fn betas_that_cannot_be_passed_on_are_refused_by_the_name_of_their_header(
         (" , ".to_owned(), 200),
     ] {
         for path in ["/v1/messages", "/v1/messages/count_tokens"] {
-            let answer = front.send(Method::POST, path, &[("anthropic-beta", &betas)], question().to_string()).await;
+            let answer = front
+                .send(
+                    Method::POST,
+                    path,
+                    &[("anthropic-beta", &betas)],
+                    question().to_string(),
+                )
+                .await;
             if status == 400 {
                 let error = &answer.json()["error"];
-                assert_eq!((answer.status, &error["param"]), (400, &json!("anthropic-beta")), "{betas}: {answer:?}");
+                assert_eq!(
+                    (answer.status, &error["param"]),
+                    (400, &json!("anthropic-beta")),
+                    "{betas}: {answer:?}"
+                );
             } else if path == "/v1/messages" {
                 assert_eq!(answer.status, 200, "{betas}: {answer:?}");
             }
@@ -181,12 +247,21 @@ async fn marks_for_caching_stay_where_the_client_put_them_also_with_a_note() {
         let mut body = marked();
         body["stream"] = json!(stream);
         let answer = send(&front, &[], &body).await;
-        assert_eq!((answer.status, answer.header("x-relight-attempts")), (200, Some("2")), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.header("x-relight-attempts")),
+            (200, Some("2")),
+            "{answer:?}"
+        );
         let requests = upstream.requests();
-        let [first, second] = &requests[requests.len() - 2..] else { panic!("{requests:?}") };
+        let [first, second] = &requests[requests.len() - 2..] else {
+            panic!("{requests:?}")
+        };
         assert_eq!(marks(&first.body), marks(&body));
         assert_eq!(marks(&second.body), marks(&body));
-        assert_ne!(first.body["messages"], second.body["messages"], "the second one has a note");
+        assert_ne!(
+            first.body["messages"], second.body["messages"],
+            "the second one has a note"
+        );
         assert_eq!(first.body["messages"], body["messages"]);
         assert_eq!(first.body["tools"][0], body["tools"][0]);
         assert_eq!(first.body.get("cache_control"), None);
@@ -198,10 +273,11 @@ async fn a_mark_of_what_is_not_sent_goes_to_the_block_before_it() {
     let upstream = Upstream::start().await;
     upstream.otherwise(claude("Yes."));
     let front = Front::start(&over("chat", &[(&upstream, "anthropic")])).await;
-    let (blank, text) =
-        (json!({"type": "text", "text": " ", "cache_control": mark("1h")}), json!({"type": "text", "text": "Hi"}));
-    let image =
-        json!({"type": "image", "source": {"type": "url", "url": "https://e.com/a.png"}, "cache_control": mark("5m")});
+    let (blank, text) = (
+        json!({"type": "text", "text": " ", "cache_control": mark("1h")}),
+        json!({"type": "text", "text": "Hi"}),
+    );
+    let image = json!({"type": "image", "source": {"type": "url", "url": "https://e.com/a.png"}, "cache_control": mark("5m")});
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "EqQB"});
     let result = json!({"type": "tool_result", "tool_use_id": "c1", "content": [
         {"type": "text", "text": "a"}, {"type": "text", "text": "b", "cache_control": mark("1h")}]});
@@ -241,8 +317,17 @@ async fn marks_stay_at_their_blocks_where_the_conversation_is_repaired() {
     ]);
     assert_eq!(send(&front, &[], &body).await.status, 200);
     let sent = upstream.requests().pop().unwrap().body["messages"][2]["content"].clone();
-    let kinds: Vec<&str> = sent.as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["tool_result", "tool_result", "text", "text"], "{sent}");
+    let kinds: Vec<&str> = sent
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| block["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["tool_result", "tool_result", "text", "text"],
+        "{sent}"
+    );
     let expected = [("/1", mark("1h")), ("/3", mark("5m"))];
     assert_marks(&sent, expected);
 }
@@ -263,17 +348,30 @@ async fn of_a_kept_conversation_the_newest_marks_are_sent() {
         sent = upstream.requests().pop().unwrap().body;
     }
     let places: Vec<String> = marks(&sent).into_iter().map(|(place, _)| place).collect();
-    let expected = ["/messages/4/content/0", "/messages/6/content/0", "/messages/8/content/0", "/tools/0"];
+    let expected = [
+        "/messages/4/content/0",
+        "/messages/6/content/0",
+        "/messages/8/content/0",
+        "/tools/0",
+    ];
     assert_eq!(places, expected, "{sent}");
 }
 
 #[tokio::test]
 async fn a_call_that_another_process_continues_is_the_same_to_its_provider() {
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
-    upstream.push(claude("Never seen.").slow_head(Duration::from_mins(1))).otherwise(claude("Yes."));
+    upstream
+        .push(claude("Never seen.").slow_head(Duration::from_mins(1)))
+        .otherwise(claude("Yes."));
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
-    let settings = format!("{}journal: {{ store: \"{store}\" }}\n", over("chat", &[(&upstream, "anthropic")]));
-    let headers = [("anthropic-beta", "context-management-2025-06-27"), ("idempotency-key", "k-1")];
+    let settings = format!(
+        "{}journal: {{ store: \"{store}\" }}\n",
+        over("chat", &[(&upstream, "anthropic")])
+    );
+    let headers = [
+        ("anthropic-beta", "context-management-2025-06-27"),
+        ("idempotency-key", "k-1"),
+    ];
     let mut body = marked();
     body["tools"].as_array_mut().unwrap().push(search());
     let first = Serve::with_front(&settings).start().await;
@@ -293,5 +391,8 @@ async fn a_call_that_another_process_continues_is_the_same_to_its_provider() {
     let requests = upstream.requests();
     assert_eq!(requests.len(), 2);
     assert_eq!(betas(&requests[1]), ["context-management-2025-06-27"]);
-    assert_eq!((&requests[1].body, marks(&requests[1].body).len()), (&requests[0].body, 4));
+    assert_eq!(
+        (&requests[1].body, marks(&requests[1].body).len()),
+        (&requests[0].body, 4)
+    );
 }

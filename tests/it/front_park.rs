@@ -11,7 +11,9 @@ const TEXT: &str = "One two three four five six seven eight nine ten.";
 async fn a_cut_answer_is_given_once_although_its_target_is_paced_after_a_rate_limit() {
     let upstream = Upstream::start().await;
     let body = b"{\"error\":{\"message\":\"Too many requests.\",\"code\":\"rate_limit_exceeded\"}}";
-    upstream.push(Reply::body(429, &[("retry-after", "1")], body)).push(Reply::text(TEXT));
+    upstream
+        .push(Reply::body(429, &[("retry-after", "1")], body))
+        .push(Reply::text(TEXT));
     upstream.push(Reply::text(TEXT).cut_in_the_middle());
     upstream.otherwise(Reply::text(TEXT));
     let front = Front::start(&format!(

@@ -1,4 +1,5 @@
-//! A client of `OpenAI`'s Responses API needs nothing but another base URL, whatever family the model is of.
+//! A client of `OpenAI`'s Responses API needs nothing but another base URL, whatever family the
+//! model is of.
 
 use std::time::Duration;
 
@@ -17,10 +18,13 @@ fn question(stream: bool) -> Value {
 }
 
 async fn ask(front: &Front, body: &Value) -> Answer {
-    front.send(Method::POST, "/v1/responses", &[], body.to_string()).await
+    front
+        .send(Method::POST, "/v1/responses", &[], body.to_string())
+        .await
 }
 
-/// The response that a client of the stream holds at the end; it fails where the events do not fit each other.
+/// The response that a client of the stream holds at the end; it fails where the events do not fit
+/// each other.
 fn folded(answer: &Answer) -> Value {
     let (mut items, mut texts) = (Vec::<Value>::new(), Vec::<String>::new());
     let mut last = Value::Null;
@@ -48,10 +52,20 @@ fn folded(answer: &Answer) -> Value {
         last = event;
     }
     if last["type"] == "response.completed" {
-        assert_eq!(last["response"]["output"], json!(items), "the end says what was streamed: {answer:?}");
+        assert_eq!(
+            last["response"]["output"],
+            json!(items),
+            "the end says what was streamed: {answer:?}"
+        );
         for (item, text) in items.iter().zip(texts) {
-            let whole = ["/content/0/text", "/summary/0/text", "/arguments"].iter().find_map(|it| item.pointer(it));
-            assert_eq!(whole.and_then(Value::as_str).unwrap_or_default(), text, "{answer:?}");
+            let whole = ["/content/0/text", "/summary/0/text", "/arguments"]
+                .iter()
+                .find_map(|it| item.pointer(it));
+            assert_eq!(
+                whole.and_then(Value::as_str).unwrap_or_default(),
+                text,
+                "{answer:?}"
+            );
         }
     }
     last["response"].clone()
@@ -69,8 +83,15 @@ async fn a_response_is_a_document_or_a_stream_of_the_same() {
         body["truncation"] = json!("auto");
         let answer = ask(&front, &body).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let response = if stream { folded(&answer) } else { answer.json() };
-        assert_eq!((&response["object"], &response["status"]), (&json!("response"), &json!("completed")));
+        let response = if stream {
+            folded(&answer)
+        } else {
+            answer.json()
+        };
+        assert_eq!(
+            (&response["object"], &response["status"]),
+            (&json!("response"), &json!("completed"))
+        );
         assert_eq!(response["output"][0]["content"][0]["text"], TEXT);
         for repeated in ["instructions", "metadata", "truncation"] {
             assert_eq!(response[repeated], body[repeated], "{response}");
@@ -80,7 +101,10 @@ async fn a_response_is_a_document_or_a_stream_of_the_same() {
         assert_eq!(response["id"], format!("resp_{invocation}"));
         assert_eq!(answer.header("x-relight-target"), Some("t0"));
         let sent = upstream.requests().last().unwrap().body.clone();
-        assert_eq!(sent["messages"][0], json!({"role": "system", "content": "Be brief."}));
+        assert_eq!(
+            sent["messages"][0],
+            json!({"role": "system", "content": "Be brief."})
+        );
     }
 }
 
@@ -99,13 +123,24 @@ async fn thoughts_and_calls_are_items_and_what_their_provider_needs_back_comes_b
         openai.push(Reply::document(&whole));
         let mut body = question(stream);
         body["store"] = json!(false);
-        body["tools"] = json!([{"type": "function", "name": "add", "parameters": {"type": "object"}}]);
+        body["tools"] =
+            json!([{"type": "function", "name": "add", "parameters": {"type": "object"}}]);
         let answer = ask(&front, &body).await;
-        let response = if stream { folded(&answer) } else { answer.json() };
+        let response = if stream {
+            folded(&answer)
+        } else {
+            answer.json()
+        };
         let output = response["output"].as_array().unwrap();
-        let kinds: Vec<&str> = output.iter().map(|item| item["type"].as_str().unwrap()).collect();
+        let kinds: Vec<&str> = output
+            .iter()
+            .map(|item| item["type"].as_str().unwrap())
+            .collect();
         assert_eq!(kinds, ["reasoning", "function_call"], "{answer:?}");
-        assert_eq!((&output[0]["summary"], &output[1]["call_id"]), (&own["summary"], &json!("call_9")));
+        assert_eq!(
+            (&output[0]["summary"], &output[1]["call_id"]),
+            (&own["summary"], &json!("call_9"))
+        );
         assert_eq!(response["store"], false);
 
         openai.push(Reply::document(&json!({"id": "resp_10", "status": "completed", "model": "gpt-test", "output": [
@@ -115,7 +150,10 @@ async fn thoughts_and_calls_are_items_and_what_their_provider_needs_back_comes_b
         let answer = ask(&front, &body).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let sent = openai.requests().last().unwrap().body.clone();
-        assert_eq!(sent["input"][1], own, "reasoning goes back as it came: {sent}");
+        assert_eq!(
+            sent["input"][1], own,
+            "reasoning goes back as it came: {sent}"
+        );
         assert_eq!(sent["input"][3]["output"], "2");
     }
 }
@@ -128,27 +166,66 @@ async fn a_conversation_goes_on_from_its_newest_response_and_from_no_other() {
     let mut body = question(false);
     body["instructions"] = json!("Be brief.");
     let first = ask(&front, &body).await.json();
-    assert_eq!(first["store"], true, "a response is stored unless the request says otherwise: {first}");
+    assert_eq!(
+        first["store"], true,
+        "a response is stored unless the request says otherwise: {first}"
+    );
     body["previous_response_id"] = first["id"].clone();
     body["input"] = json!("And then?");
     body["stream"] = json!(true);
     let second = folded(&ask(&front, &body).await);
     assert_eq!(second["previous_response_id"], first["id"]);
     let sent = upstream.requests().last().unwrap().body["messages"].clone();
-    let roles: Vec<&str> = sent.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "user", "assistant", "user"], "instructions are not repeated: {sent}");
-    assert_eq!((&sent[2]["content"], &sent[3]["content"]), (&json!(TEXT), &json!("And then?")));
+    let roles: Vec<&str> = sent
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["system", "user", "assistant", "user"],
+        "instructions are not repeated: {sent}"
+    );
+    assert_eq!(
+        (&sent[2]["content"], &sent[3]["content"]),
+        (&json!(TEXT), &json!("And then?"))
+    );
 
     body["stream"] = json!(false);
     let answer = ask(&front, &body).await;
-    assert_eq!((answer.status, answer.error()["param"].as_str()), (400, Some("previous_response_id")), "{answer:?}");
+    assert_eq!(
+        (answer.status, answer.error()["param"].as_str()),
+        (400, Some("previous_response_id")),
+        "{answer:?}"
+    );
     body["previous_response_id"] = json!("resp_none");
     let answer = ask(&front, &body).await;
-    assert_eq!((answer.status, &answer.error()["code"]), (400, &json!("previous_response_not_found")));
+    assert_eq!(
+        (answer.status, &answer.error()["code"]),
+        (400, &json!("previous_response_not_found"))
+    );
 
-    let kept = front.send(Method::GET, &format!("/v1/responses/{}", second["id"].as_str().unwrap()), &[], "").await;
-    assert_eq!((kept.status, &kept.json()["output"]), (200, &second["output"]), "{kept:?}");
-    assert_eq!(front.send(Method::GET, "/v1/responses/resp_none", &[], "").await.status, 404);
+    let kept = front
+        .send(
+            Method::GET,
+            &format!("/v1/responses/{}", second["id"].as_str().unwrap()),
+            &[],
+            "",
+        )
+        .await;
+    assert_eq!(
+        (kept.status, &kept.json()["output"]),
+        (200, &second["output"]),
+        "{kept:?}"
+    );
+    assert_eq!(
+        front
+            .send(Method::GET, "/v1/responses/resp_none", &[], "")
+            .await
+            .status,
+        404
+    );
 
     let item = second["output"][0]["id"].clone();
     let reference = json!({"type": "item_reference", "id": item});
@@ -157,7 +234,10 @@ async fn a_conversation_goes_on_from_its_newest_response_and_from_no_other() {
     let answer = ask(&front, &asked).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let sent = upstream.requests().last().unwrap().body["messages"].clone();
-    assert_eq!(sent[1]["content"], TEXT, "a reference stands for what it names: {sent}");
+    assert_eq!(
+        sent[1]["content"], TEXT,
+        "a reference stands for what it names: {sent}"
+    );
 }
 
 #[tokio::test]
@@ -168,7 +248,14 @@ async fn the_same_key_and_body_get_the_same_response() {
     let mut ids = Vec::new();
     for _ in 0..2 {
         let headers = [("idempotency-key", "k-1")];
-        let answer = front.send(Method::POST, "/v1/responses", &headers, question(false).to_string()).await;
+        let answer = front
+            .send(
+                Method::POST,
+                "/v1/responses",
+                &headers,
+                question(false).to_string(),
+            )
+            .await;
         assert_eq!(answer.status, 200, "{answer:?}");
         ids.push(answer.json()["id"].clone());
     }
@@ -180,7 +267,11 @@ async fn a_cut_stream_goes_on_without_a_seam_or_ends_in_this_protocols_error() {
     for (second, is_whole) in [(TEXT, true), ("Something else.", false)] {
         let (a, b) = (Upstream::start().await, Upstream::start().await);
         let mut events = vec![chunk(&json!({"role": "assistant", "content": ""}), None)];
-        events.extend(TEXT.split_inclusive(' ').take(3).map(|word| chunk(&json!({"content": word}), None)));
+        events.extend(
+            TEXT.split_inclusive(' ')
+                .take(3)
+                .map(|word| chunk(&json!({"content": word}), None)),
+        );
         let cut = Reply::events(&events);
         let bytes = cut.body_bytes().len();
         a.otherwise(cut.paced(Duration::from_millis(5)).cut_after(bytes));
@@ -190,14 +281,24 @@ async fn a_cut_stream_goes_on_without_a_seam_or_ends_in_this_protocols_error() {
         let response = folded(&answer);
         assert_eq!((answer.status, answer.clean), (200, true));
         if is_whole {
-            assert_eq!(response["output"][0]["content"][0]["text"], TEXT, "{answer:?}");
+            assert_eq!(
+                response["output"][0]["content"][0]["text"], TEXT,
+                "{answer:?}"
+            );
         } else {
             assert_eq!(
                 (&response["status"], &response["error"]["code"]),
                 (&json!("failed"), &json!("stream_interrupted"))
             );
-            let error = answer.events().into_iter().find(|event| event["type"] == "error").unwrap();
-            assert_eq!((&error["code"], &error["error"]["code"]), (&json!("stream_interrupted"), &error["code"]));
+            let error = answer
+                .events()
+                .into_iter()
+                .find(|event| event["type"] == "error")
+                .unwrap();
+            assert_eq!(
+                (&error["code"], &error["error"]["code"]),
+                (&json!("stream_interrupted"), &error["code"])
+            );
         }
     }
 }
@@ -207,15 +308,25 @@ async fn a_fault_of_the_request_names_its_field_and_costs_nothing() {
     let upstream = Upstream::start().await;
     let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
     for (body, param) in [
-        (json!({"model": "chat", "input": "x", "background": true}), "background"),
-        (json!({"model": "chat", "input": [{"type": "item_reference", "id": "msg_none_0"}]}), "input[0].id"),
+        (
+            json!({"model": "chat", "input": "x", "background": true}),
+            "background",
+        ),
+        (
+            json!({"model": "chat", "input": [{"type": "item_reference", "id": "msg_none_0"}]}),
+            "input[0].id",
+        ),
         (
             json!({"model": "chat", "input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
             "input[0].content[0].image_url",
         ),
     ] {
         let answer = ask(&front, &body).await;
-        assert_eq!((answer.status, answer.error()["param"].as_str()), (400, Some(param)), "{answer:?}");
+        assert_eq!(
+            (answer.status, answer.error()["param"].as_str()),
+            (400, Some(param)),
+            "{answer:?}"
+        );
     }
     assert_eq!(upstream.requests().len(), 0);
 }
@@ -227,9 +338,15 @@ async fn a_stored_response_is_a_document_and_a_stream_of_it_is_refused() {
     let made = ask(&front, &question(false)).await.json();
     assert_eq!(made["truncation"], "disabled", "{made}");
     let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
-    for (query, status) in [("", 200), ("?stream=false&include=x", 200), ("?stream=true", 400), ("?a=b&stream=1", 400)]
-    {
-        let answer = front.send(Method::GET, &format!("{path}{query}"), &[], "").await;
+    for (query, status) in [
+        ("", 200),
+        ("?stream=false&include=x", 200),
+        ("?stream=true", 400),
+        ("?a=b&stream=1", 400),
+    ] {
+        let answer = front
+            .send(Method::GET, &format!("{path}{query}"), &[], "")
+            .await;
         assert_eq!(answer.status, status, "{query}: {answer:?}");
         if status == 400 {
             assert_eq!(answer.error()["param"], "stream", "{answer:?}");

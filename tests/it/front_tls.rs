@@ -25,7 +25,11 @@ async fn front(folder: &Path, authority: &Authority, client_ca: bool) -> Running
     fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
     fs::write(folder.join("ca.pem"), &authority.pem).unwrap();
     let at = |name: &str| folder.join(name).display().to_string();
-    let ca = if client_ca { format!(", client_ca_file: {}", at("ca.pem")) } else { String::new() };
+    let ca = if client_ca {
+        format!(", client_ca_file: {}", at("ca.pem"))
+    } else {
+        String::new()
+    };
     let text = format!(
         "server:\n  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n  \
          openai_front: {{ listen: \"127.0.0.1:0\" }}\n  \
@@ -45,21 +49,32 @@ async fn listed(
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let builder = builder.with_root_certificates(roots);
     let tls = match identity {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
             let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-            builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
+            builder
+                .with_client_auth_cert(vec![certificate.der().clone()], key)
+                .unwrap()
         }
     };
     // HTTP/1.1 alone, as the SDKs' clients use it.
-    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_only()
+        .enable_http1()
+        .build();
     let client = Client::builder(TokioExecutor::new()).build(connector);
     let port = running.openai_front_address.unwrap().port();
     let uri = format!("https://localhost:{port}/v1/models");
-    let response = client.request(Request::get(uri).body(Full::<Bytes>::default()).unwrap()).await.ok()?;
+    let response = client
+        .request(Request::get(uri).body(Full::<Bytes>::default()).unwrap())
+        .await
+        .ok()?;
     let status = response.status().as_u16();
     response.into_body().collect().await.ok()?;
     Some(status)
@@ -71,12 +86,21 @@ async fn with_a_certificate_the_front_serves_tls_and_http_1_1_over_it() {
     let running = front(folder.path(), &authority, false).await;
     assert_eq!(listed(&running, &authority, None).await, Some(200));
     let stranger = Authority::new();
-    assert_eq!(listed(&running, &stranger, None).await, None, "its certificate is the configured one");
+    assert_eq!(
+        listed(&running, &stranger, None).await,
+        None,
+        "its certificate is the configured one"
+    );
     let address = running.openai_front_address.unwrap();
     let plain = Client::builder(TokioExecutor::new()).build_http();
     let uri = format!("http://{address}/v1/models");
-    let answer = plain.request(Request::get(uri).body(Full::<Bytes>::default()).unwrap()).await;
-    assert!(answer.is_err(), "nothing is served in plaintext: {answer:?}");
+    let answer = plain
+        .request(Request::get(uri).body(Full::<Bytes>::default()).unwrap())
+        .await;
+    assert!(
+        answer.is_err(),
+        "nothing is served in plaintext: {answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -105,9 +129,18 @@ async fn three_hundred_silent_handshakes_keep_no_client_out() {
         let listed = tokio::time::timeout(PATIENCE, listed(&running, &authority, None)).await;
         assert_eq!(listed.expect("silent handshakes shut the front"), Some(200));
     }
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.pem)).domain_name("localhost");
-    let endpoint = Channel::from_shared(format!("https://localhost:{}", grpc.port())).unwrap().tls_config(tls).unwrap();
+    let tls = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(&authority.pem))
+        .domain_name("localhost");
+    let endpoint = Channel::from_shared(format!("https://localhost:{}", grpc.port()))
+        .unwrap()
+        .tls_config(tls)
+        .unwrap();
     let connected = tokio::time::timeout(PATIENCE, endpoint.connect()).await;
-    assert!(connected.expect("silent handshakes shut the gRPC API").is_ok());
+    assert!(
+        connected
+            .expect("silent handshakes shut the gRPC API")
+            .is_ok()
+    );
     drop(silent);
 }

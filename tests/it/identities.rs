@@ -1,6 +1,10 @@
-//! Who may do what: signed tokens, roles, keys that expire, and an `AdminService` on a listener of its own.
+//! Who may do what: signed tokens, roles, keys that expire, and an `AdminService` on a listener of
+//! its own.
 
-#![expect(clippy::disallowed_methods, reason = "the publisher of keys ends with the test")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the publisher of keys ends with the test"
+)]
 
 mod roles;
 mod signer;
@@ -43,7 +47,10 @@ fn claims(others: &Value) -> Value {
     for (name, value) in others.as_object().unwrap() {
         claims[name] = value.clone();
     }
-    claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    claims
+        .as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
     claims
 }
 
@@ -74,12 +81,20 @@ fn jwt(more: &Value) -> Value {
 async fn invoke(server: &Relight, credential: &str, route: &str) -> Result<String, Code> {
     let mut invocation = asking("Hello.");
     route.clone_into(&mut invocation.route);
-    let request = with_key(credential, InvokeWithRecoveryRequest { invocation: Some(invocation) });
+    let request = with_key(
+        credential,
+        InvokeWithRecoveryRequest {
+            invocation: Some(invocation),
+        },
+    );
     let invoked = server.recovery().invoke_with_recovery(request).await;
-    invoked.map(|response| response.into_inner().invocation_id).map_err(|status| status.code())
+    invoked
+        .map(|response| response.into_inner().invocation_id)
+        .map_err(|status| status.code())
 }
 
-/// The keys are fetched when the server starts, and nothing says when: until then tokens are refused.
+/// The keys are fetched when the server starts, and nothing says when: until then tokens are
+/// refused.
 async fn accepted(server: &Relight, token: &str) {
     for _ in 0..200 {
         if invoke(server, token, "").await.is_ok() {
@@ -90,30 +105,89 @@ async fn accepted(server: &Relight, token: &str) {
     panic!("the token is not accepted");
 }
 
-/// Tokens that are not accepted, and what is wrong with each; the stranger's key has the name of the signer's.
+/// Tokens that are not accepted, and what is wrong with each; the stranger's key has the name of
+/// the signer's.
 fn wrong_tokens(signer: &Signer, stranger: &Signer) -> Vec<(&'static str, String)> {
     let body = claims(&json!({}));
     let crossed = format!("{}x", signer.token(&body));
-    let unsigned = format!("{}.{}.", BASE64.encode(r#"{"alg":"none"}"#), BASE64.encode(claims(&json!({})).to_string()));
+    let unsigned = format!(
+        "{}.{}.",
+        BASE64.encode(r#"{"alg":"none"}"#),
+        BASE64.encode(claims(&json!({})).to_string())
+    );
     vec![
         ("expired", signer.token(&claims(&json!({ "exp": at(-60) })))),
-        ("without an end", signer.token(&claims(&json!({ "exp": null })))),
-        ("with an end that is no number", signer.token(&claims(&json!({ "exp": "9999999999" })))),
-        ("not valid yet", signer.token(&claims(&json!({ "nbf": at(60) })))),
-        ("with a beginning that is no number", signer.token(&claims(&json!({ "nbf": "0" })))),
-        ("of another issuer", signer.token(&claims(&json!({ "iss": "https://evil.example" })))),
-        ("of no issuer", signer.token(&claims(&json!({ "iss": null })))),
-        ("for another audience", signer.token(&claims(&json!({ "aud": "other" })))),
-        ("for no audience", signer.token(&claims(&json!({ "aud": null })))),
-        ("without a tenant", signer.token(&claims(&json!({ "sub": null })))),
-        ("with an odd tenant", signer.token(&claims(&json!({ "sub": "a\nb" })))),
-        ("with an unknown role", signer.token(&claims(&json!({ "relight_role": "root" })))),
-        ("with no route at all", signer.token(&claims(&json!({ "relight_routes": [] })))),
-        ("of a stranger with the same key name", stranger.token(&body)),
-        ("with an extension", signer.token_with(&json!({ "alg": "EdDSA", "kid": "a", "crit": ["b64"] }), &body)),
-        ("by a shared secret", signer.token_with(&json!({ "alg": "HS256", "kid": "a" }), &body)),
-        ("of another algorithm", signer.token_with(&json!({ "alg": "ES256", "kid": "a" }), &body)),
-        ("with a name that no key has", signer.token_with(&json!({ "alg": "EdDSA", "kid": "z" }), &body)),
+        (
+            "without an end",
+            signer.token(&claims(&json!({ "exp": null }))),
+        ),
+        (
+            "with an end that is no number",
+            signer.token(&claims(&json!({ "exp": "9999999999" }))),
+        ),
+        (
+            "not valid yet",
+            signer.token(&claims(&json!({ "nbf": at(60) }))),
+        ),
+        (
+            "with a beginning that is no number",
+            signer.token(&claims(&json!({ "nbf": "0" }))),
+        ),
+        (
+            "of another issuer",
+            signer.token(&claims(&json!({ "iss": "https://evil.example" }))),
+        ),
+        (
+            "of no issuer",
+            signer.token(&claims(&json!({ "iss": null }))),
+        ),
+        (
+            "for another audience",
+            signer.token(&claims(&json!({ "aud": "other" }))),
+        ),
+        (
+            "for no audience",
+            signer.token(&claims(&json!({ "aud": null }))),
+        ),
+        (
+            "without a tenant",
+            signer.token(&claims(&json!({ "sub": null }))),
+        ),
+        (
+            "with an odd tenant",
+            signer.token(&claims(&json!({ "sub": "a\nb" }))),
+        ),
+        (
+            "with an unknown role",
+            signer.token(&claims(&json!({ "relight_role": "root" }))),
+        ),
+        (
+            "with no route at all",
+            signer.token(&claims(&json!({ "relight_routes": [] }))),
+        ),
+        (
+            "of a stranger with the same key name",
+            stranger.token(&body),
+        ),
+        (
+            "with an extension",
+            signer.token_with(
+                &json!({ "alg": "EdDSA", "kid": "a", "crit": ["b64"] }),
+                &body,
+            ),
+        ),
+        (
+            "by a shared secret",
+            signer.token_with(&json!({ "alg": "HS256", "kid": "a" }), &body),
+        ),
+        (
+            "of another algorithm",
+            signer.token_with(&json!({ "alg": "ES256", "kid": "a" }), &body),
+        ),
+        (
+            "with a name that no key has",
+            signer.token_with(&json!({ "alg": "EdDSA", "kid": "z" }), &body),
+        ),
         ("unsigned", unsigned),
         ("cut", crossed),
         ("empty parts", "..".to_owned()),
@@ -123,9 +197,14 @@ fn wrong_tokens(signer: &Signer, stranger: &Signer) -> Vec<(&'static str, String
 }
 
 #[tokio::test]
-async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_wrong_one_is_nobody() {
+async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_wrong_one_is_nobody()
+ {
     let folder = tempfile::tempdir().unwrap();
-    let (signer, other, stranger) = (Signer::ed25519("a"), Signer::p256("b"), Signer::ed25519("a"));
+    let (signer, other, stranger) = (
+        Signer::ed25519("a"),
+        Signer::p256("b"),
+        Signer::ed25519("a"),
+    );
     std::fs::write(folder.path().join("jwks.json"), set(&[&signer, &other])).unwrap();
     let file = folder.path().join("jwks.json").display().to_string();
     let key = json!([{ "tenant": "by-key", "sha256": hash_text("key") }]);
@@ -143,22 +222,44 @@ async fn a_token_is_its_tenant_with_the_role_and_the_routes_that_it_names_and_a_
     }
     let body = claims(&json!({}));
     for (what, token) in wrong_tokens(&signer, &stranger) {
-        assert_eq!(invoke(&server, &token, "").await, Err(Code::Unauthenticated), "{what}");
+        assert_eq!(
+            invoke(&server, &token, "").await,
+            Err(Code::Unauthenticated),
+            "{what}"
+        );
     }
     let bound = signer.token(&claims(&json!({ "relight_routes": ["other"] })));
     assert!(invoke(&server, &bound, "other").await.is_ok());
-    assert_eq!(invoke(&server, &bound, "default").await, Err(Code::PermissionDenied));
+    assert_eq!(
+        invoke(&server, &bound, "default").await,
+        Err(Code::PermissionDenied)
+    );
 
-    let list = async |token: String| server.admin().list_targets(with_key(&token, ListTargetsRequest::default())).await;
-    let admin = signer.token(&claims(&json!({ "relight_role": ["viewer", "admin", "watcher"] })));
+    let list = async |token: String| {
+        server
+            .admin()
+            .list_targets(with_key(&token, ListTargetsRequest::default()))
+            .await
+    };
+    let admin = signer.token(&claims(
+        &json!({ "relight_role": ["viewer", "admin", "watcher"] }),
+    ));
     assert!(list(admin).await.is_ok());
-    assert_eq!(list(signer.token(&body)).await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(
+        list(signer.token(&body)).await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
     // Each refusal is counted.
     let page = metrics(server.running.admin_address).await;
     let refused = |status: &str| {
-        page.lines().any(|line| line.starts_with("rpc_server_call_duration_seconds_count") && line.contains(status))
+        page.lines().any(|line| {
+            line.starts_with("rpc_server_call_duration_seconds_count") && line.contains(status)
+        })
     };
-    assert!(refused("UNAUTHENTICATED") && refused("PERMISSION_DENIED"), "{page}");
+    assert!(
+        refused("UNAUTHENTICATED") && refused("PERMISSION_DENIED"),
+        "{page}"
+    );
 }
 
 /// Publishes what it holds at an address of its own, and counts how often.
@@ -177,7 +278,9 @@ async fn publisher() -> (String, Arc<Mutex<(String, usize)>>) {
             let mut head = [0; 1024];
             let _ = socket.read(&mut head).await;
             let length = text.len();
-            let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}");
+            let response = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}"
+            );
             let _ = socket.write_all(response.as_bytes()).await;
         }
     });
@@ -192,22 +295,47 @@ async fn keys_are_fetched_and_rotated_without_a_restart_and_not_for_every_unknow
     let server = server(&json!({ "jwt": jwt(&json!({ "jwks_url": url })) })).await;
     accepted(&server, &first.token(&claims(&json!({})))).await;
     let fetched = published.lock().unwrap().1;
-    assert!(fetched <= 2, "at the start, and once for the first token if that was earlier: {fetched}");
+    assert!(
+        fetched <= 2,
+        "at the start, and once for the first token if that was earlier: {fetched}"
+    );
     // A flood of tokens with unknown keys fetches nothing within the quiet time.
-    let (unknown, began) = (Signer::ed25519("unknown").token(&claims(&json!({}))), Instant::now());
+    let (unknown, began) = (
+        Signer::ed25519("unknown").token(&claims(&json!({}))),
+        Instant::now(),
+    );
     for _ in 0..20 {
-        assert_eq!(invoke(&server, &unknown, "").await, Err(Code::Unauthenticated));
+        assert_eq!(
+            invoke(&server, &unknown, "").await,
+            Err(Code::Unauthenticated)
+        );
     }
     let quiet_times = usize::try_from(began.elapsed().as_secs() / 10).unwrap();
     assert!(published.lock().unwrap().1 <= fetched + 1 + quiet_times);
-    // A rotation: the next token with an unknown key fetches the set that has it, and is accepted itself.
+    // A rotation: the next token with an unknown key fetches the set that has it, and is accepted
+    // itself.
     published.lock().unwrap().0 = set(&[&second]);
-    accepted_in(&server, &second.token(&claims(&json!({}))), Duration::from_secs(40)).await;
-    assert_eq!(invoke(&server, &first.token(&claims(&json!({}))), "").await, Err(Code::Unauthenticated));
+    accepted_in(
+        &server,
+        &second.token(&claims(&json!({}))),
+        Duration::from_secs(40),
+    )
+    .await;
+    assert_eq!(
+        invoke(&server, &first.token(&claims(&json!({}))), "").await,
+        Err(Code::Unauthenticated)
+    );
     // A broken set leaves the keys in force.
     published.lock().unwrap().0 = "<html>".to_owned();
-    assert_eq!(invoke(&server, &unknown, "").await, Err(Code::Unauthenticated));
-    assert!(invoke(&server, &second.token(&claims(&json!({}))), "").await.is_ok());
+    assert_eq!(
+        invoke(&server, &unknown, "").await,
+        Err(Code::Unauthenticated)
+    );
+    assert!(
+        invoke(&server, &second.token(&claims(&json!({}))), "")
+            .await
+            .is_ok()
+    );
 }
 
 async fn accepted_in(server: &Relight, token: &str, time: Duration) {
@@ -222,10 +350,15 @@ async fn accepted_in(server: &Relight, token: &str, time: Duration) {
 #[tokio::test]
 async fn a_key_is_taken_until_it_expires() {
     let key = |tenant: &str, key: &str, expires: i64| {
-        let expires = jiff::Timestamp::from_second(at(expires)).unwrap().to_string();
+        let expires = jiff::Timestamp::from_second(at(expires))
+            .unwrap()
+            .to_string();
         json!({ "tenant": tenant, "sha256": hash_text(key), "expires": expires })
     };
-    let server = server(&json!({ "keys": [key("a", "old", -1), key("b", "short", 3), key("c", "long", 600)] })).await;
+    let server = server(
+        &json!({ "keys": [key("a", "old", -1), key("b", "short", 3), key("c", "long", 600)] }),
+    )
+    .await;
     assert_eq!(invoke(&server, "old", "").await, Err(Code::Unauthenticated));
     assert!(invoke(&server, "long", "").await.is_ok());
     let ended = async {
@@ -233,6 +366,8 @@ async fn a_key_is_taken_until_it_expires() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), ended)
+        .await
+        .unwrap();
     assert!(invoke(&server, "long", "").await.is_ok());
 }

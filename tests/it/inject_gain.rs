@@ -1,11 +1,13 @@
-//! The value of notes to the model, measured where that can be measured honestly: with models that read.
+//! The value of notes to the model, measured where that can be measured honestly: with models that
+//! read.
 //!
-//! What is measured: whether the note of a retry reaches the model in a place that it reads and holds the fact that it
-//! needs, over a real connection and through the whole stack, against the same retries without a note. What is not: how
-//! well real models obey. The models here fail a task the same way each time, correct themselves by chance now and then
-//! (20 %), and otherwise only if the request's last turn names what must differ; and even then they ignore it now and
-//! then (10 %). They know nothing of Relight but the request: the field to correct is read out of the note. Random
-//! numbers are seeded by case and attempt, so each run measures the same.
+//! What is measured: whether the note of a retry reaches the model in a place that it reads and
+//! holds the fact that it needs, over a real connection and through the whole stack, against the
+//! same retries without a note. What is not: how well real models obey. The models here fail a task
+//! the same way each time, correct themselves by chance now and then (20 %), and otherwise only if
+//! the request's last turn names what must differ; and even then they ignore it now and then (10
+//! %). They know nothing of Relight but the request: the field to correct is read out of the note.
+//! Random numbers are seeded by case and attempt, so each run measures the same.
 
 use std::{
     collections::HashMap,
@@ -61,10 +63,13 @@ impl Task {
         let question = format!("{} {route} {case}", self.name());
         let mut body = json!({"model": route, "messages": [{"role": "user", "content": question}]});
         match self {
-            Self::MalformedJson | Self::TooLong => body["response_format"] = json!({"type": "json_object"}),
+            Self::MalformedJson | Self::TooLong => {
+                body["response_format"] = json!({"type": "json_object"});
+            }
             Self::WrongArgument => {
                 let date = json!({"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"});
-                let schema = json!({"type": "object", "properties": {"date": date}, "required": ["date"]});
+                let schema =
+                    json!({"type": "object", "properties": {"date": date}, "required": ["date"]});
                 body["tools"] = json!([{"type": "function", "function": {"name": "book", "parameters": schema}}]);
             }
         }
@@ -76,7 +81,9 @@ impl Task {
         match self {
             Self::MalformedJson => read.contains("valid JSON"),
             // The tool, the field and its pattern: all of it is in the caller's own schema.
-            Self::WrongArgument => ["`book`", "date", "[0-9]{4}-[0-9]{2}"].iter().all(|word| read.contains(word)),
+            Self::WrongArgument => ["`book`", "date", "[0-9]{4}-[0-9]{2}"]
+                .iter()
+                .all(|word| read.contains(word)),
             Self::TooLong => read.contains("shorter"),
         }
     }
@@ -118,7 +125,10 @@ impl Asked {
 
 /// What the model that is given a task answers.
 fn answer(task: Task, asked: &Asked, request: &Request) -> Reply {
-    let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
+    let messages = request.body["messages"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let said = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
     let case = messages.first().map(said).unwrap_or_default();
     let attempt = asked.again(&case);
@@ -126,7 +136,11 @@ fn answer(task: Task, asked: &Asked, request: &Request) -> Reply {
     let mut rng = SeededRng::new(7, &InvocationId::from(case.as_str()), attempt);
     let (chance, listening) = (rng.unit(), rng.unit());
     let corrects_itself = chance < BY_CHANCE || (task.reads_note(&read) && listening < LISTENS);
-    if attempt > 1 && corrects_itself { task.right() } else { task.mistake() }
+    if attempt > 1 && corrects_itself {
+        task.right()
+    } else {
+        task.mistake()
+    }
 }
 
 /// The share of cases that succeeded, with and without notes.
@@ -146,7 +160,11 @@ async fn measured(task: Task) -> (f64, f64) {
         let mut answered = 0_u32;
         for case in 0..CASES {
             let status = front.chat(&task.request(route, case)).await.status;
-            assert!(matches!(status, 200 | 502), "{status} for {}, {route}, {case}", task.name());
+            assert!(
+                matches!(status, 200 | 502),
+                "{status} for {}, {route}, {case}",
+                task.name()
+            );
             answered += u32::from(status == 200);
         }
         shares.push(f64::from(answered) / f64::from(u32::try_from(CASES).unwrap()));
@@ -158,10 +176,19 @@ async fn measured(task: Task) -> (f64, f64) {
 async fn informing_a_model_that_reads_notes_saves_most_of_what_is_lost_without_notes() {
     for task in Task::ALL {
         let (told, untold) = measured(task).await;
-        println!("{}: {:.0} % answered when told, {:.0} % when not", task.name(), told * 100.0, untold * 100.0);
-        // By chance alone, four retries after an unusable response answer 59 % of the cases; a model that follows the note nine
-        // times of ten, 99 %.
-        assert!((0.4..0.75).contains(&untold), "{}: {untold} without a note", task.name());
+        println!(
+            "{}: {:.0} % answered when told, {:.0} % when not",
+            task.name(),
+            told * 100.0,
+            untold * 100.0
+        );
+        // By chance alone, four retries after an unusable response answer 59 % of the cases; a
+        // model that follows the note nine times of ten, 99 %.
+        assert!(
+            (0.4..0.75).contains(&untold),
+            "{}: {untold} without a note",
+            task.name()
+        );
         assert!(told > 0.9, "{}: only {told} with a note", task.name());
     }
 }

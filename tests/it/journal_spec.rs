@@ -1,6 +1,12 @@
-//! The journal's promises, each of them kept by every engine: in memory, in a `SQLite` file, in `PostgreSQL`.
+//! The journal's promises, each of them kept by every engine: in memory, in a `SQLite` file, in
+//! `PostgreSQL`.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a claim ends where it is not true")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a claim ends where it is not true"
+)]
 
 mod bounds;
 mod executions;
@@ -30,8 +36,8 @@ use relight::internals::{
         upstream::UpstreamHandle,
     },
     journal::{
-        BeginResult, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation, Owner, RecordedRequest,
-        ThreadEnd, ThreadKey, postgres, sqlite,
+        BeginResult, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation,
+        Owner, RecordedRequest, ThreadEnd, ThreadKey, postgres, sqlite,
     },
 };
 
@@ -75,10 +81,15 @@ use on_durable_engines;
 
 /// Runs a claim on a database of its own, where there is a server.
 async fn on_postgres<F: Future<Output = ()>>(claim: impl FnOnce(Arc<Database>) -> F) {
-    let Some(database) = Database::create().await else { return };
+    let Some(database) = Database::create().await else {
+        return;
+    };
     let database = Arc::new(database);
     claim(Arc::clone(&database)).await;
-    Arc::into_inner(database).expect("the claim is proven").drop().await;
+    Arc::into_inner(database)
+        .expect("the claim is proven")
+        .drop()
+        .await;
 }
 
 /// An engine on which journals can be opened.
@@ -101,9 +112,15 @@ impl Engine {
             Self::Memory => Arc::new(MemoryJournal::new(limits)),
             Self::Sqlite(directory) => {
                 let path = directory.path().join("a journal's #1 50% file.db");
-                Arc::new(sqlite::open(&path, JournalMode::Fast, limits).await.unwrap())
+                Arc::new(
+                    sqlite::open(&path, JournalMode::Fast, limits)
+                        .await
+                        .unwrap(),
+                )
             }
-            Self::Postgres(database) => Arc::new(postgres::open(&database.url(), limits).await.unwrap()),
+            Self::Postgres(database) => {
+                Arc::new(postgres::open(&database.url(), limits).await.unwrap())
+            }
         }
     }
 
@@ -118,7 +135,10 @@ impl Engine {
         let url = match self {
             Self::Memory => panic!("there is nothing behind it"),
             Self::Sqlite(directory) => {
-                format!("sqlite://{}/a%20journal's%20%231%2050%25%20file.db", directory.path().display())
+                format!(
+                    "sqlite://{}/a%20journal's%20%231%2050%25%20file.db",
+                    directory.path().display()
+                )
             }
             Self::Postgres(database) => database.url(),
         };
@@ -149,7 +169,10 @@ fn said(role: Role, text: &str) -> Message {
 
 /// An invocation of tenant `acme`, executed by `one`, with its name as id.
 fn invocation(name: &str) -> NewInvocation {
-    let call = ModelCall { messages: vec![said(Role::User, "What is a NUL? \u{0}")], ..ModelCall::default() };
+    let call = ModelCall {
+        messages: vec![said(Role::User, "What is a NUL? \u{0}")],
+        ..ModelCall::default()
+    };
     NewInvocation {
         id: id(name),
         tenant: TenantId::from("acme"),
@@ -160,17 +183,26 @@ fn invocation(name: &str) -> NewInvocation {
         thread: None,
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         deadline_at: at(60),
-        request: RecordedRequest { call: Some(Call::Model(std::sync::Arc::new(call))), ..RecordedRequest::default() },
+        request: RecordedRequest {
+            call: Some(Call::Model(std::sync::Arc::new(call))),
+            ..RecordedRequest::default()
+        },
         owner: owner("one"),
     }
 }
 
 fn requested(name: &str, request: &str) -> NewInvocation {
-    NewInvocation { request_id: Some(RequestId::from(request)), ..invocation(name) }
+    NewInvocation {
+        request_id: Some(RequestId::from(request)),
+        ..invocation(name)
+    }
 }
 
 fn on_thread(name: &str, key: &ThreadKey) -> NewInvocation {
-    NewInvocation { thread: Some(key.id.clone()), ..invocation(name) }
+    NewInvocation {
+        thread: Some(key.id.clone()),
+        ..invocation(name)
+    }
 }
 
 /// Opens as many connections as there may be, so that what runs at once afterwards really does.
@@ -181,16 +213,34 @@ async fn warm(journal: &Arc<dyn Journal>) {
 
 async fn begin(journal: &Arc<dyn Journal>, new: NewInvocation) {
     let name = new.id.clone();
-    assert_eq!(journal.begin(new, at(0)).await, Ok(BeginResult::New { epoch: 1 }), "{name}");
+    assert_eq!(
+        journal.begin(new, at(0)).await,
+        Ok(BeginResult::New { epoch: 1 }),
+        "{name}"
+    );
 }
 
 fn step(epoch: u64, seq: u64, step: StreamStep) -> Entry {
-    Entry { epoch, seq, attempt: 1, at: at(seq), step }
+    Entry {
+        epoch,
+        seq,
+        attempt: 1,
+        at: at(seq),
+        step,
+    }
 }
 
 /// Step `seq`: a delta with a text of its own.
 fn delta(epoch: u64, seq: u64) -> Entry {
-    step(epoch, seq, StreamStep::BlockDelta { block: 1, offset: seq, text: format!("text {seq} of epoch {epoch}") })
+    step(
+        epoch,
+        seq,
+        StreamStep::BlockDelta {
+            block: 1,
+            offset: seq,
+            text: format!("text {seq} of epoch {epoch}"),
+        },
+    )
 }
 
 fn deltas(epoch: u64, seqs: impl Iterator<Item = u64>) -> Vec<Entry> {
@@ -210,7 +260,10 @@ fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
     Outcome {
         invocation: id(name),
         operation: None,
-        result: result.map(completion).map_err(|class| Failure { at: at(1), ..Failure::local(class, "it failed") }),
+        result: result.map(completion).map_err(|class| Failure {
+            at: at(1),
+            ..Failure::local(class, "it failed")
+        }),
         attempts: Vec::new(),
         recovery_applied: Vec::new(),
         reasoning: String::new(),
@@ -224,23 +277,47 @@ fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
 
 /// Where an answer of the first attempt is made.
 fn made_at(name: &str) -> UpstreamHandle {
-    UpstreamHandle { attempt: 1, target: "main".into(), id: name.to_owned() }
+    UpstreamHandle {
+        attempt: 1,
+        target: "main".into(),
+        id: name.to_owned(),
+    }
 }
 
 /// The steps of a whole answer, and the fold of them.
 fn answer(name: &str, epoch: u64, text: &str) -> (Vec<Entry>, AnswerState) {
     let (bytes, hash) = (text.len() as u64, hash_text(text));
     let steps = [
-        StreamStep::BlockStart { block: 1, kind: BlockKind::Text },
-        StreamStep::BlockDelta { block: 1, offset: 0, text: text.to_owned() },
-        StreamStep::BlockStop { block: 1, bytes, hash, opaque: None, committed: false },
+        StreamStep::BlockStart {
+            block: 1,
+            kind: BlockKind::Text,
+        },
+        StreamStep::BlockDelta {
+            block: 1,
+            offset: 0,
+            text: text.to_owned(),
+        },
+        StreamStep::BlockStop {
+            block: 1,
+            bytes,
+            hash,
+            opaque: None,
+            committed: false,
+        },
         StreamStep::Terminal(Arc::new(outcome(name, Ok(text)))),
     ];
     let mut fold = AnswerState::default();
     for step in &steps {
         fold.apply(step).unwrap();
     }
-    (steps.into_iter().zip(1..).map(|(progress, seq)| step(epoch, seq, progress)).collect(), fold)
+    (
+        steps
+            .into_iter()
+            .zip(1..)
+            .map(|(progress, seq)| step(epoch, seq, progress))
+            .collect(),
+        fold,
+    )
 }
 
 /// The end of an invocation that answered `text`, with these last steps.
@@ -259,10 +336,18 @@ fn end(name: &str, epoch: u64, text: &str, entries: Vec<Entry>) -> Finish {
 /// The end of an invocation that failed.
 fn failed_end(name: &str, thread: Option<ThreadEnd>) -> Finish {
     let outcome = outcome(name, Err(FailureClass::ServerError));
-    Finish { outcome: Arc::new(outcome), thread, ..end(name, 1, "", Vec::new()) }
+    Finish {
+        outcome: Arc::new(outcome),
+        thread,
+        ..end(name, 1, "", Vec::new())
+    }
 }
 
 async fn seqs(journal: &Arc<dyn Journal>, name: &str) -> Vec<u64> {
-    let page = journal.read(&id(name), 0, usize::MAX).await.unwrap().unwrap();
+    let page = journal
+        .read(&id(name), 0, usize::MAX)
+        .await
+        .unwrap()
+        .unwrap();
     page.entries.iter().map(|entry| entry.seq).collect()
 }

@@ -1,4 +1,5 @@
-//! A key sees what is its own: invocations and events on its routes; one who administers sees those of all tenants.
+//! A key sees what is its own: invocations and events on its routes; one who administers sees those
+//! of all tenants.
 
 use std::time::Duration;
 
@@ -6,9 +7,9 @@ use relight::internals::{
     domain::clock,
     engine::Rejection,
     grpc::v1::{
-        DeleteThreadRequest, GetInvocationRequest, GetThreadRequest, InvokeWithRecoveryRequest, RecoveryEvent,
-        WatchRecoveryRequest, get_invocation_request, recovery_service_client::RecoveryServiceClient,
-        watch_recovery_request::Start,
+        DeleteThreadRequest, GetInvocationRequest, GetThreadRequest, InvokeWithRecoveryRequest,
+        RecoveryEvent, WatchRecoveryRequest, get_invocation_request,
+        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
 };
 use tonic::{Code, transport::Channel};
@@ -46,12 +47,24 @@ fn message(route: &str, thread: &str) -> InvokeWithRecoveryRequest {
     let mut invocation = asking("Hello.");
     route.clone_into(&mut invocation.route);
     thread.clone_into(&mut invocation.thread_id);
-    InvokeWithRecoveryRequest { invocation: Some(invocation) }
+    InvokeWithRecoveryRequest {
+        invocation: Some(invocation),
+    }
 }
 
-async fn invoke(client: &mut RecoveryServiceClient<Channel>, key: &str, route: &str, thread: &str) -> String {
+async fn invoke(
+    client: &mut RecoveryServiceClient<Channel>,
+    key: &str,
+    route: &str,
+    thread: &str,
+) -> String {
     let request = message(route, thread);
-    client.invoke_with_recovery(with_key(key, request)).await.unwrap().into_inner().invocation_id
+    client
+        .invoke_with_recovery(with_key(key, request))
+        .await
+        .unwrap()
+        .into_inner()
+        .invocation_id
 }
 
 #[tokio::test]
@@ -61,7 +74,10 @@ async fn a_key_of_one_route_reads_nothing_of_another_and_an_admin_key_reads_all(
     let id = invoke(&mut client, "chat", "chat", "talk").await;
     let look = async |key: &str| {
         let invocation = Some(get_invocation_request::Invocation::InvocationId(id.clone()));
-        let found = server.recovery().get_invocation(with_key(key, GetInvocationRequest { invocation })).await;
+        let found = server
+            .recovery()
+            .get_invocation(with_key(key, GetInvocationRequest { invocation }))
+            .await;
         found.map(|_| ()).map_err(|status| status.code())
     };
     for (key, seen) in [
@@ -74,7 +90,15 @@ async fn a_key_of_one_route_reads_nothing_of_another_and_an_admin_key_reads_all(
         assert_eq!(look(key).await, seen, "{key}");
     }
     let thread = async |key: &str| {
-        let read = server.recovery().get_thread(with_key(key, GetThreadRequest { thread_id: "talk".to_owned() })).await;
+        let read = server
+            .recovery()
+            .get_thread(with_key(
+                key,
+                GetThreadRequest {
+                    thread_id: "talk".to_owned(),
+                },
+            ))
+            .await;
         read.map(|_| ()).map_err(|status| status.code())
     };
     assert_eq!(thread("all").await, Ok(()));
@@ -88,12 +112,23 @@ async fn a_key_of_one_route_continues_and_deletes_no_thread_that_began_on_anothe
     let server = server().await;
     let mut client = server.recovery();
     invoke(&mut client, "chat", "chat", "talk").await;
-    let refused =
-        server.recovery().invoke_with_recovery(with_key("other", message("other", "talk"))).await.unwrap_err();
+    let refused = server
+        .recovery()
+        .invoke_with_recovery(with_key("other", message("other", "talk")))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
     let delete = async |key: &str| {
-        let request = DeleteThreadRequest { thread_id: "talk".to_owned(), ..DeleteThreadRequest::default() };
-        server.recovery().delete_thread(with_key(key, request)).await.map(|_| ()).map_err(|status| status.code())
+        let request = DeleteThreadRequest {
+            thread_id: "talk".to_owned(),
+            ..DeleteThreadRequest::default()
+        };
+        server
+            .recovery()
+            .delete_thread(with_key(key, request))
+            .await
+            .map(|_| ())
+            .map_err(|status| status.code())
     };
     assert_eq!(delete("other").await, Err(Code::PermissionDenied));
     // The refusal left the thread as it was, and free.
@@ -107,8 +142,16 @@ async fn a_key_of_one_route_continues_and_deletes_no_thread_that_began_on_anothe
 
 /// All events that this key is shown, up to the last one of the invocation.
 async fn seen(server: &Relight, key: &str, last: &str) -> Vec<RecoveryEvent> {
-    let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
-    let mut stream = server.recovery().watch_recovery(with_key(key, request)).await.unwrap().into_inner();
+    let request = WatchRecoveryRequest {
+        filter: None,
+        start: Some(Start::FromStart(true)),
+    };
+    let mut stream = server
+        .recovery()
+        .watch_recovery(with_key(key, request))
+        .await
+        .unwrap()
+        .into_inner();
     let mut events = Vec::new();
     let reading = async {
         loop {
@@ -119,7 +162,9 @@ async fn seen(server: &Relight, key: &str, last: &str) -> Vec<RecoveryEvent> {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("{key} is not shown {last}"));
+    tokio::time::timeout(PATIENCE, reading)
+        .await
+        .unwrap_or_else(|_| panic!("{key} is not shown {last}"));
     events
 }
 
@@ -128,12 +173,25 @@ async fn events_are_shown_to_the_keys_of_their_route_and_those_of_the_configurat
     let server = server().await;
     let mut client = server.recovery();
     let on_other = invoke(&mut client, "other", "other", "").await;
-    let rejection = Rejection { reason: "a-secret-path".to_owned(), faults: Vec::new(), at: clock::wall_now() };
-    server.running.engine().configuration_changed(Err(rejection));
+    let rejection = Rejection {
+        reason: "a-secret-path".to_owned(),
+        faults: Vec::new(),
+        at: clock::wall_now(),
+    };
+    server
+        .running
+        .engine()
+        .configuration_changed(Err(rejection));
     let on_chat = invoke(&mut client, "chat", "chat", "").await;
     for (key, all) in [("chat", false), ("all", false), ("ops", true)] {
         let events = seen(&server, key, &on_chat).await;
-        assert_eq!(events.iter().any(|event| kind_of(event) == "configuration_rejected"), all, "{key}");
+        assert_eq!(
+            events
+                .iter()
+                .any(|event| kind_of(event) == "configuration_rejected"),
+            all,
+            "{key}"
+        );
         let others = events.iter().any(|event| event.invocation_id == on_other);
         assert_eq!(others, key != "chat", "{key}");
     }

@@ -1,11 +1,13 @@
-//! `preset: literal`: the promised sentences, numbers and defaults, each as a caller or operator meets it.
+//! `preset: literal`: the promised sentences, numbers and defaults, each as a caller or operator
+//! meets it.
 
 use relight::internals::{
     config::{Config, GivenEnvironment, load_text},
     domain::ids::{Operation, RouteName},
     grpc::v1::{
-        ClassifyFailureRequest, ClassifyFailureResponse, Failure, FailureClass, Overrides, RecoveryStrategy, Severity,
-        Target, invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
+        ClassifyFailureRequest, ClassifyFailureResponse, Failure, FailureClass, Overrides,
+        RecoveryStrategy, Severity, Target, invoke_with_recovery_response::Outcome,
+        recovery_event::Body, watch_recovery_request::Start,
     },
 };
 use serde_json::json;
@@ -23,12 +25,17 @@ routes: { default: { targets: [main], deadline: 60s } }
 
 /// The preset, with one target at this provider and these settings beside it.
 fn literal(upstream: &Upstream, more: &str) -> String {
-    let provider = format!("{{ dialect: openai_chat, base_url: \"{}\", api_key: k }}", upstream.base_url());
+    let provider = format!(
+        "{{ dialect: openai_chat, base_url: \"{}\", api_key: k }}",
+        upstream.base_url()
+    );
     format!("preset: literal\nproviders: {{ model: {provider} }}\n{ONE_TARGET}{more}")
 }
 
 fn config(text: &str) -> Config {
-    load_text(text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}")).config
+    load_text(text, None, &GivenEnvironment::new())
+        .unwrap_or_else(|faults| panic!("{faults}"))
+        .config
 }
 
 fn failing(status: u16, message: &str) -> Reply {
@@ -38,7 +45,10 @@ fn failing(status: u16, message: &str) -> Reply {
 /// How a call fails that has so many retries.
 async fn failure(relight: &Relight, max_retries: u32) -> Failure {
     let mut invocation = asking("Hello");
-    invocation.overrides = Some(Overrides { max_retries: Some(max_retries), ..Overrides::default() });
+    invocation.overrides = Some(Overrides {
+        max_retries: Some(max_retries),
+        ..Overrides::default()
+    });
     match relight.invoke(invocation).await.outcome {
         Some(Outcome::Failure(failure)) => failure,
         other => panic!("no failure but {other:?}"),
@@ -47,38 +57,78 @@ async fn failure(relight: &Relight, max_retries: u32) -> Failure {
 
 async fn target(relight: &Relight) -> Target {
     let request = relight::internals::grpc::v1::ListTargetsRequest::default();
-    relight.admin().list_targets(request).await.unwrap().into_inner().targets.remove(0)
+    relight
+        .admin()
+        .list_targets(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .targets
+        .remove(0)
 }
 
 #[test]
 fn two_retries_for_a_call_and_one_for_planner_evaluator_and_replanner() {
     let config = config("preset: literal");
     let route = &config.routes[&RouteName::from("default")];
-    for (operation, retries) in [("executor", 2), ("planner", 1), ("evaluator", 1), ("replanner", 1)] {
-        let retry = config.policy_for(route, &Operation::from(operation), None).retry;
-        assert_eq!((retry.max_retries, retry.enabled), (retries, true), "{operation}");
+    for (operation, retries) in [
+        ("executor", 2),
+        ("planner", 1),
+        ("evaluator", 1),
+        ("replanner", 1),
+    ] {
+        let retry = config
+            .policy_for(route, &Operation::from(operation), None)
+            .retry;
+        assert_eq!(
+            (retry.max_retries, retry.enabled),
+            (retries, true),
+            "{operation}"
+        );
     }
 }
 
 #[test]
 fn a_setting_that_is_written_goes_before_the_presets_own() {
-    let config = config("preset: literal\npolicies: { standard: { retry: { max_retries: 0, enabled: false } } }");
+    let config = config(
+        "preset: literal\npolicies: { standard: { retry: { max_retries: 0, enabled: false } } }",
+    );
     let retry = &config.policies["standard"].retry;
-    assert_eq!((retry.max_retries, retry.enabled, retry.uniform_waits), (0, false, true));
+    assert_eq!(
+        (retry.max_retries, retry.enabled, retry.uniform_waits),
+        (0, false, true)
+    );
 }
 
 #[test]
 fn garbage_in_a_setting_of_recovery_falls_back_to_its_default_and_is_named() {
-    let text = "preset: literal\npolicies: { standard: { retry: { max_retries: banana, enabled: 42 } } }";
-    let loaded = load_text(text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    let text =
+        "preset: literal\npolicies: { standard: { retry: { max_retries: banana, enabled: 42 } } }";
+    let loaded =
+        load_text(text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let retry = &loaded.config.policies["standard"].retry;
     assert_eq!((retry.max_retries, retry.enabled), (2, true));
-    let left_out: Vec<_> = loaded.left_out.iter().map(|fault| fault.path.as_str()).collect();
-    assert_eq!(left_out, ["policies.standard.retry.max_retries", "policies.standard.retry.enabled"]);
+    let left_out: Vec<_> = loaded
+        .left_out
+        .iter()
+        .map(|fault| fault.path.as_str())
+        .collect();
+    assert_eq!(
+        left_out,
+        [
+            "policies.standard.retry.max_retries",
+            "policies.standard.retry.enabled"
+        ]
+    );
 
-    let ranged = "on_invalid_setting: default\npolicies: { standard: { retry: { max_retries: 9 } } }";
-    let loaded = load_text(ranged, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
-    assert_eq!(loaded.config.policies["standard"].retry.max_retries, 2, "out of its range");
+    let ranged =
+        "on_invalid_setting: default\npolicies: { standard: { retry: { max_retries: 9 } } }";
+    let loaded = load_text(ranged, None, &GivenEnvironment::new())
+        .unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(
+        loaded.config.policies["standard"].retry.max_retries, 2,
+        "out of its range"
+    );
 
     for refused in [
         "policies: { standard: { retry: { max_retries: banana } } }",
@@ -86,7 +136,10 @@ fn garbage_in_a_setting_of_recovery_falls_back_to_its_default_and_is_named() {
         "preset: literal\nproviders: { p: { dialect: nonsense } }",
         "preset: literally",
     ] {
-        assert!(load_text(refused, None, &GivenEnvironment::new()).is_err(), "{refused}");
+        assert!(
+            load_text(refused, None, &GivenEnvironment::new()).is_err(),
+            "{refused}"
+        );
     }
 }
 
@@ -101,7 +154,11 @@ async fn each_code_has_its_sentence_for_users_and_each_type_its_hint() {
             true,
             "Agent operation timed out. Increase timeoutMs in layer config or reduce task complexity.",
         ),
-        (Reply::reset(), true, "Network connectivity issue. Check internet connection and API endpoint availability."),
+        (
+            Reply::reset(),
+            true,
+            "Network connectivity issue. Check internet connection and API endpoint availability.",
+        ),
         (
             failing(500, "Claude process exited with signal SIGKILL"),
             false,
@@ -120,7 +177,13 @@ async fn each_code_has_its_sentence_for_users_and_each_type_its_hint() {
     ] {
         upstream.push(reply);
         let failure = failure(&relight, 0).await;
-        assert_eq!((failure.recovery_hint.as_str(), failure.user_message.as_str()), (hint, user));
+        assert_eq!(
+            (
+                failure.recovery_hint.as_str(),
+                failure.user_message.as_str()
+            ),
+            (hint, user)
+        );
         assert_eq!(failure.retryable, retryable, "{failure:?}");
         assert_eq!(upstream.unplayed(), 0);
     }
@@ -128,12 +191,21 @@ async fn each_code_has_its_sentence_for_users_and_each_type_its_hint() {
 
 /// How a failure of this class is judged, which a rule of the operator gives it.
 async fn judged(relight: &Relight, message: &str) -> ClassifyFailureResponse {
-    let request = ClassifyFailureRequest { message: Some(message.to_owned()), ..ClassifyFailureRequest::default() };
-    relight.recovery().classify_failure(request).await.unwrap().into_inner()
+    let request = ClassifyFailureRequest {
+        message: Some(message.to_owned()),
+        ..ClassifyFailureRequest::default()
+    };
+    relight
+        .recovery()
+        .classify_failure(request)
+        .await
+        .unwrap()
+        .into_inner()
 }
 
 #[tokio::test]
-async fn the_codes_of_tools_stores_approvals_and_streams_have_their_sentences_and_the_unknown_has_its_hint() {
+async fn the_codes_of_tools_stores_approvals_and_streams_have_their_sentences_and_the_unknown_has_its_hint()
+ {
     let upstream = Upstream::start().await;
     let classes = [
         ("tool_failed", "I couldn't access that information."),
@@ -142,19 +214,34 @@ async fn the_codes_of_tools_stores_approvals_and_streams_have_their_sentences_an
         ("configuration", "Something went wrong. Please refresh."),
         ("checkpoint", "I couldn't load the deal context."),
         ("approval_rejected", "Got it, I won't proceed with that."),
-        ("stream_interrupted", "Connection interrupted. Please try again."),
+        (
+            "stream_interrupted",
+            "Connection interrupted. Please try again.",
+        ),
         ("cache", ""),
     ];
-    let rule = |class: &str| format!("{{ name: {class}, class: {class}, when: {{ message: \"ours: {class}\" }} }}");
+    let rule = |class: &str| {
+        format!("{{ name: {class}, class: {class}, when: {{ message: \"ours: {class}\" }} }}")
+    };
     let rules = classes.map(|(class, _)| rule(class)).join(", ");
-    let relight = Relight::start(&literal(&upstream, &format!("classifier: {{ rules: [{rules}] }}"))).await;
+    let relight = Relight::start(&literal(
+        &upstream,
+        &format!("classifier: {{ rules: [{rules}] }}"),
+    ))
+    .await;
     for (class, user) in classes {
         let verdict = judged(&relight, &format!("ours: {class}")).await;
-        assert_eq!((verdict.rule.as_str(), verdict.user_message.as_str()), (format!("user:{class}").as_str(), user));
+        assert_eq!(
+            (verdict.rule.as_str(), verdict.user_message.as_str()),
+            (format!("user:{class}").as_str(), user)
+        );
     }
     let unknown = judged(&relight, "quux").await;
     assert_eq!(unknown.failure_class(), FailureClass::Unknown);
-    assert_eq!(unknown.recovery_hint, "Unexpected error occurred. Check logs for details.");
+    assert_eq!(
+        unknown.recovery_hint,
+        "Unexpected error occurred. Check logs for details."
+    );
 }
 
 #[tokio::test]
@@ -178,14 +265,29 @@ async fn five_failures_in_a_row_of_any_type_open_the_circuit_for_60_seconds_and_
     let mut watch = relight.watch(Start::Live(true)).await;
     let standing = target(&relight).await.circuit.unwrap().evidence.unwrap();
     assert_eq!((standing.consecutive_failures, standing.threshold), (0, 5));
-    for reply in [failing(500, "a"), failing(429, "HTTP 429"), Reply::reset(), failing(400, "no"), failing(503, "b")] {
+    for reply in [
+        failing(500, "a"),
+        failing(429, "HTTP 429"),
+        Reply::reset(),
+        failing(400, "no"),
+        failing(503, "b"),
+    ] {
         upstream.push(reply);
         failure(&relight, 0).await;
     }
     let opened = watch.until("circuit_opened").await;
-    let Some(Body::CircuitOpened(event)) = opened.body else { panic!("the circuit opened") };
+    let Some(Body::CircuitOpened(event)) = opened.body else {
+        panic!("the circuit opened")
+    };
     let evidence = event.evidence.unwrap();
-    assert_eq!((evidence.consecutive_failures, evidence.threshold, event.retry_in_ms), (5, 5, Some(60_000)));
+    assert_eq!(
+        (
+            evidence.consecutive_failures,
+            evidence.threshold,
+            event.retry_in_ms
+        ),
+        (5, 5, Some(60_000))
+    );
     let asked = upstream.requests().len();
     let refused = failure(&relight, 2).await;
     assert_eq!(
@@ -193,14 +295,22 @@ async fn five_failures_in_a_row_of_any_type_open_the_circuit_for_60_seconds_and_
         "Circuit breaker open after 5 consecutive failures. Failing fast to prevent cascading failures."
     );
     assert!(
-        refused.recovery_hint.contains("5 open it") && refused.recovery_hint.contains(" is open for "),
+        refused.recovery_hint.contains("5 open it")
+            && refused.recovery_hint.contains(" is open for "),
         "{refused:?}"
     );
-    assert!(refused.retryable && refused.retry_after_ms.is_some_and(|ms| ms > 50_000), "{refused:?}");
+    assert!(
+        refused.retryable && refused.retry_after_ms.is_some_and(|ms| ms > 50_000),
+        "{refused:?}"
+    );
     assert_eq!(upstream.requests().len(), asked, "it fails fast");
     let circuit = target(&relight).await.circuit.unwrap();
     let evidence = circuit.evidence.unwrap();
-    assert_eq!((evidence.consecutive_failures, evidence.threshold), (5, 5), "{circuit:?}");
+    assert_eq!(
+        (evidence.consecutive_failures, evidence.threshold),
+        (5, 5),
+        "{circuit:?}"
+    );
     assert!(circuit.since.is_some());
 }
 
@@ -218,9 +328,18 @@ async fn a_retry_is_notified_in_the_specified_words_and_its_end_reaches_a_watche
         _ => None,
     });
     let retry = retry.unwrap();
-    assert_eq!(retry.display_text, "Retrying executor (attempt 1/2): Request timeout");
-    assert_eq!((retry.operation.as_str(), retry.error.as_str()), ("executor", "Request timeout"));
-    assert_eq!((retry.attempt, retry.max_retries, retry.strategy()), (1, 2, RecoveryStrategy::Retry));
+    assert_eq!(
+        retry.display_text,
+        "Retrying executor (attempt 1/2): Request timeout"
+    );
+    assert_eq!(
+        (retry.operation.as_str(), retry.error.as_str()),
+        ("executor", "Request timeout")
+    );
+    assert_eq!(
+        (retry.attempt, retry.max_retries, retry.strategy()),
+        (1, 2, RecoveryStrategy::Retry)
+    );
 }
 
 #[tokio::test]
@@ -236,7 +355,11 @@ async fn what_exited_never_started_or_is_not_configured_is_called_once() {
         let before = upstream.requests().len();
         upstream.otherwise(failing(status, message));
         let failure = failure(&relight, 2).await;
-        assert_eq!(upstream.requests().len() - before, 1, "{message}: {failure:?}");
+        assert_eq!(
+            upstream.requests().len() - before,
+            1,
+            "{message}: {failure:?}"
+        );
     }
 }
 
@@ -257,16 +380,31 @@ texts:
         ("It took too long.", "Ask the platform team.")
     );
     let mut invocation = asking("Hallo");
-    invocation.labels.insert("language".to_owned(), "de-AT".to_owned());
-    invocation.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
+    invocation
+        .labels
+        .insert("language".to_owned(), "de-AT".to_owned());
+    invocation.overrides = Some(Overrides {
+        max_retries: Some(0),
+        ..Overrides::default()
+    });
     match relight.invoke(invocation).await.outcome {
-        Some(Outcome::Failure(failed)) => assert_eq!(failed.user_message, "Das hat zu lange gedauert."),
+        Some(Outcome::Failure(failed)) => {
+            assert_eq!(failed.user_message, "Das hat zu lange gedauert.");
+        }
         other => panic!("no failure but {other:?}"),
     }
     upstream.otherwise(failing(500, "Internal error"));
-    assert_eq!(failure(&relight, 0).await.user_message, "We could not reach the assistant.");
+    assert_eq!(
+        failure(&relight, 0).await.user_message,
+        "We could not reach the assistant."
+    );
 
     let faulty = "texts: { time_out: x, timeout: \"\" }";
-    let faults = load_text(faulty, None, &GivenEnvironment::new()).unwrap_err().to_string();
-    assert!(faults.contains("texts.time_out") && faults.contains("texts.timeout"), "{faults}");
+    let faults = load_text(faulty, None, &GivenEnvironment::new())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        faults.contains("texts.time_out") && faults.contains("texts.timeout"),
+        "{faults}"
+    );
 }

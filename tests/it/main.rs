@@ -1,5 +1,11 @@
-//! All integration tests in one binary: each file is one promise, `support` is their common harness.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+//! All integration tests in one binary: each file is one promise, `support` is their common
+//! harness.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod any_bytes;
 mod architecture;

@@ -1,4 +1,5 @@
-//! A pause of the database, or of a replica, that is longer than a lease costs no stream a word and no process its life.
+//! A pause of the database, or of a replica, that is longer than a lease costs no stream a word and
+//! no process its life.
 
 use std::{
     sync::{
@@ -35,7 +36,11 @@ const STREAMS: usize = 8;
 /// An upstream whose answers take about 22 s.
 async fn slow() -> Upstream {
     let upstream = Upstream::start().await;
-    upstream.otherwise(Reply::text(ANSWER).in_pieces_of(120).paced(Duration::from_millis(400)));
+    upstream.otherwise(
+        Reply::text(ANSWER)
+            .in_pieces_of(120)
+            .paced(Duration::from_millis(400)),
+    );
     upstream
 }
 
@@ -46,7 +51,12 @@ fn following(process: &Process, count: usize) -> JoinSet<Folding> {
         let client = process.recovery();
         streams.spawn(async move {
             let mut folding = Folding::default();
-            let mut stream = start(client.clone(), resumable(streaming("Hello", RewindMode::Rewind))).await.unwrap();
+            let mut stream = start(
+                client.clone(),
+                resumable(streaming("Hello", RewindMode::Rewind)),
+            )
+            .await
+            .unwrap();
             folding.follow(&mut stream, usize::MAX).await;
             folding.insist(&client).await;
             folding
@@ -74,7 +84,10 @@ fn watched(process: &Process) -> (JoinSet<()>, Arc<AtomicUsize>) {
 async fn is_live(address: &str) -> bool {
     let asking = async {
         let mut stream = TcpStream::connect(address).await.ok()?;
-        stream.write_all(b"GET /livez HTTP/1.1\r\nhost: relight\r\nconnection: close\r\n\r\n").await.ok()?;
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\nhost: relight\r\nconnection: close\r\n\r\n")
+            .await
+            .ok()?;
         let mut response = String::new();
         stream.read_to_string(&mut response).await.ok()?;
         response.starts_with("HTTP/1.1 200").then_some(())
@@ -84,21 +97,30 @@ async fn is_live(address: &str) -> bool {
 
 /// Waits for all streams, and checks that each is whole; returns the last epochs.
 async fn whole(streams: JoinSet<Folding>) -> Vec<u64> {
-    let ended = timeout(Duration::from_secs(90), streams.join_all()).await.expect("every stream ends");
+    let ended = timeout(Duration::from_secs(90), streams.join_all())
+        .await
+        .expect("every stream ends");
     for folding in &ended {
         assert_eq!(folding.text(), ANSWER);
         assert!(folding.is_completed());
     }
-    ended.into_iter().map(|folding| folding.cursor.unwrap().0).collect()
+    ended
+        .into_iter()
+        .map(|folding| folding.cursor.unwrap().0)
+        .collect()
 }
 
 /// Freezes the database for longer than a lease while two replicas stream.
 async fn database_frozen() -> bool {
-    let Some(cluster) = Cluster::start() else { return false };
+    let Some(cluster) = Cluster::start() else {
+        return false;
+    };
     let upstream = slow().await;
     let config = configured(cluster.url(), "fast", &upstream);
     let replicas = [Process::start(&config).await, Process::start(&config).await];
-    let streams = replicas.each_ref().map(|replica| following(replica, STREAMS));
+    let streams = replicas
+        .each_ref()
+        .map(|replica| following(replica, STREAMS));
     sleep(Duration::from_secs(3)).await;
     let live = replicas.each_ref().map(watched);
     let (began, before) = (Instant::now(), replicas.each_ref().map(Process::worked));
@@ -107,25 +129,40 @@ async fn database_frozen() -> bool {
     cluster.thaw();
     for streams in streams {
         let epochs = whole(streams).await;
-        assert_eq!(epochs, [1; STREAMS], "an owner that lives keeps its invocations");
+        assert_eq!(
+            epochs, [1; STREAMS],
+            "an owner that lives keeps its invocations"
+        );
     }
     for (replica, before) in replicas.iter().zip(before) {
         let busy = replica.worked() - before;
-        assert!(busy < began.elapsed() / 2, "{busy:?} of CPU time in {:?}", began.elapsed());
+        assert!(
+            busy < began.elapsed() / 2,
+            "{busy:?} of CPU time in {:?}",
+            began.elapsed()
+        );
     }
     for (_watching, missed) in live {
-        assert_eq!(missed.load(Ordering::SeqCst), 0, "/livez was served throughout");
+        assert_eq!(
+            missed.load(Ordering::SeqCst),
+            0,
+            "/livez was served throughout"
+        );
     }
     true
 }
 
 /// Freezes one of two replicas for longer than a lease while both stream.
 async fn replica_frozen() -> bool {
-    let Some(cluster) = Cluster::start() else { return false };
+    let Some(cluster) = Cluster::start() else {
+        return false;
+    };
     let upstream = slow().await;
     let config = configured(cluster.url(), "fast", &upstream);
     let replicas = [Process::start(&config).await, Process::start(&config).await];
-    let streams = replicas.each_ref().map(|replica| following(replica, STREAMS));
+    let streams = replicas
+        .each_ref()
+        .map(|replica| following(replica, STREAMS));
     sleep(Duration::from_secs(3)).await;
     let (_watching, missed) = watched(&replicas[1]);
     let (began, before) = (Instant::now(), replicas.each_ref().map(Process::worked));
@@ -134,13 +171,28 @@ async fn replica_frozen() -> bool {
     replicas[0].signal(Signal::CONT);
     let [frozen, other] = streams;
     whole(frozen).await;
-    assert_eq!(whole(other).await, [1; STREAMS], "an owner that lives keeps its invocations");
+    assert_eq!(
+        whole(other).await,
+        [1; STREAMS],
+        "an owner that lives keeps its invocations"
+    );
     for (replica, before) in replicas.iter().zip(before) {
         let busy = replica.worked() - before;
-        assert!(busy < began.elapsed() / 2, "{busy:?} of CPU time in {:?}", began.elapsed());
+        assert!(
+            busy < began.elapsed() / 2,
+            "{busy:?} of CPU time in {:?}",
+            began.elapsed()
+        );
     }
-    assert_eq!(missed.load(Ordering::SeqCst), 0, "/livez of the other one was served throughout");
-    assert!(is_live(&replicas[0].admin_address).await, "and of the one that was frozen");
+    assert_eq!(
+        missed.load(Ordering::SeqCst),
+        0,
+        "/livez of the other one was served throughout"
+    );
+    assert!(
+        is_live(&replicas[0].admin_address).await,
+        "and of the one that was frozen"
+    );
     true
 }
 

@@ -1,10 +1,11 @@
-//! A store that fails does not affect calls that do not need it, and is used again as soon as it is back.
+//! A store that fails does not affect calls that do not need it, and is used again as soon as it is
+//! back.
 
 use std::{path::PathBuf, time::Duration};
 
 use relight::internals::grpc::v1::{
-    GetStatusRequest, Invocation, InvokeWithRecoveryRequest, ServiceState, invoke_with_recovery_response::Outcome,
-    watch_recovery_request::Start,
+    GetStatusRequest, Invocation, InvokeWithRecoveryRequest, ServiceState,
+    invoke_with_recovery_response::Outcome, watch_recovery_request::Start,
 };
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio::time::{Instant, sleep, timeout};
@@ -29,34 +30,64 @@ impl World {
     async fn on(store: &str) -> Self {
         let upstream = Upstream::start().await;
         upstream.otherwise(Reply::text("Fine."));
-        let relight = Relight::start(&format!("{}journal: {{ store: {store:?} }}\n", one_target(&upstream))).await;
-        Self { relight, _upstream: upstream }
+        let relight = Relight::start(&format!(
+            "{}journal: {{ store: {store:?} }}\n",
+            one_target(&upstream)
+        ))
+        .await;
+        Self {
+            relight,
+            _upstream: upstream,
+        }
     }
 
     /// How long a call takes that needs no journal.
     async fn plain(&self) -> Duration {
         let began = Instant::now();
-        assert!(matches!(self.relight.ask("Hello?").await.outcome, Some(Outcome::Completion(_))));
+        assert!(matches!(
+            self.relight.ask("Hello?").await.outcome,
+            Some(Outcome::Completion(_))
+        ));
         began.elapsed()
     }
 
     /// Whether a call is served that needs the journal; it ends soon in any case.
     async fn promised(&self, invocation: Invocation) -> bool {
         let began = Instant::now();
-        let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
+        let request = InvokeWithRecoveryRequest {
+            invocation: Some(invocation),
+        };
         let served = self.relight.recovery().invoke_with_recovery(request).await;
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {served:?}", began.elapsed());
-        served.is_ok_and(|response| matches!(response.into_inner().outcome, Some(Outcome::Completion(_))))
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}: {served:?}",
+            began.elapsed()
+        );
+        served.is_ok_and(|response| {
+            matches!(response.into_inner().outcome, Some(Outcome::Completion(_)))
+        })
     }
 
     async fn all_promised(&self, round: &str) -> bool {
-        let thread = Invocation { thread_id: "t-1".to_owned(), ..asking("On a thread?") };
-        let once = Invocation { request_id: format!("r-{round}"), ..asking("Once?") };
+        let thread = Invocation {
+            thread_id: "t-1".to_owned(),
+            ..asking("On a thread?")
+        };
+        let once = Invocation {
+            request_id: format!("r-{round}"),
+            ..asking("Once?")
+        };
         self.promised(thread).await && self.promised(once).await
     }
 
     async fn state(&self) -> ServiceState {
-        self.relight.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner().state()
+        self.relight
+            .admin()
+            .get_status(GetStatusRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+            .state()
     }
 
     /// Waits until this state is reported.
@@ -66,11 +97,18 @@ impl World {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(Duration::from_secs(8), reached).await.unwrap_or_else(|_| panic!("{state:?} is not reported"));
+        timeout(Duration::from_secs(8), reached)
+            .await
+            .unwrap_or_else(|_| panic!("{state:?} is not reported"));
     }
 
     /// What is promised of a store in which `fault` happens and which `mend` makes well again.
-    async fn survives<A, B>(&self, what: &str, fault: impl AsyncFnOnce() -> A, mend: impl AsyncFnOnce(A) -> B) {
+    async fn survives<A, B>(
+        &self,
+        what: &str,
+        fault: impl AsyncFnOnce() -> A,
+        mend: impl AsyncFnOnce(A) -> B,
+    ) {
         let mut watch = self.relight.watch(Start::Live(true)).await;
         let broken = fault().await;
         // Found without any call, by writes.
@@ -78,13 +116,25 @@ impl World {
         watch.until("store_lost").await;
         for _ in 0..5 {
             let took = self.plain().await;
-            assert!(took < Duration::from_millis(800), "{what}: {took:?} for a call that needs no journal");
+            assert!(
+                took < Duration::from_millis(800),
+                "{what}: {took:?} for a call that needs no journal"
+            );
         }
-        assert!(!self.all_promised(what).await, "{what}: a promise that cannot be kept");
+        assert!(
+            !self.all_promised(what).await,
+            "{what}: a promise that cannot be kept"
+        );
         mend(broken).await;
         let began = Instant::now();
-        while !self.all_promised(&format!("{what}-{:?}", began.elapsed())).await {
-            assert!(began.elapsed() < BACK_WITHIN, "{what}: calls that need the journal still fail");
+        while !self
+            .all_promised(&format!("{what}-{:?}", began.elapsed()))
+            .await
+        {
+            assert!(
+                began.elapsed() < BACK_WITHIN,
+                "{what}: calls that need the journal still fail"
+            );
             sleep(Duration::from_millis(50)).await;
         }
         watch.until("store_found").await;
@@ -102,25 +152,50 @@ fn file() -> (tempfile::TempDir, PathBuf) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_is_stopped_or_frozen_holds_up_no_call_that_needs_none() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     let world = World::on(cluster.url()).await;
-    world.survives("stopped", async || cluster.stop(), async |()| cluster.start_again()).await;
-    world.survives("frozen", async || cluster.freeze(), async |()| cluster.thaw()).await;
+    world
+        .survives(
+            "stopped",
+            async || cluster.stop(),
+            async |()| cluster.start_again(),
+        )
+        .await;
+    world
+        .survives(
+            "frozen",
+            async || cluster.freeze(),
+            async |()| cluster.thaw(),
+        )
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_takes_no_writes_is_not_healthy() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
     let world = World::on(cluster.url()).await;
     let set = async |value: &'static str| {
         let mut connection = sqlx::PgConnection::connect(cluster.url()).await.unwrap();
-        connection.execute("SET default_transaction_read_only = off").await.unwrap();
+        connection
+            .execute("SET default_transaction_read_only = off")
+            .await
+            .unwrap();
         connection.execute(value).await.unwrap();
         connection.execute("SELECT pg_reload_conf()").await.unwrap();
     };
     let read_only = "ALTER SYSTEM SET default_transaction_read_only = on";
     let writable = "ALTER SYSTEM SET default_transaction_read_only = off";
-    world.survives("read-only", async || set(read_only).await, async |()| set(writable).await).await;
+    world
+        .survives(
+            "read-only",
+            async || set(read_only).await,
+            async |()| set(writable).await,
+        )
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +209,11 @@ async fn a_file_that_is_locked_or_removed_holds_up_no_call_that_needs_none() {
         other.execute("BEGIN IMMEDIATE").await.unwrap();
         other
     };
-    world.survives("locked", lock, async |mut other: SqliteConnection| other.execute("COMMIT").await.unwrap()).await;
+    world
+        .survives("locked", lock, async |mut other: SqliteConnection| {
+            other.execute("COMMIT").await.unwrap()
+        })
+        .await;
     let remove = async || {
         for ending in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{ending}", file.display()));
@@ -142,7 +221,11 @@ async fn a_file_that_is_locked_or_removed_holds_up_no_call_that_needs_none() {
         // A folder in its place, so that it cannot be created again.
         std::fs::create_dir(&file).unwrap();
     };
-    world.survives("removed", remove, async |()| std::fs::remove_dir(&file).unwrap()).await;
+    world
+        .survives("removed", remove, async |()| {
+            std::fs::remove_dir(&file).unwrap();
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +239,9 @@ async fn a_file_that_is_removed_is_made_anew_by_itself() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(8), anew).await.expect("it is made anew");
+    timeout(Duration::from_secs(8), anew)
+        .await
+        .expect("it is made anew");
     world.becomes(ServiceState::Healthy).await;
     assert!(world.all_promised("after").await);
     // Writes into a file that has no name succeed, and must not hide that it is gone.
@@ -166,7 +251,9 @@ async fn a_file_that_is_removed_is_made_anew_by_itself() {
             world.plain().await;
         }
     };
-    timeout(Duration::from_secs(15), anew).await.expect("it is made anew while calls are recorded");
+    timeout(Duration::from_secs(15), anew)
+        .await
+        .expect("it is made anew while calls are recorded");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,7 +267,11 @@ async fn a_file_at_a_configured_path_is_its_owner_s_alone() {
         world.plain().await;
         for ending in ["", "-wal", "-shm"] {
             let path = format!("{}{ending}", file.display());
-            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{path}");
+            assert_eq!(
+                std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{path}"
+            );
         }
     }
 }
@@ -199,7 +290,9 @@ impl SmallDisk {
             .arg(folder.path())
             .stderr(std::process::Stdio::null())
             .status();
-        mount.is_ok_and(|status| status.success()).then_some(Self(folder))
+        mount
+            .is_ok_and(|status| status.success())
+            .then_some(Self(folder))
     }
 
     /// Leaves not one free byte.
@@ -217,7 +310,10 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Lazily, since the server may still have the file open.
-        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+        let _ = std::process::Command::new("umount")
+            .arg("-l")
+            .arg(self.0.path())
+            .status();
     }
 }
 
@@ -227,10 +323,18 @@ async fn a_disk_that_was_full_needs_no_restart() {
         eprintln!("SKIPPED: a file system can only be mounted by root");
         return;
     };
-    let world = World::on(&format!("sqlite:{}", disk.0.path().join("journal.db").display())).await;
+    let world = World::on(&format!(
+        "sqlite:{}",
+        disk.0.path().join("journal.db").display()
+    ))
+    .await;
     assert!(world.all_promised("before").await);
-    world.survives("full", async || disk.fill(), async |()| disk.free()).await;
-    world.survives("full again", async || disk.fill(), async |()| disk.free()).await;
+    world
+        .survives("full", async || disk.fill(), async |()| disk.free())
+        .await;
+    world
+        .survives("full again", async || disk.fill(), async |()| disk.free())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -239,14 +343,24 @@ async fn a_file_that_is_overwritten_in_place_is_noticed_and_used_again_when_it_i
     let (_folder, file) = file();
     let world = World::on(&format!("sqlite:{}", file.display())).await;
     assert!(world.all_promised("before").await);
-    let write =
-        |bytes: &[u8]| std::fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, 0).unwrap();
+    let write = |bytes: &[u8]| {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .write_all_at(bytes, 0)
+            .unwrap();
+    };
     let overwrite = async || {
         let before = std::fs::read(&file).unwrap();
         write(&vec![b'x'; before.len()]);
         before
     };
-    world.survives("overwritten", overwrite, async |before: Vec<u8>| write(&before)).await;
+    world
+        .survives("overwritten", overwrite, async |before: Vec<u8>| {
+            write(&before);
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -254,26 +368,37 @@ async fn a_file_that_must_not_be_written_is_not_healthy() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_folder, file) = file();
     let world = World::on(&format!("sqlite:{}", file.display())).await;
-    let set = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    let set =
+        |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
     set(0o444);
     if std::fs::OpenOptions::new().write(true).open(&file).is_ok() {
-        return again_without_the_rights_of_root("ownership_store::a_file_that_must_not_be_written_is_not_healthy")
-            .await;
+        return again_without_the_rights_of_root(
+            "ownership_store::a_file_that_must_not_be_written_is_not_healthy",
+        )
+        .await;
     }
-    world.survives("read-only", async || set(0o444), async |()| set(0o600)).await;
+    world
+        .survives("read-only", async || set(0o444), async |()| set(0o600))
+        .await;
 }
 
-/// Without its lock, other programs that read the file remove the log of it when they close it, and what the server
-/// writes from then on is lost.
+/// Without its lock, other programs that read the file remove the log of it when they close it, and
+/// what the server writes from then on is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_never_loses_its_lock_on_the_file() {
     use std::os::unix::fs::MetadataExt as _;
     let (_folder, file) = file();
-    let server = Process::start(&format!("journal: {{ store: \"sqlite:{}\" }}\n", file.display())).await;
+    let server = Process::start(&format!(
+        "journal: {{ store: \"sqlite:{}\" }}\n",
+        file.display()
+    ))
+    .await;
     let (holder, inode) = (server.pid(), std::fs::metadata(&file).unwrap().ino());
     let is_locked = || {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        locks.lines().any(|lock| lock.contains(&format!(" {holder} ")) && lock.contains(&format!(":{inode} ")))
+        locks.lines().any(|lock| {
+            lock.contains(&format!(" {holder} ")) && lock.contains(&format!(":{inode} "))
+        })
     };
     assert!(is_locked(), "it has not begun to use the file");
     // It looks at its file meanwhile.
@@ -286,9 +411,20 @@ async fn the_server_never_loses_its_lock_on_the_file() {
 /// Runs a test in a process to which modes of files apply, which they do not to root.
 async fn again_without_the_rights_of_root(test: &str) {
     let mut command = tokio::process::Command::new("setpriv");
-    command.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]).kill_on_drop(true);
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", test]);
-    let ran = timeout(Duration::from_mins(2), command.output()).await.unwrap().unwrap();
+    command
+        .args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"])
+        .kill_on_drop(true);
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test]);
+    let ran = timeout(Duration::from_mins(2), command.output())
+        .await
+        .unwrap()
+        .unwrap();
     let out = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && out.contains("1 passed"), "{out}{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(
+        ran.status.success() && out.contains("1 passed"),
+        "{out}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
 }

@@ -1,4 +1,5 @@
-//! A response of Bedrock's Converse API is complete, or it is an error that names the fault: over real sockets.
+//! A response of Bedrock's Converse API is complete, or it is an error that names the fault: over
+//! real sockets.
 
 mod requests;
 mod signature;
@@ -14,7 +15,9 @@ use relight::internals::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    dialect::{answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, continued, exchange},
+    dialect::{
+        answer_in, assert_no_cut_looks_whole, assert_pieces_do_not_matter, continued, exchange,
+    },
     upstream::Reply,
     wire::asking,
 };
@@ -22,7 +25,10 @@ use crate::support::{
 const BEDROCK: Dialect = Dialect::Bedrock;
 
 fn exception(name: &str, payload: &Value) -> Vec<u8> {
-    frame(&[(":exception-type", name), (":message-type", "exception")], &payload.to_string())
+    frame(
+        &[(":exception-type", name), (":message-type", "exception")],
+        &payload.to_string(),
+    )
 }
 
 fn stream(bytes: &[u8]) -> Reply {
@@ -30,12 +36,18 @@ fn stream(bytes: &[u8]) -> Reply {
 }
 
 fn delta(index: u32, delta: &Value) -> Vec<u8> {
-    event("contentBlockDelta", &json!({"contentBlockIndex": index, "delta": delta, "p": "abcd"}))
+    event(
+        "contentBlockDelta",
+        &json!({"contentBlockIndex": index, "delta": delta, "p": "abcd"}),
+    )
 }
 
 fn begun(index: u32, id: &str, name: &str) -> Vec<u8> {
     let start = json!({"toolUse": {"toolUseId": id, "name": name}});
-    event("contentBlockStart", &json!({"contentBlockIndex": index, "start": start}))
+    event(
+        "contentBlockStart",
+        &json!({"contentBlockIndex": index, "start": start}),
+    )
 }
 
 fn stopped(index: u32) -> Vec<u8> {
@@ -48,7 +60,10 @@ fn said(text: &str, stop_reason: &str) -> Vec<Vec<u8>> {
         delta(0, &json!({"text": text})),
         stopped(0),
         event("messageStop", &json!({"stopReason": stop_reason})),
-        event("metadata", &json!({"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}})),
+        event(
+            "metadata",
+            &json!({"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}}),
+        ),
     ]
 }
 
@@ -61,15 +76,27 @@ fn thinking_tools() -> Vec<Vec<u8>> {
     vec![
         event("messageStart", &json!({"role": "assistant"})),
         delta(0, &json!({"reasoningContent": {"text": "Two towns, "}})),
-        delta(0, &json!({"reasoningContent": {"text": "so two calls – “both”."}})),
-        delta(0, &json!({"reasoningContent": {"signature": "EqQBCgIYAhIM/+aZ09=="}})),
+        delta(
+            0,
+            &json!({"reasoningContent": {"text": "so two calls – “both”."}}),
+        ),
+        delta(
+            0,
+            &json!({"reasoningContent": {"signature": "EqQBCgIYAhIM/+aZ09=="}}),
+        ),
         stopped(0),
-        delta(1, &json!({"reasoningContent": {"redactedContent": "EmwKAhgBEgy3va3pzix="}})),
+        delta(
+            1,
+            &json!({"reasoningContent": {"redactedContent": "EmwKAhgBEgy3va3pzix="}}),
+        ),
         stopped(1),
         delta(2, &json!({"text": "Let me "})),
         delta(2, &json!({"text": "look."})),
         stopped(2),
-        event("somethingNew", &json!({"contentBlockIndex": 2, "delta": {"text": "never shown"}})),
+        event(
+            "somethingNew",
+            &json!({"contentBlockIndex": 2, "delta": {"text": "never shown"}}),
+        ),
         begun(3, "tooluse_A-1", "weather"),
         delta(3, &json!({"toolUse": {"input": "{\"town\": \"Os"}})),
         delta(3, &json!({"toolUse": {"input": "lo\"}"}})),
@@ -92,10 +119,23 @@ async fn reasoning_text_and_parallel_calls_come_with_usage_and_finish() {
     let seen = answer_in(BEDROCK, stream(&thinking_tools().concat())).await;
     assert_eq!(seen.error, None);
     assert_eq!(seen.text(), "Let me look.");
-    assert_eq!(seen.text_of(&BlockKind::Reasoning), "Two towns, so two calls – “both”.");
+    assert_eq!(
+        seen.text_of(&BlockKind::Reasoning),
+        "Two towns, so two calls – “both”."
+    );
     let calls = [
-        ("tooluse_A-1".to_owned(), "weather".to_owned(), "{\"town\": \"Oslo\"}".to_owned(), true),
-        ("tooluse_B-2".to_owned(), "list_towns".to_owned(), "{}".to_owned(), true),
+        (
+            "tooluse_A-1".to_owned(),
+            "weather".to_owned(),
+            "{\"town\": \"Oslo\"}".to_owned(),
+            true,
+        ),
+        (
+            "tooluse_B-2".to_owned(),
+            "list_towns".to_owned(),
+            "{}".to_owned(),
+            true,
+        ),
     ];
     assert_eq!(seen.tool_calls(), calls);
     assert_eq!(seen.finish(), Some(FinishReason::ToolCalls));
@@ -115,8 +155,10 @@ async fn what_the_model_thought_and_did_goes_back_as_it_came() {
     let call = asking("Weather in my towns?");
     let (seen, _) = exchange(BEDROCK, stream(&thinking_tools().concat()), call.clone()).await;
     let (_, request) = exchange(BEDROCK, ok(), continued(call, &seen)).await;
-    let thought = json!({"text": "Two towns, so two calls – “both”.", "signature": "EqQBCgIYAhIM/+aZ09=="});
-    let answered = |id: &str| json!({"toolResult": {"toolUseId": id, "content": [{"text": "rain"}]}});
+    let thought =
+        json!({"text": "Two towns, so two calls – “both”.", "signature": "EqQBCgIYAhIM/+aZ09=="});
+    let answered =
+        |id: &str| json!({"toolResult": {"toolUseId": id, "content": [{"text": "rain"}]}});
     let messages = json!([
         {"role": "user", "content": [{"text": "Weather in my towns?"}]},
         {"role": "assistant", "content": [
@@ -131,7 +173,10 @@ async fn what_the_model_thought_and_did_goes_back_as_it_came() {
     assert_eq!(request.body["messages"], messages);
     // Without tools the server would refuse a conversation that holds calls.
     let tools = request.body["toolConfig"]["tools"].as_array().unwrap();
-    let names: Vec<&str> = tools.iter().map(|tool| tool["toolSpec"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = tools
+        .iter()
+        .map(|tool| tool["toolSpec"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["list_towns", "weather"]);
 }
 
@@ -147,10 +192,17 @@ async fn an_answer_without_its_metadata_is_whole_and_its_usage_unknown() {
     let all = said("Hello", "end_turn");
     let stopped = all[..4].concat();
     let half = all.concat().len() - 9;
-    let replies = [stream(&stopped), stream(&stopped).cut_after(stopped.len()), stream(&all.concat()).cut_after(half)];
+    let replies = [
+        stream(&stopped),
+        stream(&stopped).cut_after(stopped.len()),
+        stream(&all.concat()).cut_after(half),
+    ];
     for reply in replies {
         let seen = answer_in(BEDROCK, reply).await;
-        assert_eq!((seen.finish(), seen.usage(), seen.error), (Some(FinishReason::Stop), None, None));
+        assert_eq!(
+            (seen.finish(), seen.usage(), seen.error),
+            (Some(FinishReason::Stop), None, None)
+        );
     }
 }
 
@@ -174,7 +226,13 @@ async fn every_stop_reason_has_its_finish() {
     ];
     for (raw, expected) in table {
         let seen = answer_in(BEDROCK, stream(&said("Well", raw).concat())).await;
-        assert_eq!(seen.deltas.last(), Some(&Delta::Finish { reason: expected, raw: raw.to_owned() }));
+        assert_eq!(
+            seen.deltas.last(),
+            Some(&Delta::Finish {
+                reason: expected,
+                raw: raw.to_owned()
+            })
+        );
     }
 }
 
@@ -197,14 +255,28 @@ async fn an_exception_inside_a_stream_is_the_error_it_would_have_been_outside() 
             all.push(exception(name, &payload));
             let seen = answer_in(BEDROCK, stream(&all.concat())).await;
             let failed = seen.failed();
-            assert_eq!((failed.status, failed.surface, failed.fault), (Some(status), Surface::Stream, None), "{name}");
+            assert_eq!(
+                (failed.status, failed.surface, failed.fault),
+                (Some(status), Surface::Stream, None),
+                "{name}"
+            );
             assert_eq!(failed.body.as_deref(), Some(payload.to_string().as_str()));
             assert_eq!(failed.header("x-amzn-errortype"), Some(name));
         }
     }
-    let error = frame(&[(":message-type", "error"), (":error-code", "Gone"), (":error-message", "Lost it")], "");
+    let error = frame(
+        &[
+            (":message-type", "error"),
+            (":error-code", "Gone"),
+            (":error-message", "Lost it"),
+        ],
+        "",
+    );
     let seen = answer_in(BEDROCK, stream(&error)).await;
-    assert_eq!(seen.failed().body.as_deref(), Some("{\"code\":\"Gone\",\"message\":\"Lost it\"}"));
+    assert_eq!(
+        seen.failed().body.as_deref(),
+        Some("{\"code\":\"Gone\",\"message\":\"Lost it\"}")
+    );
 }
 
 #[tokio::test]
@@ -228,10 +300,19 @@ async fn a_document_is_an_answer_too() {
         "stopReason": "tool_use", "usage": {"inputTokens": 3, "outputTokens": 4},
     });
     let seen = answer_in(BEDROCK, Reply::document(&document)).await;
-    assert_eq!((seen.text().as_str(), seen.finish()), ("Hello", Some(FinishReason::ToolCalls)));
+    assert_eq!(
+        (seen.text().as_str(), seen.finish()),
+        ("Hello", Some(FinishReason::ToolCalls))
+    );
     assert_eq!(seen.tool_calls()[0].2, "{\"town\":\"Oslo\"}");
     let error = json!({"__type": "com.amazon.coral#ThrottlingException", "message": "Slow"});
-    assert_eq!(answer_in(BEDROCK, Reply::document(&error)).await.failed().status, Some(429));
+    assert_eq!(
+        answer_in(BEDROCK, Reply::document(&error))
+            .await
+            .failed()
+            .status,
+        Some(429)
+    );
     for reply in [Reply::html(), Reply::document(&json!({"hello": 1}))] {
         let seen = answer_in(BEDROCK, reply).await;
         assert_eq!(seen.failed().fault, Some(TransportFault::Protocol));

@@ -1,4 +1,5 @@
-//! What goes wrong between Relight and a provider has a name, a bound and an end: over real sockets.
+//! What goes wrong between Relight and a provider has a name, a bound and an end: over real
+//! sockets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +55,10 @@ async fn a_name_that_does_not_resolve_was_never_sent() {
     let mut given = spec("http://does-not-exist.invalid/v1");
     given.http.allow_http = true;
     given.http.connect_timeout = Duration::from_secs(30);
-    let fault = ask(&providers(given), attempt(asking("Hi"))).await.failed().fault;
+    let fault = ask(&providers(given), attempt(asking("Hi")))
+        .await
+        .failed()
+        .fault;
     assert_eq!(fault, Some(TransportFault::Dns));
 }
 
@@ -74,7 +78,10 @@ async fn a_connection_that_dies_before_the_head_may_have_been_sent() {
         (Reply::reset(), TransportFault::Reset),
         (Reply::raw(b""), TransportFault::ClosedEarly),
         (Reply::raw(b"HTTP/1.1 200 O"), TransportFault::ClosedEarly),
-        (Reply::raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), TransportFault::Protocol),
+        (
+            Reply::raw(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
+            TransportFault::Protocol,
+        ),
     ] {
         let seen = answer_to(reply).await;
         assert_eq!(seen.failed().fault, Some(fault));
@@ -86,7 +93,10 @@ async fn a_connection_that_dies_before_the_head_may_have_been_sent() {
 async fn a_connection_reset_within_the_answer_is_a_fault_of_the_stream() {
     let seen = answer_to(Reply::text("one two three four").reset_after(400)).await;
     let error = seen.failed();
-    assert_eq!((error.surface, error.fault), (Surface::Stream, Some(TransportFault::Reset)));
+    assert_eq!(
+        (error.surface, error.fault),
+        (Surface::Stream, Some(TransportFault::Reset))
+    );
     assert!(!seen.text().is_empty());
 }
 
@@ -97,23 +107,36 @@ async fn every_status_beyond_success_is_an_error_with_that_status() {
     for code in [300, 304, 400, 401, 404, 408, 418, 429, 500, 503, 529, 599] {
         upstream.push(Reply::status(code));
         let seen = ask(&providers, attempt(asking("Hi"))).await;
-        assert_eq!((seen.failed().status, seen.failed().surface), (Some(code), Surface::Http));
+        assert_eq!(
+            (seen.failed().status, seen.failed().surface),
+            (Some(code), Surface::Http)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_slow_answer_is_waited_for() {
     let seen = answer_to(Reply::text("a b c").paced(Duration::from_millis(30))).await;
-    assert_eq!((seen.text().as_str(), seen.finish()), ("a b c", Some(FinishReason::Stop)));
+    assert_eq!(
+        (seen.text().as_str(), seen.finish()),
+        ("a b c", Some(FinishReason::Stop))
+    );
 }
 
 #[tokio::test]
 async fn a_refusal_keeps_status_body_and_hints() {
     let body = br#"{"error":{"message":"slow down"}}"#;
-    let headers = [("Retry-After-Ms", "250"), ("X-RateLimit-Reset-Tokens", "6m0s"), ("Set-Cookie", "secret")];
+    let headers = [
+        ("Retry-After-Ms", "250"),
+        ("X-RateLimit-Reset-Tokens", "6m0s"),
+        ("Set-Cookie", "secret"),
+    ];
     let seen = answer_to(Reply::body(429, &headers, body)).await;
     let error = seen.failed();
-    assert_eq!((error.status, error.surface, error.fault), (Some(429), Surface::Http, None));
+    assert_eq!(
+        (error.status, error.surface, error.fault),
+        (Some(429), Surface::Http, None)
+    );
     assert_eq!(error.header("retry-after-ms"), Some("250"));
     assert_eq!(error.header("x-ratelimit-reset-tokens"), Some("6m0s"));
     assert_eq!(error.header("set-cookie"), None);
@@ -128,17 +151,28 @@ async fn a_redirect_is_not_followed() {
     let seen = ask(&providers(spec(upstream.base_url())), attempt(asking("Hi"))).await;
     assert_eq!(seen.failed().status, Some(307));
     let message = seen.failed().message.as_deref().unwrap();
-    assert!(message.contains("redirects are not followed") && message.contains(&elsewhere), "{message}");
+    assert!(
+        message.contains("redirects are not followed") && message.contains(&elsewhere),
+        "{message}"
+    );
     assert_eq!(upstream.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_compressed_response_is_named_and_not_shown() {
     for status in [200, 500] {
-        let seen = answer_to(Reply::body(status, &[("content-encoding", "gzip")], &[0x1f, 0x8b, 8, 0, 1, 2])).await;
+        let seen = answer_to(Reply::body(
+            status,
+            &[("content-encoding", "gzip")],
+            &[0x1f, 0x8b, 8, 0, 1, 2],
+        ))
+        .await;
         let error = seen.failed();
         assert_eq!(error.body, None, "{error:?}");
-        let is_named = error.message.as_deref().is_some_and(|message| message.contains("compressed (gzip)"));
+        let is_named = error
+            .message
+            .as_deref()
+            .is_some_and(|message| message.contains("compressed (gzip)"));
         assert!(is_named || status == 500, "{error:?}");
     }
 }
@@ -150,7 +184,11 @@ async fn an_error_body_is_read_within_its_bound_and_its_time() {
     let began = Instant::now();
     let stalled = answer_to(Reply::body(500, &[], b"only the beginning").stall_after(8)).await;
     assert_eq!(stalled.failed().body.as_deref(), Some("only the"));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -195,11 +233,20 @@ async fn dropping_the_call_before_the_head_closes_the_connection_upstream() {
 async fn dropping_the_stream_closes_the_connection_upstream() {
     let upstream = Upstream::start().await;
     upstream.push(Reply::text("one two three").stall_after(400));
-    let mut stream = providers(spec(upstream.base_url())).call(attempt(asking("Hi"))).await.unwrap();
+    let mut stream = providers(spec(upstream.base_url()))
+        .call(attempt(asking("Hi")))
+        .await
+        .unwrap();
     assert!(matches!(stream.next().await, Some(Ok(Delta::Start { .. }))));
     drop(stream);
     let dropped = Instant::now();
-    assert!(upstream.await_cancel(1).await.saturating_duration_since(dropped) < PROMPTLY);
+    assert!(
+        upstream
+            .await_cancel(1)
+            .await
+            .saturating_duration_since(dropped)
+            < PROMPTLY
+    );
 }
 
 #[tokio::test]
@@ -210,7 +257,11 @@ async fn calls_one_after_the_other_use_one_connection() {
         let seen = ask(&providers, attempt(asking("Hi"))).await;
         assert_eq!(seen.finish(), Some(FinishReason::Stop));
     }
-    let connections: Vec<usize> = upstream.requests().iter().map(|request| request.connection).collect();
+    let connections: Vec<usize> = upstream
+        .requests()
+        .iter()
+        .map(|request| request.connection)
+        .collect();
     assert_eq!((connections, upstream.connections()), (vec![0, 0, 0], 1));
 }
 
@@ -218,7 +269,10 @@ async fn calls_one_after_the_other_use_one_connection() {
 async fn a_request_is_never_sent_twice() {
     let upstream = Upstream::start().await;
     let providers = providers(spec(upstream.base_url()));
-    assert_eq!(ask(&providers, attempt(asking("Hi"))).await.finish(), Some(FinishReason::Stop));
+    assert_eq!(
+        ask(&providers, attempt(asking("Hi"))).await.finish(),
+        Some(FinishReason::Stop)
+    );
     // The second request goes out on the connection that is kept, and dies with it.
     upstream.push(Reply::raw(b""));
     let seen = ask(&providers, attempt(asking("Hi"))).await;
@@ -236,13 +290,20 @@ async fn many_calls_at_once_are_each_answered_once() {
         async move { ask(&providers, attempt(asking("Hi"))).await.finish() }
     });
     let finishes = futures_util::future::join_all(calls).await;
-    assert!(finishes.iter().all(|finish| *finish == Some(FinishReason::Stop)));
+    assert!(
+        finishes
+            .iter()
+            .all(|finish| *finish == Some(FinishReason::Stop))
+    );
     assert_eq!(upstream.requests().len(), 50);
 }
 
 #[test]
 fn plaintext_beyond_this_host_must_be_allowed() {
-    assert!(matches!(Providers::build(&[spec("http://10.1.2.3/v1")]), Err(BuildError::BaseUrl { .. })));
+    assert!(matches!(
+        Providers::build(&[spec("http://10.1.2.3/v1")]),
+        Err(BuildError::BaseUrl { .. })
+    ));
     let mut allowed = spec("http://10.1.2.3/v1");
     allowed.http.allow_http = true;
     assert!(Providers::build(&[allowed]).is_ok());

@@ -1,9 +1,11 @@
-//! A failed model call is answered all the same: what `InvokeWithRecovery` promises, over real gRPC and real sockets.
+//! A failed model call is answered all the same: what `InvokeWithRecovery` promises, over real gRPC
+//! and real sockets.
 
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    FailureClass, Overrides, RecoveryStrategy, invoke_with_recovery_response::Outcome, watch_recovery_request::Start,
+    FailureClass, Overrides, RecoveryStrategy, invoke_with_recovery_response::Outcome,
+    watch_recovery_request::Start,
 };
 
 use crate::support::{
@@ -29,18 +31,26 @@ fn failure_class(outcome: Option<&Outcome>) -> FailureClass {
 #[tokio::test]
 async fn a_call_that_times_out_once_succeeds_with_the_second_attempt_which_is_informed() {
     let upstream = Upstream::start().await;
-    upstream.push(Reply::silence()).push(Reply::text("Here I am."));
+    upstream
+        .push(Reply::silence())
+        .push(Reply::text("Here I am."));
     let relight = Relight::start(&one_target(&upstream)).await;
     let response = relight.ask("Summarise this.").await;
     assert_eq!(answer(response.outcome.as_ref()), "Here I am.");
-    assert_eq!(response.recovery_applied().collect::<Vec<_>>(), [RecoveryStrategy::Retry]);
+    assert_eq!(
+        response.recovery_applied().collect::<Vec<_>>(),
+        [RecoveryStrategy::Retry]
+    );
     assert_eq!(response.attempts.len(), 2);
     assert_eq!(response.attempts[0].failure_class(), FailureClass::Timeout);
     let requests = upstream.requests();
     assert_eq!(requests.len(), 2);
     let (first, second) = (requests[0].body.to_string(), requests[1].body.to_string());
     assert!(!first.contains("previous model call failed"), "{first}");
-    assert!(second.contains("The previous model call failed: Request timeout"), "{second}");
+    assert!(
+        second.contains("The previous model call failed: Request timeout"),
+        "{second}"
+    );
     assert!(!response.attempts[1].injected_note.is_empty());
 }
 
@@ -59,7 +69,11 @@ async fn what_no_retry_can_mend_makes_exactly_one_attempt() {
     ];
     for (status, body, class) in cases {
         let upstream = Upstream::start().await;
-        upstream.otherwise(Reply::body(status, &[("content-type", "application/json")], body));
+        upstream.otherwise(Reply::body(
+            status,
+            &[("content-type", "application/json")],
+            body,
+        ));
         let relight = Relight::start(&one_target(&upstream)).await;
         let response = relight.ask("Hello").await;
         assert_eq!(failure_class(response.outcome.as_ref()), class);
@@ -78,10 +92,15 @@ async fn a_permanent_timeout_makes_one_attempt_and_max_retries_more_and_reports_
         let mut invocation = asking("Hello");
         invocation.operation = operation.to_owned();
         let response = relight.invoke(invocation).await;
-        assert_eq!(failure_class(response.outcome.as_ref()), FailureClass::Timeout);
+        assert_eq!(
+            failure_class(response.outcome.as_ref()),
+            FailureClass::Timeout
+        );
         assert_eq!(response.attempts.len(), attempts, "{operation}");
         assert_eq!(upstream.requests().len() - before, attempts, "{operation}");
-        let Some(Outcome::Failure(failure)) = response.outcome else { panic!("an answer") };
+        let Some(Outcome::Failure(failure)) = response.outcome else {
+            panic!("an answer")
+        };
         assert_eq!(failure.retries_attempted as usize, attempts - 1);
         assert_eq!(failure.attempts.len(), attempts);
         assert_eq!(failure.failed_operation, operation);
@@ -92,24 +111,38 @@ async fn a_permanent_timeout_makes_one_attempt_and_max_retries_more_and_reports_
 async fn retries_that_are_switched_off_or_overridden_are_not_made() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::status(503));
-    let yaml = format!("{}operations: {{ once: {{ enabled: false }} }}\n", one_target(&upstream));
+    let yaml = format!(
+        "{}operations: {{ once: {{ enabled: false }} }}\n",
+        one_target(&upstream)
+    );
     let relight = Relight::start(&yaml).await;
     let mut once = asking("Hello");
     once.operation = "once".to_owned();
     assert_eq!(relight.invoke(once).await.attempts.len(), 1);
     let mut overridden = asking("Hello");
-    overridden.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
+    overridden.overrides = Some(Overrides {
+        max_retries: Some(0),
+        ..Overrides::default()
+    });
     assert_eq!(relight.invoke(overridden).await.attempts.len(), 1);
 }
 
 #[tokio::test]
 async fn a_stated_wait_is_waited_for() {
     let upstream = Upstream::start().await;
-    upstream.push(Reply::body(429, &[("retry-after", "1")], b"{\"error\":{\"message\":\"Rate limit reached\"}}"));
+    upstream.push(Reply::body(
+        429,
+        &[("retry-after", "1")],
+        b"{\"error\":{\"message\":\"Rate limit reached\"}}",
+    ));
     let relight = Relight::start(&one_target(&upstream)).await;
     let response = relight.ask("Hello").await;
     assert_eq!(answer(response.outcome.as_ref()), "Hello from upstream.");
-    assert!(response.attempts[1].wait_before_ms >= 1000, "{:?}", response.attempts[1]);
+    assert!(
+        response.attempts[1].wait_before_ms >= 1000,
+        "{:?}",
+        response.attempts[1]
+    );
     let requests = upstream.requests();
     assert!(requests[1].at - requests[0].at >= Duration::from_secs(1));
 }
@@ -124,7 +157,11 @@ async fn the_fallback_answers_when_the_first_target_fails() {
     let response = relight.ask("Hello").await;
     assert_eq!(answer(response.outcome.as_ref()), "From the second.");
     assert_eq!(response.final_target, "second");
-    assert!(response.recovery_applied().any(|strategy| strategy == RecoveryStrategy::Fallback));
+    assert!(
+        response
+            .recovery_applied()
+            .any(|strategy| strategy == RecoveryStrategy::Fallback)
+    );
     watch.until("invocation_recovered").await;
     let kinds = watch.kinds();
     let expected = [
@@ -137,8 +174,15 @@ async fn the_fallback_answers_when_the_first_target_fails() {
         "invocation_recovered",
     ];
     let mut rest = kinds.iter();
-    assert!(expected.iter().all(|kind| rest.any(|seen| seen == kind)), "{kinds:?}");
-    let recovery = watch.seen.iter().find(|event| event.display_text.starts_with("Retrying executor (attempt 1/2)"));
+    assert!(
+        expected.iter().all(|kind| rest.any(|seen| seen == kind)),
+        "{kinds:?}"
+    );
+    let recovery = watch.seen.iter().find(|event| {
+        event
+            .display_text
+            .starts_with("Retrying executor (attempt 1/2)")
+    });
     assert!(recovery.is_some(), "{:?}", watch.seen);
 }
 
@@ -168,7 +212,9 @@ async fn a_client_that_disconnects_cancels_the_upstream_request() {
     let mut client = relight.recovery();
     let mut calls = tokio::task::JoinSet::new();
     calls.spawn(async move {
-        let request = relight::internals::grpc::v1::InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) };
+        let request = relight::internals::grpc::v1::InvokeWithRecoveryRequest {
+            invocation: Some(asking("Hello")),
+        };
         client.invoke_with_recovery(request).await
     });
     upstream.await_request(1).await;
@@ -176,7 +222,11 @@ async fn a_client_that_disconnects_cancels_the_upstream_request() {
     calls.abort_all();
     let cancelled = upstream.await_cancel(1).await;
     // 100 ms is the promise; the rest is for a busy machine.
-    assert!(cancelled - gone < Duration::from_secs(1), "{:?}", cancelled - gone);
+    assert!(
+        cancelled - gone < Duration::from_secs(1),
+        "{:?}",
+        cancelled - gone
+    );
 }
 
 #[tokio::test]
@@ -186,11 +236,20 @@ async fn the_deadline_is_never_overrun_and_never_slept_through() {
     let relight = Relight::start(&one_target(&upstream)).await;
     let began = tokio::time::Instant::now();
     let mut invocation = asking("Hello");
-    invocation.overrides = Some(Overrides { deadline_ms: Some(2000), ..Overrides::default() });
+    invocation.overrides = Some(Overrides {
+        deadline_ms: Some(2000),
+        ..Overrides::default()
+    });
     let response = relight.invoke(invocation).await;
     // Waiting a minute would be pointless: the failure comes at once with a retry time.
-    assert!(began.elapsed() < Duration::from_millis(1900), "{:?}", began.elapsed());
-    let Some(Outcome::Failure(failure)) = response.outcome else { panic!("an answer") };
+    assert!(
+        began.elapsed() < Duration::from_millis(1900),
+        "{:?}",
+        began.elapsed()
+    );
+    let Some(Outcome::Failure(failure)) = response.outcome else {
+        panic!("an answer")
+    };
     assert_eq!(failure.failure_class(), FailureClass::RateLimited);
     assert!(failure.retry_after_ms() >= 50_000);
     assert_eq!(response.attempts.len(), 1);
@@ -200,11 +259,21 @@ async fn the_deadline_is_never_overrun_and_never_slept_through() {
     let relight = Relight::start(&one_target(&silent).replace("400ms", "30s")).await;
     let began = tokio::time::Instant::now();
     let mut invocation = asking("Hello");
-    invocation.overrides = Some(Overrides { deadline_ms: Some(600), ..Overrides::default() });
+    invocation.overrides = Some(Overrides {
+        deadline_ms: Some(600),
+        ..Overrides::default()
+    });
     let response = relight.invoke(invocation).await;
-    assert_eq!(failure_class(response.outcome.as_ref()), FailureClass::Timeout);
+    assert_eq!(
+        failure_class(response.outcome.as_ref()),
+        FailureClass::Timeout
+    );
     assert_eq!(response.attempts.len(), 1);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -217,7 +286,8 @@ async fn malformed_tool_arguments_are_reported_to_the_model_which_then_does_bett
     let relight = Relight::start(&one_target(&upstream)).await;
     let mut invocation = asking("Search for x.");
     if let Some(Call::Model(call)) = &mut invocation.call {
-        let parameters = r#"{"type":"object","required":["query"],"properties":{"query":{"type":"string"}}}"#;
+        let parameters =
+            r#"{"type":"object","required":["query"],"properties":{"query":{"type":"string"}}}"#;
         call.tools.push(ToolDefinition {
             name: "search".to_owned(),
             input_schema_json: parameters.to_owned(),
@@ -225,8 +295,17 @@ async fn malformed_tool_arguments_are_reported_to_the_model_which_then_does_bett
         });
     }
     let response = relight.invoke(invocation).await;
-    assert!(matches!(response.outcome, Some(Outcome::Completion(_))), "{response:?}");
-    assert_eq!(response.attempts[0].failure_class(), FailureClass::MalformedResponse);
+    assert!(
+        matches!(response.outcome, Some(Outcome::Completion(_))),
+        "{response:?}"
+    );
+    assert_eq!(
+        response.attempts[0].failure_class(),
+        FailureClass::MalformedResponse
+    );
     let told = upstream.requests()[1].body.to_string();
-    assert!(told.contains("arguments of tool `search` were not valid JSON at line 1"), "{told}");
+    assert!(
+        told.contains("arguments of tool `search` were not valid JSON at line 1"),
+        "{told}"
+    );
 }

@@ -1,11 +1,12 @@
-//! A new version of a target is tried with a share of the traffic, and rolled back when it is worse than the one before.
+//! A new version of a target is tried with a share of the traffic, and rolled back when it is worse
+//! than the one before.
 
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    ListReleasesRequest, PinReleaseRequest, PromoteReleaseRequest, Release, ReleaseAction, ReleaseChannel, ReleaseLane,
-    ReleaseState, RollbackReleaseRequest, invoke_with_recovery_response::Outcome, recovery_event::Body,
-    watch_recovery_request::Start,
+    ListReleasesRequest, PinReleaseRequest, PromoteReleaseRequest, Release, ReleaseAction,
+    ReleaseChannel, ReleaseLane, ReleaseState, RollbackReleaseRequest,
+    invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
 };
 use tonic::Code;
 
@@ -42,8 +43,15 @@ impl Trial {
             candidate.base_url()
         );
         let relight = Relight::start(&config).await;
-        let trial = Self { relight, stable, candidate, config };
-        trial.until("there are two releases", |releases| releases.len() == 2).await;
+        let trial = Self {
+            relight,
+            stable,
+            candidate,
+            config,
+        };
+        trial
+            .until("there are two releases", |releases| releases.len() == 2)
+            .await;
         trial
     }
 
@@ -57,12 +65,22 @@ impl Trial {
 
     /// One call, and whether it was answered.
     async fn call(&self) -> bool {
-        matches!(self.relight.ask("Why?").await.outcome, Some(Outcome::Completion(_)))
+        matches!(
+            self.relight.ask("Why?").await.outcome,
+            Some(Outcome::Completion(_))
+        )
     }
 
     /// What the command shows of them.
     async fn shown(&self) -> String {
-        let ran = run(&["releases", "--address", &self.relight.running.address.to_string(), "show", "fast"]).await;
+        let ran = run(&[
+            "releases",
+            "--address",
+            &self.relight.running.address.to_string(),
+            "show",
+            "fast",
+        ])
+        .await;
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran.out
     }
@@ -73,7 +91,13 @@ impl Trial {
 }
 
 async fn releases(relight: &Relight) -> Vec<Release> {
-    relight.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases
+    relight
+        .admin()
+        .list_releases(ListReleasesRequest::default())
+        .await
+        .unwrap()
+        .into_inner()
+        .releases
 }
 
 async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
@@ -93,7 +117,10 @@ async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool
 }
 
 fn candidate(releases: &[Release]) -> &Release {
-    releases.iter().find(|release| release.channel() == ReleaseChannel::Candidate).unwrap()
+    releases
+        .iter()
+        .find(|release| release.channel() == ReleaseChannel::Candidate)
+        .unwrap()
 }
 
 fn is_rolled_back(releases: &[Release]) -> bool {
@@ -107,33 +134,72 @@ async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_no
     trial.candidate.otherwise(Reply::status(500));
     let mut calls = 0;
     while !is_rolled_back(&trial.releases().await) {
-        assert!(trial.call().await, "the stable release is the candidate's fallback");
+        assert!(
+            trial.call().await,
+            "the stable release is the candidate's fallback"
+        );
         calls += 1;
         assert!(calls <= 10, "{:#?}", trial.releases().await);
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
     let attempts = trial.candidate.requests().len();
-    assert!((2..=4).contains(&attempts), "rolled back after {attempts} failures");
+    assert!(
+        (2..=4).contains(&attempts),
+        "rolled back after {attempts} failures"
+    );
     let releases = trial.releases().await;
     let decision = candidate(&releases).decisions.last().unwrap();
-    assert_eq!((decision.action(), decision.provisional), (ReleaseAction::RolledBack, false), "{decision:?}");
+    assert_eq!(
+        (decision.action(), decision.provisional),
+        (ReleaseAction::RolledBack, false),
+        "{decision:?}"
+    );
     assert!(trial.call().await);
-    assert_eq!(trial.candidate.requests().len(), attempts, "nothing is sent to it any more");
+    assert_eq!(
+        trial.candidate.requests().len(),
+        attempts,
+        "nothing is sent to it any more"
+    );
     let event = watch.until("release_rolled_back").await;
-    assert!(event.display_text.starts_with("Release next@"), "{}", event.display_text);
+    assert!(
+        event.display_text.starts_with("Release next@"),
+        "{}",
+        event.display_text
+    );
     let metrics = metrics(trial.relight.running.admin_address).await;
-    assert!(metrics.contains("relight_release_decisions_total{action=\"rolled_back\""), "{metrics}");
+    assert!(
+        metrics.contains("relight_release_decisions_total{action=\"rolled_back\""),
+        "{metrics}"
+    );
     let shown = trial.shown().await;
-    assert!(shown.contains("rolled back") && shown.contains("failures in a row"), "{shown}");
-    let row = shown.lines().find(|line| line.contains("next@") && line.contains("candidate")).unwrap();
-    let success = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).nth(7);
-    assert_eq!(success, Some("0 %"), "the figures that it was rolled back for: {shown}");
+    assert!(
+        shown.contains("rolled back") && shown.contains("failures in a row"),
+        "{shown}"
+    );
+    let row = shown
+        .lines()
+        .find(|line| line.contains("next@") && line.contains("candidate"))
+        .unwrap();
+    let success = row
+        .split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .nth(7);
+    assert_eq!(
+        success,
+        Some("0 %"),
+        "the figures that it was rolled back for: {shown}"
+    );
 }
 
 #[tokio::test]
 async fn a_pinned_candidate_is_reported_and_left_alone() {
     let trial = Trial::start("mode: literal", "").await;
-    let pin = PinReleaseRequest { subject: "fast".to_owned(), pinned: true, reason: String::new() };
+    let pin = PinReleaseRequest {
+        subject: "fast".to_owned(),
+        pinned: true,
+        reason: String::new(),
+    };
     trial.relight.admin().pin_release(pin).await.unwrap();
     let mut watch = trial.relight.watch(Start::Live(true)).await;
     trial.candidate.otherwise(Reply::status(500));
@@ -141,20 +207,41 @@ async fn a_pinned_candidate_is_reported_and_left_alone() {
         assert!(trial.call().await);
     }
     let event = watch.until("release_decided").await;
-    let Some(Body::ReleaseDecided(decided)) = event.body else { panic!("{event:?}") };
+    let Some(Body::ReleaseDecided(decided)) = event.body else {
+        panic!("{event:?}")
+    };
     assert_eq!(decided.decision.unwrap().action(), ReleaseAction::Held);
-    assert_eq!(candidate(&trial.releases().await).state(), ReleaseState::Active);
+    assert_eq!(
+        candidate(&trial.releases().await).state(),
+        ReleaseState::Active
+    );
 }
 
 #[tokio::test]
 async fn literal_thresholds_hold_one_below_and_one_above() {
-    let trial = Trial::start("mode: literal", "policies: { standard: { retry: { max_retries: 0 } } }\n").await;
-    trial.candidate.push(Reply::status(500)).push(Reply::status(500)).otherwise(Reply::text("Fine."));
+    let trial = Trial::start(
+        "mode: literal",
+        "policies: { standard: { retry: { max_retries: 0 } } }\n",
+    )
+    .await;
+    trial
+        .candidate
+        .push(Reply::status(500))
+        .push(Reply::status(500))
+        .otherwise(Reply::text("Fine."));
     for answered in [false, false, true] {
         assert_eq!(trial.call().await, answered);
     }
-    let seen = trial.until("three executions", |it| candidate(it).evidence.as_ref().unwrap().executions == 3).await;
-    assert_eq!(candidate(&seen).state(), ReleaseState::Active, "two failures in a row are one too few");
+    let seen = trial
+        .until("three executions", |it| {
+            candidate(it).evidence.as_ref().unwrap().executions == 3
+        })
+        .await;
+    assert_eq!(
+        candidate(&seen).state(),
+        ReleaseState::Active,
+        "two failures in a row are one too few"
+    );
     trial.candidate.otherwise(Reply::status(500));
     for _ in 0..3 {
         assert!(!trial.call().await);
@@ -171,43 +258,133 @@ async fn an_operator_rolls_back_pins_and_promotes() {
     let (id, mut admin) = (trial.candidate_id().await, trial.relight.admin());
     assert!(trial.call().await);
     assert_eq!(trial.candidate.requests().len(), 1);
-    let request = RollbackReleaseRequest { release_id: id.clone(), reason: "too slow".to_owned(), pin: false };
+    let request = RollbackReleaseRequest {
+        release_id: id.clone(),
+        reason: "too slow".to_owned(),
+        pin: false,
+    };
     let rolled_back = admin.rollback_release(request).await.unwrap().into_inner();
-    assert_eq!(rolled_back.release.unwrap().state(), ReleaseState::RolledBack);
+    assert_eq!(
+        rolled_back.release.unwrap().state(),
+        ReleaseState::RolledBack
+    );
     assert!(trial.call().await);
-    assert_eq!((trial.candidate.requests().len(), trial.stable.requests().len()), (1, 1));
-    let pin = PinReleaseRequest { subject: "fast".to_owned(), pinned: true, reason: String::new() };
-    assert!(admin.pin_release(pin).await.unwrap().into_inner().releases.iter().all(|release| release.pinned));
-    let request = PromoteReleaseRequest { release_id: id.clone(), reason: String::new(), pin: false };
-    let promoted = admin.promote_release(request).await.unwrap().into_inner().release.unwrap();
-    assert_eq!((promoted.channel(), promoted.traffic_share, promoted.pinned), (ReleaseChannel::Stable, 1.0, false));
-    assert_eq!(promoted.decisions.last().unwrap().action(), ReleaseAction::Promoted);
-    assert!(trial.releases().await.iter().any(|release| release.state() == ReleaseState::Superseded));
+    assert_eq!(
+        (
+            trial.candidate.requests().len(),
+            trial.stable.requests().len()
+        ),
+        (1, 1)
+    );
+    let pin = PinReleaseRequest {
+        subject: "fast".to_owned(),
+        pinned: true,
+        reason: String::new(),
+    };
+    assert!(
+        admin
+            .pin_release(pin)
+            .await
+            .unwrap()
+            .into_inner()
+            .releases
+            .iter()
+            .all(|release| release.pinned)
+    );
+    let request = PromoteReleaseRequest {
+        release_id: id.clone(),
+        reason: String::new(),
+        pin: false,
+    };
+    let promoted = admin
+        .promote_release(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .release
+        .unwrap();
+    assert_eq!(
+        (promoted.channel(), promoted.traffic_share, promoted.pinned),
+        (ReleaseChannel::Stable, 1.0, false)
+    );
+    assert_eq!(
+        promoted.decisions.last().unwrap().action(),
+        ReleaseAction::Promoted
+    );
+    assert!(
+        trial
+            .releases()
+            .await
+            .iter()
+            .any(|release| release.state() == ReleaseState::Superseded)
+    );
     assert!(trial.call().await);
-    assert_eq!(trial.candidate.requests().len(), 2, "it serves what names `fast`");
+    assert_eq!(
+        trial.candidate.requests().len(),
+        2,
+        "it serves what names `fast`"
+    );
     let shown = trial.shown().await;
-    assert!(shown.contains("rolled back by an operator: too slow\n"), "{shown}");
-    assert!(shown.contains("promoted by an operator\n"), "no reason was given: {shown}");
-    let unknown = RollbackReleaseRequest { release_id: "none@0".to_owned(), ..RollbackReleaseRequest::default() };
-    assert_eq!(admin.rollback_release(unknown).await.unwrap_err().code(), Code::NotFound);
-    let stable = RollbackReleaseRequest { release_id: id, ..RollbackReleaseRequest::default() };
-    assert_eq!(admin.rollback_release(stable).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert!(
+        shown.contains("rolled back by an operator: too slow\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("promoted by an operator\n"),
+        "no reason was given: {shown}"
+    );
+    let unknown = RollbackReleaseRequest {
+        release_id: "none@0".to_owned(),
+        ..RollbackReleaseRequest::default()
+    };
+    assert_eq!(
+        admin.rollback_release(unknown).await.unwrap_err().code(),
+        Code::NotFound
+    );
+    let stable = RollbackReleaseRequest {
+        release_id: id,
+        ..RollbackReleaseRequest::default()
+    };
+    assert_eq!(
+        admin.rollback_release(stable).await.unwrap_err().code(),
+        Code::FailedPrecondition
+    );
 }
 
 #[tokio::test]
 async fn what_was_decided_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = format!("journal: {{ store: \"sqlite:{}\" }}\n", folder.path().join("relight.db").display());
+    let journal = format!(
+        "journal: {{ store: \"sqlite:{}\" }}\n",
+        folder.path().join("relight.db").display()
+    );
     let trial = Trial::start("", &journal).await;
     let id = trial.candidate_id().await;
-    let request = RollbackReleaseRequest { release_id: id, reason: "by hand".to_owned(), pin: true };
-    trial.relight.admin().rollback_release(request).await.unwrap();
-    let Trial { relight, candidate: upstream, config, .. } = trial;
+    let request = RollbackReleaseRequest {
+        release_id: id,
+        reason: "by hand".to_owned(),
+        pin: true,
+    };
+    trial
+        .relight
+        .admin()
+        .rollback_release(request)
+        .await
+        .unwrap();
+    let Trial {
+        relight,
+        candidate: upstream,
+        config,
+        ..
+    } = trial;
     relight.running.shutdown().await;
     let again = Relight::start(&config).await;
     let seen = until(&again, "it is known again", |releases| releases.len() == 2).await;
     let known = candidate(&seen);
-    assert!(known.state() == ReleaseState::RolledBack && known.pinned, "{known:?}");
+    assert!(
+        known.state() == ReleaseState::RolledBack && known.pinned,
+        "{known:?}"
+    );
     assert_eq!(known.decisions.last().unwrap().reason, "by hand");
     again.ask("Why?").await;
     assert!(upstream.requests().is_empty());
@@ -215,7 +392,9 @@ async fn what_was_decided_survives_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_on_one_database_make_one_decision() {
-    let Some(database) = Database::create().await else { return };
+    let Some(database) = Database::create().await else {
+        return;
+    };
     let journal = format!("journal: {{ store: \"{}\" }}\n", database.url());
     let trial = Trial::start("", &journal).await;
     let other = Relight::start(&trial.config).await;
@@ -227,7 +406,11 @@ async fn two_replicas_on_one_database_make_one_decision() {
     }
     for replica in [&trial.relight, &other] {
         let seen = until(replica, "it is rolled back", is_rolled_back).await;
-        let decided = candidate(&seen).decisions.iter().filter(|it| it.action() == ReleaseAction::RolledBack).count();
+        let decided = candidate(&seen)
+            .decisions
+            .iter()
+            .filter(|it| it.action() == ReleaseAction::RolledBack)
+            .count();
         assert_eq!(decided, 1);
     }
     let sent = trial.candidate.requests().len();
@@ -249,6 +432,9 @@ async fn a_target_has_a_system_prompt_that_makes_another_release_of_it() {
     .await;
     relight.ask("Why?").await;
     let body = upstream.requests().remove(0).body;
-    assert_eq!(body["messages"][0], serde_json::json!({ "role": "system", "content": "Be brief." }));
+    assert_eq!(
+        body["messages"][0],
+        serde_json::json!({ "role": "system", "content": "Be brief." })
+    );
     assert_eq!(body["messages"].as_array().unwrap().len(), 2);
 }

@@ -1,11 +1,17 @@
-//! Every scenario with its gates: what the recovery policy must reach on the real layers, in virtual time.
+//! Every scenario with its gates: what the recovery policy must reach on the real layers, in
+//! virtual time.
 
 use std::time::Duration;
 
 use relight::internals::scenarios::{self, Report, Scenario, ScenarioOptions};
 
 /// Without the references, which no gate needs.
-const ALONE: ScenarioOptions = ScenarioOptions { seed: 1, rate: None, length: None, references: false };
+const ALONE: ScenarioOptions = ScenarioOptions {
+    seed: 1,
+    rate: None,
+    length: None,
+    references: false,
+};
 
 /// Faults that last for a short while.
 const FAULTS: [&str; 4] = [
@@ -17,7 +23,9 @@ const FAULTS: [&str; 4] = [
 
 fn scenario(id: &str) -> Scenario {
     let all = scenarios::all().expect("every file is a scenario");
-    all.into_iter().find(|scenario| scenario.id == id).expect("there is such a scenario")
+    all.into_iter()
+        .find(|scenario| scenario.id == id)
+        .expect("there is such a scenario")
 }
 
 fn run(id: &str, options: ScenarioOptions) -> Report {
@@ -35,16 +43,25 @@ fn every_scenario_of_the_table_has_a_file() {
     let all = scenarios::all().expect("every file is a scenario");
     for number in 0..=23 {
         let of_number = |id: &str| id.trim_end_matches(char::is_alphabetic) == number.to_string();
-        assert!(all.iter().any(|scenario| of_number(&scenario.id)), "{number}");
+        assert!(
+            all.iter().any(|scenario| of_number(&scenario.id)),
+            "{number}"
+        );
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_events_and_another_seed_gives_others() {
-    let brief = ScenarioOptions { rate: Some(20.0), ..ALONE };
+    let brief = ScenarioOptions {
+        rate: Some(20.0),
+        ..ALONE
+    };
     let first = run("10", brief);
     assert_eq!(first.events_hash, run("10", brief).events_hash);
-    assert_ne!(first.events_hash, run("10", ScenarioOptions { seed: 2, ..brief }).events_hash);
+    assert_ne!(
+        first.events_hash,
+        run("10", ScenarioOptions { seed: 2, ..brief }).events_hash
+    );
 }
 
 #[test]
@@ -55,13 +72,25 @@ fn a_provider_that_refuses_some_calls_at_random_is_not_paced() {
 
 #[test]
 fn steady_traffic_is_left_alone_for_half_an_hour() {
-    let report = run("0", ScenarioOptions { rate: Some(5.0), ..ALONE });
+    let report = run(
+        "0",
+        ScenarioOptions {
+            rate: Some(5.0),
+            ..ALONE
+        },
+    );
     assert!(report.passed() && report.calls > 8_000, "\n{report}");
 }
 
 #[test]
 fn steady_traffic_of_fifty_a_second_is_left_alone() {
-    let report = run("0", ScenarioOptions { length: Some(Duration::from_mins(1)), ..ALONE });
+    let report = run(
+        "0",
+        ScenarioOptions {
+            length: Some(Duration::from_mins(1)),
+            ..ALONE
+        },
+    );
     assert!(report.passed(), "\n{report}");
 }
 
@@ -180,7 +209,9 @@ fn late_results_from_before_an_outage_have_no_effect() {
     let (answers, failures) = (passes("15a"), passes("15b"));
     let moves = |report: &Report| {
         let first_minute = report.circuits.iter().filter(|(at, _, _)| *at < 60.0);
-        first_minute.map(|(at, _, what)| (format!("{at:.3}"), what.clone())).collect::<Vec<_>>()
+        first_minute
+            .map(|(at, _, what)| (format!("{at:.3}"), what.clone()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(moves(&answers), moves(&failures));
     assert!(moves(&answers).len() > 10);
@@ -205,7 +236,13 @@ fn what_was_never_sent_costs_no_attempt() {
 fn a_limit_of_two_seconds_loses_no_call_and_slows_none_after_it() {
     for id in ["20a", "20b", "20c"] {
         for rate in [1.0, 10.0, 100.0] {
-            let report = run(id, ScenarioOptions { rate: Some(rate), ..ALONE });
+            let report = run(
+                id,
+                ScenarioOptions {
+                    rate: Some(rate),
+                    ..ALONE
+                },
+            );
             assert!(report.passed(), "{rate}/s\n{report}{:?}", report.ours);
         }
     }
@@ -228,7 +265,9 @@ type Outage = (&'static str, u64, u64);
 fn success(outages: &[(usize, Outage)], seed: u64) -> f64 {
     let upstream = |(index, (does, from, lasts)): &(usize, Outage)| {
         let to = from + lasts;
-        format!("  - name: target-{index}\n    faults:\n      - {{ from: {from}ms, to: {to}ms, does: {does} }}\n")
+        format!(
+            "  - name: target-{index}\n    faults:\n      - {{ from: {from}ms, to: {to}ms, does: {does} }}\n"
+        )
     };
     let upstreams: String = outages.iter().map(upstream).collect();
     let text = format!(
@@ -249,8 +288,14 @@ fn two_targets_that_fail_together_answer_at_least_what_one_answers_alone() {
     for seed in 0..24_u64 {
         let fault = FAULTS[usize::try_from(seed).unwrap() % FAULTS.len()];
         let outage = (fault, draw(seed, 2, 1000), 500 + draw(seed, 3, 4500));
-        let (alone, together) = (success(&[(0, outage)], seed), success(&[(0, outage), (1, outage)], seed));
-        assert!(together >= alone, "{together} together, {alone} alone: {outage:?}, seed {seed}");
+        let (alone, together) = (
+            success(&[(0, outage)], seed),
+            success(&[(0, outage), (1, outage)], seed),
+        );
+        assert!(
+            together >= alone,
+            "{together} together, {alone} alone: {outage:?}, seed {seed}"
+        );
     }
 }
 
@@ -260,19 +305,34 @@ fn two_targets_that_fail_apart_answer_at_least_what_each_answers_alone() {
     for seed in 0..32_u64 {
         let outage = |target: u64| {
             let kind = KINDS[usize::try_from(seed >> (2 * target)).unwrap() % KINDS.len()];
-            (kind, draw(seed, 4 + 3 * target, 4000), 300 + draw(seed, 5 + 3 * target, 4700))
+            (
+                kind,
+                draw(seed, 4 + 3 * target, 4000),
+                300 + draw(seed, 5 + 3 * target, 4700),
+            )
         };
         let (first, second) = ((0, outage(0)), (1, outage(1)));
         let alone = success(&[first], seed).max(success(&[second], seed));
         let together = success(&[first, second], seed);
-        assert!(together >= alone, "{together} together, {alone} alone: {first:?}, {second:?}, seed {seed}");
+        assert!(
+            together >= alone,
+            "{together} together, {alone} alone: {first:?}, {second:?}, seed {seed}"
+        );
     }
 }
 
 #[test]
 fn each_fault_of_a_scenario_is_reported_with_its_place() {
     let text = "id: x\ntitle: t\nabout: a\nrate: fast\nupstream: []\ngates: {}\n";
-    let faults = Scenario::parse("x.yaml", text).expect_err("it is no scenario").to_string();
-    assert!(faults.contains("x.yaml:4:") && faults.contains("rate"), "{faults}");
-    assert!(faults.contains("x.yaml:5:") && faults.contains("upstream"), "{faults}");
+    let faults = Scenario::parse("x.yaml", text)
+        .expect_err("it is no scenario")
+        .to_string();
+    assert!(
+        faults.contains("x.yaml:4:") && faults.contains("rate"),
+        "{faults}"
+    );
+    assert!(
+        faults.contains("x.yaml:5:") && faults.contains("upstream"),
+        "{faults}"
+    );
 }

@@ -1,10 +1,12 @@
-//! A provider's error may repeat the key that it was sent, and the prompt: neither leaves where it may not.
+//! A provider's error may repeat the key that it was sent, and the prompt: neither leaves where it
+//! may not.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 use relight::internals::grpc::v1::{
-    GetInvocationRequest, GetStatusRequest, InvokeWithRecoveryRequest, ListTargetsRequest, StreamWithRecoveryRequest,
-    WatchRecoveryRequest, get_invocation_request, invoke_with_recovery_response::Outcome, stream_with_recovery_request,
+    GetInvocationRequest, GetStatusRequest, InvokeWithRecoveryRequest, ListTargetsRequest,
+    StreamWithRecoveryRequest, WatchRecoveryRequest, get_invocation_request,
+    invoke_with_recovery_response::Outcome, stream_with_recovery_request,
     watch_recovery_request::Start,
 };
 use serde_json::json;
@@ -42,21 +44,41 @@ async fn a_key_of_any_shape_is_shown_to_none_and_a_prompt_to_its_caller_alone() 
         let server = echoing(&upstream, key).await;
         let mut watch = server.watch(Start::Live(true)).await;
         let response = server.invoke(asking(PROMPT)).await;
-        assert_eq!(upstream.requests()[0].header("authorization"), Some(format!("Bearer {key}").as_str()));
-        let Some(Outcome::Failure(failure)) = &response.outcome else { panic!("{response:?}") };
-        assert!(failure.message.contains(PROMPT), "the caller gets the provider's words: {failure:?}");
+        assert_eq!(
+            upstream.requests()[0].header("authorization"),
+            Some(format!("Bearer {key}").as_str())
+        );
+        let Some(Outcome::Failure(failure)) = &response.outcome else {
+            panic!("{response:?}")
+        };
+        assert!(
+            failure.message.contains(PROMPT),
+            "the caller gets the provider's words: {failure:?}"
+        );
         watch.until("invocation_failed").await;
         let events = format!("{:?}", watch.seen);
         let record = format!("{:?}", server.get(&response.invocation_id).await);
         for shown in [format!("{response:?}"), record, events.clone()] {
-            assert!(!shown.contains(key) && !shown.contains(&format!("{key:?}")), "{key}: {shown}");
+            assert!(
+                !shown.contains(key) && !shown.contains(&format!("{key:?}")),
+                "{key}: {shown}"
+            );
         }
         assert!(!events.contains(PROMPT), "{events}");
     }
 }
 
-/// The routes of [`leaky`], one for each shape of a secret, and the secrets, none of which looks like one.
-const ROUTES: [&str; 7] = ["openai", "named", "file", "gemini", "responses", "bedrock", "away"];
+/// The routes of [`leaky`], one for each shape of a secret, and the secrets, none of which looks
+/// like one.
+const ROUTES: [&str; 7] = [
+    "openai",
+    "named",
+    "file",
+    "gemini",
+    "responses",
+    "bedrock",
+    "away",
+];
 const SECRETS: [&str; 12] = [
     "hunter-is-here",
     "head-of-the-token",
@@ -104,10 +126,25 @@ providers:
         folder.display(),
     );
     let each = |line: &dyn Fn(&str) -> String| ROUTES.map(line).join(", ");
-    let credential = |name: &str| if name == "named" { ", credential: second" } else { "" };
-    let targets = each(&|name| format!("{name}: {{ provider: {name}, model: m{} }}", credential(name)));
+    let credential = |name: &str| {
+        if name == "named" {
+            ", credential: second"
+        } else {
+            ""
+        }
+    };
+    let targets = each(&|name| {
+        format!(
+            "{name}: {{ provider: {name}, model: m{} }}",
+            credential(name)
+        )
+    });
     let routes = each(&|name| format!("{name}: {{ targets: [{name}], deadline: 3s }}"));
-    writeln!(text, "targets: {{ {targets} }}\nroutes: {{ {routes}, default: {{ targets: [openai] }} }}").unwrap();
+    writeln!(
+        text,
+        "targets: {{ {targets} }}\nroutes: {{ {routes}, default: {{ targets: [openai] }} }}"
+    )
+    .unwrap();
     text
 }
 
@@ -116,9 +153,21 @@ fn repeating(number: usize, head: &str) -> Reply {
     let error = json!({"type": "error", "error": {"message": head, "type": head, "code": head, "param": head}});
     let json = ("content-type", "application/json");
     match number % 5 {
-        0 => Reply::body(400, &[json, ("x-request-id", head)], error.to_string().as_bytes()),
-        1 => Reply::body(500, &[("content-type", "text/plain"), ("retry-after", head)], head.as_bytes()),
-        2 => Reply::body(401, &[json, ("www-authenticate", head)], error.to_string().as_bytes()),
+        0 => Reply::body(
+            400,
+            &[json, ("x-request-id", head)],
+            error.to_string().as_bytes(),
+        ),
+        1 => Reply::body(
+            500,
+            &[("content-type", "text/plain"), ("retry-after", head)],
+            head.as_bytes(),
+        ),
+        2 => Reply::body(
+            401,
+            &[json, ("www-authenticate", head)],
+            error.to_string().as_bytes(),
+        ),
         3 => Reply::events(&[error.to_string()]),
         _ => Reply::body(200, &[json], head.as_bytes()),
     }
@@ -131,23 +180,46 @@ async fn called(server: &Process) -> String {
         for _ in 0..3 {
             let mut invocation = asking("Hello");
             route.clone_into(&mut invocation.route);
-            let request = InvokeWithRecoveryRequest { invocation: Some(invocation.clone()) };
-            let response = client.invoke_with_recovery(with_key(KEY, request)).await.unwrap().into_inner();
-            let id = Some(get_invocation_request::Invocation::InvocationId(response.invocation_id.clone()));
-            let record = client.get_invocation(with_key(KEY, GetInvocationRequest { invocation: id })).await;
+            let request = InvokeWithRecoveryRequest {
+                invocation: Some(invocation.clone()),
+            };
+            let response = client
+                .invoke_with_recovery(with_key(KEY, request))
+                .await
+                .unwrap()
+                .into_inner();
+            let id = Some(get_invocation_request::Invocation::InvocationId(
+                response.invocation_id.clone(),
+            ));
+            let record = client
+                .get_invocation(with_key(KEY, GetInvocationRequest { invocation: id }))
+                .await;
             writeln!(seen, "{response:?}\n{record:?}").unwrap();
             let start = Some(stream_with_recovery_request::Start::Invocation(invocation));
-            let stream = client.stream_with_recovery(with_key(KEY, StreamWithRecoveryRequest { start })).await;
+            let stream = client
+                .stream_with_recovery(with_key(KEY, StreamWithRecoveryRequest { start }))
+                .await;
             let mut stream = stream.unwrap().into_inner();
             while let Ok(Some(event)) = stream.message().await {
                 writeln!(seen, "{event:?}").unwrap();
             }
             for given in [KEY, "stranger-at-the-door"] {
                 let bearer = format!("Bearer {given}");
-                let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-                let body = json!({"model": route, "messages": [{"role": "user", "content": "Hello"}]}).to_string();
-                let came =
-                    post(&server.front_address, "/v1/chat/completions", &headers, false, body.into_bytes()).await;
+                let headers = [
+                    ("authorization", bearer.as_str()),
+                    ("content-type", "application/json"),
+                ];
+                let body =
+                    json!({"model": route, "messages": [{"role": "user", "content": "Hello"}]})
+                        .to_string();
+                let came = post(
+                    &server.front_address,
+                    "/v1/chat/completions",
+                    &headers,
+                    false,
+                    body.into_bytes(),
+                )
+                .await;
                 writeln!(seen, "{came:?}").unwrap();
             }
         }
@@ -157,10 +229,20 @@ async fn called(server: &Process) -> String {
 
 /// All events since the server started.
 async fn events_of(server: &Process) -> String {
-    let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
-    let mut watch = server.recovery().watch_recovery(with_key("ops-key", request)).await.unwrap().into_inner();
+    let request = WatchRecoveryRequest {
+        filter: None,
+        start: Some(Start::FromStart(true)),
+    };
+    let mut watch = server
+        .recovery()
+        .watch_recovery(with_key("ops-key", request))
+        .await
+        .unwrap()
+        .into_inner();
     let mut events = String::new();
-    while let Ok(Ok(Some(event))) = tokio::time::timeout(Duration::from_secs(2), watch.message()).await {
+    while let Ok(Ok(Some(event))) =
+        tokio::time::timeout(Duration::from_secs(2), watch.message()).await
+    {
         writeln!(events, "{event:?}").unwrap();
     }
     events
@@ -169,16 +251,29 @@ async fn events_of(server: &Process) -> String {
 /// What an operator sees of the server.
 async fn status_of(server: &Process) -> String {
     let mut admin = server.admin();
-    let status = admin.get_status(with_key("ops-key", GetStatusRequest {})).await.unwrap();
-    let targets = admin.list_targets(with_key("ops-key", ListTargetsRequest::default())).await.unwrap();
-    format!("{status:?}{targets:?}\n{}\n", metrics(&server.admin_address).await)
+    let status = admin
+        .get_status(with_key("ops-key", GetStatusRequest {}))
+        .await
+        .unwrap();
+    let targets = admin
+        .list_targets(with_key("ops-key", ListTargetsRequest::default()))
+        .await
+        .unwrap();
+    format!(
+        "{status:?}{targets:?}\n{}\n",
+        metrics(&server.admin_address).await
+    )
 }
 
 /// All files of the journal.
 fn journal_in(folder: &Path) -> String {
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let journal: Vec<u8> =
-        files.filter(|file| !file.ends_with("key")).flat_map(|file| std::fs::read(file).unwrap()).collect();
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let journal: Vec<u8> = files
+        .filter(|file| !file.ends_with("key"))
+        .flat_map(|file| std::fs::read(file).unwrap())
+        .collect();
     String::from_utf8_lossy(&journal).into_owned()
 }
 
@@ -187,13 +282,22 @@ async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses(
     let (upstream, receiver) = (Upstream::start().await, OtlpReceiver::start().await);
     let number = std::sync::atomic::AtomicUsize::new(0);
     upstream.answering(move |request| {
-        let fields = request.headers.iter().map(|(name, value)| format!("{name}: {value}"));
+        let fields = request
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
         let head = format!("{} {}", request.path, fields.collect::<Vec<_>>().join(", "));
-        repeating(number.fetch_add(1, std::sync::atomic::Ordering::Relaxed), &head)
+        repeating(
+            number.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            &head,
+        )
     });
     let folder = tempfile::tempdir().unwrap();
     let server = Serve::with_front(&leaky(&upstream, &receiver, folder.path()));
-    let server = server.env("OTEL_METRIC_EXPORT_INTERVAL", "500").start().await;
+    let server = server
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "500")
+        .start()
+        .await;
     let seen = called(&server).await;
     let events = events_of(&server).await;
     let status = status_of(&server).await;
@@ -202,17 +306,40 @@ async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses(
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), exported).await.expect("nothing is exported");
+    tokio::time::timeout(Duration::from_secs(20), exported)
+        .await
+        .expect("nothing is exported");
     let log: Vec<String> = server.log().iter().map(ToString::to_string).collect();
-    assert!(log.iter().any(|line| line.contains("hyper") || line.contains("h2")), "libraries are not in the log");
+    assert!(
+        log.iter()
+            .any(|line| line.contains("hyper") || line.contains("h2")),
+        "libraries are not in the log"
+    );
     let journal = journal_in(folder.path());
-    assert!(journal.contains("openai") && events.contains("InvocationFailed"), "nothing was kept");
+    assert!(
+        journal.contains("openai") && events.contains("InvocationFailed"),
+        "nothing was kept"
+    );
 
-    let sent: Vec<String> = upstream.requests().iter().map(|request| format!("{request:?}")).collect();
+    let sent: Vec<String> = upstream
+        .requests()
+        .iter()
+        .map(|request| format!("{request:?}"))
+        .collect();
     let sent = sent.join("\n");
     for secret in SECRETS {
-        let goes_out = !["away-with-words", "collector-of-art", "stranger-at-the-door", KEY].contains(&secret);
-        assert_eq!(sent.contains(secret), goes_out, "what is sent to providers: {secret}");
+        let goes_out = ![
+            "away-with-words",
+            "collector-of-art",
+            "stranger-at-the-door",
+            KEY,
+        ]
+        .contains(&secret);
+        assert_eq!(
+            sent.contains(secret),
+            goes_out,
+            "what is sent to providers: {secret}"
+        );
         let places = [
             ("responses", &seen),
             ("journal", &journal),
@@ -223,7 +350,10 @@ async fn no_secret_of_any_shape_is_in_journal_telemetry_log_events_or_responses(
         ];
         for (place, text) in places {
             if let Some(at) = text.find(secret) {
-                let (from, to) = (text.floor_char_boundary(at.saturating_sub(400)), text.ceil_char_boundary(at + 100));
+                let (from, to) = (
+                    text.floor_char_boundary(at.saturating_sub(400)),
+                    text.ceil_char_boundary(at + 100),
+                );
                 panic!("{place} shows {secret}: {}", &text[from..to]);
             }
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use relight::internals::grpc::v1::{InvokeWithRecoveryRequest, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{
+    InvokeWithRecoveryRequest, invoke_with_recovery_response::Outcome,
+};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -21,10 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 async fn invoke_traced(server: &Reloaded) {
-    let mut request = tonic::Request::new(InvokeWithRecoveryRequest { invocation: Some(asking("hello")) });
-    request.metadata_mut().insert("traceparent", TRACEPARENT.parse().unwrap());
-    request.metadata_mut().insert("tracestate", "corp=internal".parse().unwrap());
-    server.recovery().invoke_with_recovery(request).await.unwrap();
+    let mut request = tonic::Request::new(InvokeWithRecoveryRequest {
+        invocation: Some(asking("hello")),
+    });
+    request
+        .metadata_mut()
+        .insert("traceparent", TRACEPARENT.parse().unwrap());
+    request
+        .metadata_mut()
+        .insert("tracestate", "corp=internal".parse().unwrap());
+    server
+        .recovery()
+        .invoke_with_recovery(request)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -35,10 +47,15 @@ async fn the_trace_context_is_sent_to_a_provider_only_where_it_is_wanted() {
     for header in ["traceparent", "tracestate", "baggage"] {
         assert_eq!(sent.header(header), None);
     }
-    server.change(json!({ "providers": { "p": { "propagate_trace": true } } })).await;
+    server
+        .change(json!({ "providers": { "p": { "propagate_trace": true } } }))
+        .await;
     invoke_traced(&server).await;
     let sent = server.upstream.await_request(2).await;
-    assert!(sent.header("traceparent").is_some_and(|sent| sent.contains("0af7651916cd43dd8448eb211c80319c")));
+    assert!(
+        sent.header("traceparent")
+            .is_some_and(|sent| sent.contains("0af7651916cd43dd8448eb211c80319c"))
+    );
     assert_eq!(sent.header("tracestate"), Some("corp=internal"));
 }
 
@@ -46,18 +63,29 @@ async fn the_trace_context_is_sent_to_a_provider_only_where_it_is_wanted() {
 async fn prompts_and_answers_are_on_spans_only_where_content_is_captured() {
     for captured in [false, true] {
         let collector = OtlpReceiver::start().await;
-        let telemetry = json!({ "otlp_endpoint": collector.endpoint(), "capture_content": captured });
+        let telemetry =
+            json!({ "otlp_endpoint": collector.endpoint(), "capture_content": captured });
         let server = Reloaded::start(json!({ "telemetry": telemetry })).await;
         server.upstream.push(Reply::text("The answer itself."));
         invoke_traced(&server).await;
-        let spans = collector.await_until(PATIENCE, |spans| spans.iter().any(|span| span.name == "chat m-1")).await;
+        let spans = collector
+            .await_until(PATIENCE, |spans| {
+                spans.iter().any(|span| span.name == "chat m-1")
+            })
+            .await;
         let chat = spans.iter().find(|span| span.name == "chat m-1").unwrap();
-        let [input, output] = ["gen_ai.input.messages", "gen_ai.output.messages"].map(|name| attr(chat, name));
+        let [input, output] =
+            ["gen_ai.input.messages", "gen_ai.output.messages"].map(|name| attr(chat, name));
         if captured {
-            assert!(input.unwrap().contains("hello") && output.unwrap().contains("The answer itself."));
+            assert!(
+                input.unwrap().contains("hello") && output.unwrap().contains("The answer itself.")
+            );
         } else {
             let all = format!("{spans:?}");
-            assert!(!all.contains("The answer itself.") && !all.contains("hello"), "{all}");
+            assert!(
+                !all.contains("The answer itself.") && !all.contains("hello"),
+                "{all}"
+            );
         }
     }
 }
@@ -66,7 +94,13 @@ async fn prompts_and_answers_are_on_spans_only_where_content_is_captured() {
 async fn metrics_are_served_for_prometheus_unless_that_is_switched_off() {
     let server = Reloaded::start(json!({ "telemetry": { "prometheus": false } })).await;
     let address = server.running.admin_address;
-    assert_eq!((get(address, "/metrics").await.status, get(address, "/readyz").await.status), (404, 200));
+    assert_eq!(
+        (
+            get(address, "/metrics").await.status,
+            get(address, "/readyz").await.status
+        ),
+        (404, 200)
+    );
 }
 
 #[tokio::test]
@@ -77,7 +111,11 @@ async fn metrics_are_sent_over_otlp_where_that_is_switched_on() {
     server.invoke().await;
     // The last export is made when the server ends.
     server.running.shutdown().await;
-    assert!(collector.metrics().contains("relight.invocations"), "{:?}", collector.metrics());
+    assert!(
+        collector.metrics().contains("relight.invocations"),
+        "{:?}",
+        collector.metrics()
+    );
 }
 
 #[tokio::test]
@@ -89,14 +127,32 @@ async fn an_answer_that_drips_below_the_floor_is_abandoned_for_another_target() 
         "timers": { "min_bytes_per_second": 1000 },
     }))
     .await;
-    let mut words: Vec<String> = (0..40).map(|_| chunk(&json!({ "content": "a" }), None)).collect();
-    words.extend([chunk(&json!({}), Some("stop")), usage_chunk(1, 1), "[DONE]".to_owned()]);
-    server.upstream.push(Reply::events(&words).in_pieces_of(190).paced(Duration::from_millis(300)));
+    let mut words: Vec<String> = (0..40)
+        .map(|_| chunk(&json!({ "content": "a" }), None))
+        .collect();
+    words.extend([
+        chunk(&json!({}), Some("stop")),
+        usage_chunk(1, 1),
+        "[DONE]".to_owned(),
+    ]);
+    server.upstream.push(
+        Reply::events(&words)
+            .in_pieces_of(190)
+            .paced(Duration::from_millis(300)),
+    );
     let began = Instant::now();
     let response = server.invoke().await;
-    assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        began.elapsed()
+    );
     assert!(matches!(response.outcome, Some(Outcome::Completion(_))));
-    assert!(response.attempts[0].message.contains("bytes per second"), "{}", response.attempts[0].message);
+    assert!(
+        response.attempts[0].message.contains("bytes per second"),
+        "{}",
+        response.attempts[0].message
+    );
 }
 
 #[tokio::test]
@@ -105,15 +161,23 @@ async fn calls_the_journals_operations_and_its_store_are_in_the_metrics() {
     server.invoke().await;
     let scraped = metrics(server.running.admin_address).await;
     let call = "rpc_server_call_duration_seconds_count{";
-    let called = scraped.lines().find(|line| line.starts_with(call)).unwrap_or_else(|| panic!("{scraped}"));
+    let called = scraped
+        .lines()
+        .find(|line| line.starts_with(call))
+        .unwrap_or_else(|| panic!("{scraped}"));
     for label in ["relight.v1.RecoveryService/InvokeWithRecovery", "\"OK\""] {
         assert!(called.contains(label), "{called}");
     }
     let recorded = |operation: &str| {
         let label = format!("operation=\"{operation}\"");
-        scraped.lines().any(|line| line.starts_with("relight_journal_duration_seconds_count") && line.contains(&label))
+        scraped.lines().any(|line| {
+            line.starts_with("relight_journal_duration_seconds_count") && line.contains(&label)
+        })
     };
     assert!(recorded("begin") && recorded("finish"), "{scraped}");
-    let up = scraped.lines().find(|line| line.starts_with("relight_store_up{")).unwrap();
+    let up = scraped
+        .lines()
+        .find(|line| line.starts_with("relight_store_up{"))
+        .unwrap();
     assert!(up.contains("journal") && up.ends_with(" 1"), "{up}");
 }

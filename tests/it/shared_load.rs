@@ -1,10 +1,12 @@
-//! Load on a target: no call waits for a slot before the target signals overload, and hanging calls do not delay
-//! others. Without retries there is one upstream call.
+//! Load on a target: no call waits for a slot before the target signals overload, and hanging calls
+//! do not delay others. Without retries there is one upstream call.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use relight::internals::grpc::v1::{InvokeWithRecoveryResponse, Overrides, invoke_with_recovery_response::Outcome};
+use relight::internals::grpc::v1::{
+    InvokeWithRecoveryResponse, Overrides, invoke_with_recovery_response::Outcome,
+};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -42,15 +44,25 @@ async fn a_burst_on_a_cold_target_waits_for_no_slot() {
 async fn calls_that_hang_keep_no_others_waiting() {
     let upstream = Upstream::start().await;
     upstream.answering(|request| {
-        if request.texts_of("user").iter().any(|text| text == "hang") { Reply::silence() } else { Reply::text("Done.") }
+        if request.texts_of("user").iter().any(|text| text == "hang") {
+            Reply::silence()
+        } else {
+            Reply::text("Done.")
+        }
     });
     let timers = "timers: { first_token: 2s, first_token_alone: 2s, soft_first_token: 0ms }\n\
                   circuit: { mode: off }\n";
     let relight = before(&upstream, timers).await;
     let hanging = join_all((0..40).map(|_| {
-        let overrides = Overrides { max_retries: Some(0), ..Overrides::default() };
+        let overrides = Overrides {
+            max_retries: Some(0),
+            ..Overrides::default()
+        };
         let invocation = asking("hang");
-        relight.invoke(relight::internals::grpc::v1::Invocation { overrides: Some(overrides), ..invocation })
+        relight.invoke(relight::internals::grpc::v1::Invocation {
+            overrides: Some(overrides),
+            ..invocation
+        })
     }));
     let healthy = async {
         upstream.await_request(40).await;
@@ -59,19 +71,33 @@ async fn calls_that_hang_keep_no_others_waiting() {
         (responses, began.elapsed())
     };
     let (hung, (responses, took)) = tokio::join!(hanging, healthy);
-    assert!(responses.iter().all(is_answered) && took < Duration::from_secs(2), "beside them: {took:?}");
+    assert!(
+        responses.iter().all(is_answered) && took < Duration::from_secs(2),
+        "beside them: {took:?}"
+    );
     assert!(hung.iter().all(|response| !is_answered(response)));
     let began = Instant::now();
     let responses = join_all((0..40).map(|_| relight.ask("Go."))).await;
     let took = began.elapsed();
-    assert!(responses.iter().all(is_answered) && took < Duration::from_secs(2), "after them: {took:?}");
+    assert!(
+        responses.iter().all(is_answered) && took < Duration::from_secs(2),
+        "after them: {took:?}"
+    );
 }
 
 #[tokio::test]
 async fn without_retries_a_malformed_answer_is_paid_for_once() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::document(&json!({"hello": "world"})));
-    let relight = before(&upstream, "policies: { standard: { retry: { max_retries: 0 } } }\n").await;
+    let relight = before(
+        &upstream,
+        "policies: { standard: { retry: { max_retries: 0 } } }\n",
+    )
+    .await;
     let response = relight.ask("Go.").await;
-    assert_eq!((response.attempts.len(), upstream.requests().len()), (1, 1), "{response:?}");
+    assert_eq!(
+        (response.attempts.len(), upstream.requests().len()),
+        (1, 1),
+        "{response:?}"
+    );
 }

@@ -3,9 +3,10 @@
 mod circuit_events;
 
 use relight::internals::grpc::v1::{
-    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, GetStatusRequest, ListTargetsRequest, Overrides,
-    ResetCircuitRequest, RewindMode, ServiceState, Target, WaitSource, invoke_with_recovery_response::Outcome,
-    recovery_event::Body, watch_recovery_request::Start,
+    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, GetStatusRequest,
+    ListTargetsRequest, Overrides, ResetCircuitRequest, RewindMode, ServiceState, Target,
+    WaitSource, invoke_with_recovery_response::Outcome, recovery_event::Body,
+    watch_recovery_request::Start,
 };
 
 use crate::support::{
@@ -16,12 +17,25 @@ use crate::support::{
 };
 
 async fn target(relight: &Relight, id: &str) -> Target {
-    let request = ListTargetsRequest { targets: vec![id.to_owned()], ..ListTargetsRequest::default() };
-    relight.admin().list_targets(request).await.unwrap().into_inner().targets.remove(0)
+    let request = ListTargetsRequest {
+        targets: vec![id.to_owned()],
+        ..ListTargetsRequest::default()
+    };
+    relight
+        .admin()
+        .list_targets(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .targets
+        .remove(0)
 }
 
 fn circuit_state(target: &Target) -> CircuitState {
-    target.circuit.as_ref().map_or(CircuitState::Unspecified, relight::internals::grpc::v1::Circuit::state)
+    target.circuit.as_ref().map_or(
+        CircuitState::Unspecified,
+        relight::internals::grpc::v1::Circuit::state,
+    )
 }
 
 #[tokio::test]
@@ -42,11 +56,22 @@ async fn five_callers_share_one_circuit_and_the_fallback_answers_while_it_is_ope
     }
     watch.until("circuit_opened").await;
     assert_eq!(first.requests().len(), 5);
-    assert_eq!(circuit_state(&target(&relight, "first").await), CircuitState::Open);
+    assert_eq!(
+        circuit_state(&target(&relight, "first").await),
+        CircuitState::Open
+    );
     let response = relight.ask("Hello").await;
     assert!(matches!(response.outcome, Some(Outcome::Completion(_))));
-    assert_eq!(response.attempts.len(), 1, "the open circuit costs no attempt");
-    assert_eq!(first.requests().len(), 5, "nobody asks the target whose circuit is open");
+    assert_eq!(
+        response.attempts.len(),
+        1,
+        "the open circuit costs no attempt"
+    );
+    assert_eq!(
+        first.requests().len(),
+        5,
+        "nobody asks the target whose circuit is open"
+    );
 }
 
 #[tokio::test]
@@ -59,7 +84,10 @@ async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
     );
     let relight = std::sync::Arc::new(Relight::start(&yaml).await);
     relight.ask("Hello").await;
-    assert_eq!(circuit_state(&target(&relight, "main").await), CircuitState::Open);
+    assert_eq!(
+        circuit_state(&target(&relight, "main").await),
+        CircuitState::Open
+    );
     let before = upstream.requests().len();
     // The probe hangs, so that it is still out while all the others come.
     upstream.otherwise(Reply::silence());
@@ -69,7 +97,10 @@ async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
         let relight = std::sync::Arc::clone(&relight);
         callers.spawn(async move {
             let mut invocation = crate::support::relight::asking("Hello");
-            let overrides = relight::internals::grpc::v1::Overrides { deadline_ms: Some(3000), ..Default::default() };
+            let overrides = relight::internals::grpc::v1::Overrides {
+                deadline_ms: Some(3000),
+                ..Default::default()
+            };
             invocation.overrides = Some(overrides);
             relight.invoke(invocation).await
         });
@@ -80,21 +111,38 @@ async fn at_half_open_a_hundred_callers_send_no_more_probes_than_allowed() {
         answered += 1;
     }
     assert_eq!(answered, 100, "every caller gets an outcome");
-    assert_eq!(upstream.requests().len() - before, 1, "one probe at a time, whoever asks");
+    assert_eq!(
+        upstream.requests().len() - before,
+        1,
+        "one probe at a time, whoever asks"
+    );
 }
 
 #[tokio::test]
 async fn a_callers_own_faults_never_move_a_circuit() {
     let upstream = Upstream::start().await;
-    let yaml = format!("{}circuit: {{ mode: consecutive, consecutive_failures: 2 }}\n", one_target(&upstream));
+    let yaml = format!(
+        "{}circuit: {{ mode: consecutive, consecutive_failures: 2 }}\n",
+        one_target(&upstream)
+    );
     let relight = Relight::start(&yaml).await;
-    let quota = br#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
-    for (status, body) in [(400, &b"{\"error\":{\"message\":\"bad\"}}"[..]), (413, b"{}"), (422, b"{}"), (429, quota)] {
+    let quota =
+        br#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+    for (status, body) in [
+        (400, &b"{\"error\":{\"message\":\"bad\"}}"[..]),
+        (413, b"{}"),
+        (422, b"{}"),
+        (429, quota),
+    ] {
         upstream.otherwise(Reply::body(status, &[], body));
         for _ in 0..3 {
             relight.ask("Hello").await;
         }
-        assert_eq!(circuit_state(&target(&relight, "main").await), CircuitState::Closed, "{status}");
+        assert_eq!(
+            circuit_state(&target(&relight, "main").await),
+            CircuitState::Closed,
+            "{status}"
+        );
     }
 }
 
@@ -109,13 +157,27 @@ async fn an_operator_forces_and_resets_a_circuit() {
         reason: "maintenance".to_owned(),
     };
     relight.admin().force_circuit(force).await.unwrap();
-    assert_eq!(circuit_state(&target(&relight, "first").await), CircuitState::ForcedOpen);
+    assert_eq!(
+        circuit_state(&target(&relight, "first").await),
+        CircuitState::ForcedOpen
+    );
     assert_eq!(relight.ask("Hello").await.final_target, "second");
     assert!(first.requests().is_empty());
-    relight.admin().reset_circuit(ResetCircuitRequest { target: "first".to_owned() }).await.unwrap();
-    assert_eq!(circuit_state(&target(&relight, "first").await), CircuitState::Closed);
+    relight
+        .admin()
+        .reset_circuit(ResetCircuitRequest {
+            target: "first".to_owned(),
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        circuit_state(&target(&relight, "first").await),
+        CircuitState::Closed
+    );
     assert_eq!(relight.ask("Hello").await.final_target, "first");
-    let unknown = ResetCircuitRequest { target: "frist".to_owned() };
+    let unknown = ResetCircuitRequest {
+        target: "frist".to_owned(),
+    };
     let status = relight.admin().reset_circuit(unknown).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::NotFound);
     assert!(status.message().contains("first"), "{}", status.message());
@@ -124,24 +186,59 @@ async fn an_operator_forces_and_resets_a_circuit() {
 #[tokio::test]
 async fn the_status_names_each_unhealthy_target_and_its_state() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
-    let relight = Relight::start(&format!("{}circuit: {{ degraded_after: 0s }}\n", two_targets(&first, &second))).await;
-    let status = async || relight.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner();
+    let relight = Relight::start(&format!(
+        "{}circuit: {{ degraded_after: 0s }}\n",
+        two_targets(&first, &second)
+    ))
+    .await;
+    let status = async || {
+        relight
+            .admin()
+            .get_status(GetStatusRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+    };
     first.otherwise(Reply::status(500));
     second.otherwise(Reply::text("From the second."));
-    assert_eq!((status().await.state(), status().await.reasons), (ServiceState::Healthy, Vec::new()));
+    assert_eq!(
+        (status().await.state(), status().await.reasons),
+        (ServiceState::Healthy, Vec::new())
+    );
     // Two failures in a row are called degraded; the circuit itself is closed.
     relight.ask("Hello").await;
     relight.ask("Hello").await;
     let degraded = status().await;
     assert_eq!(degraded.state(), ServiceState::Degraded);
-    let told: Vec<_> = degraded.reasons.iter().map(|reason| (&*reason.component, &*reason.message)).collect();
-    assert_eq!(told, [("circuit:first", "the target is degraded: others are preferred")]);
-    let force =
-        ForceCircuitRequest { target: "second".to_owned(), force: CircuitForce::Open.into(), ..Default::default() };
+    let told: Vec<_> = degraded
+        .reasons
+        .iter()
+        .map(|reason| (&*reason.component, &*reason.message))
+        .collect();
+    assert_eq!(
+        told,
+        [(
+            "circuit:first",
+            "the target is degraded: others are preferred"
+        )]
+    );
+    let force = ForceCircuitRequest {
+        target: "second".to_owned(),
+        force: CircuitForce::Open.into(),
+        ..Default::default()
+    };
     relight.admin().force_circuit(force).await.unwrap();
-    let told: Vec<_> = status().await.reasons.into_iter().map(|reason| (reason.component, reason.message)).collect();
+    let told: Vec<_> = status()
+        .await
+        .reasons
+        .into_iter()
+        .map(|reason| (reason.component, reason.message))
+        .collect();
     assert!(
-        told.contains(&("circuit:second".to_owned(), "the circuit is forced open by an operator".to_owned())),
+        told.contains(&(
+            "circuit:second".to_owned(),
+            "the circuit is forced open by an operator".to_owned()
+        )),
         "{told:?}"
     );
 }
@@ -149,49 +246,90 @@ async fn the_status_names_each_unhealthy_target_and_its_state() {
 #[tokio::test]
 async fn a_target_whose_limit_is_reached_is_passed_over_for_that_reason() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
-    first.otherwise(Reply::body(429, &[("retry-after", "60")], b"{\"error\":{\"message\":\"Rate limit reached\"}}"));
+    first.otherwise(Reply::body(
+        429,
+        &[("retry-after", "60")],
+        b"{\"error\":{\"message\":\"Rate limit reached\"}}",
+    ));
     second.otherwise(Reply::text("From the second."));
     let relight = Relight::start(&two_targets(&first, &second)).await;
     relight.ask("Hello").await;
     let mut watch = relight.watch(Start::Live(true)).await;
     relight.ask("Hello").await;
-    let Some(Body::FallbackChosen(chosen)) = watch.until("fallback_chosen").await.body else { unreachable!() };
-    assert_eq!((chosen.from_target.as_str(), chosen.failure_class()), ("first", FailureClass::RateLimited));
+    let Some(Body::FallbackChosen(chosen)) = watch.until("fallback_chosen").await.body else {
+        unreachable!()
+    };
+    assert_eq!(
+        (chosen.from_target.as_str(), chosen.failure_class()),
+        ("first", FailureClass::RateLimited)
+    );
     assert_eq!(first.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn the_first_of_equal_targets_is_no_fallback() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
-    let yaml = two_targets(&first, &second).replace("deadline: 20s", "deadline: 20s, select: { order: shuffled }");
+    let yaml = two_targets(&first, &second).replace(
+        "deadline: 20s",
+        "deadline: 20s, select: { order: shuffled }",
+    );
     let relight = Relight::start(&yaml).await;
     let mut watch = relight.watch(Start::Live(true)).await;
     while first.requests().is_empty() || second.requests().is_empty() {
         relight.ask("Hello").await;
         watch.until("invocation_succeeded").await;
     }
-    assert!(!watch.kinds().contains(&"fallback_chosen".to_owned()), "{:?}", watch.kinds());
+    assert!(
+        !watch.kinds().contains(&"fallback_chosen".to_owned()),
+        "{:?}",
+        watch.kinds()
+    );
 }
 
 #[tokio::test]
 async fn a_wait_for_a_closed_target_is_reported_once_to_watchers_and_to_the_caller() {
     let upstream = Upstream::start().await;
-    let limited = Reply::body(429, &[("retry-after", "1")], b"{\"error\":{\"message\":\"Rate limit reached\"}}");
+    let limited = Reply::body(
+        429,
+        &[("retry-after", "1")],
+        b"{\"error\":{\"message\":\"Rate limit reached\"}}",
+    );
     upstream.push(limited).otherwise(Reply::text("Here I am."));
     let relight = Relight::start(&one_target(&upstream)).await;
     let mut watch = relight.watch(Start::Live(true)).await;
     // The first one fails at once, and leaves a closed gate to the others.
     let mut once = asking("Hello");
-    once.overrides = Some(Overrides { max_retries: Some(0), ..Overrides::default() });
-    assert!(matches!(relight.invoke(once).await.outcome, Some(Outcome::Failure(_))));
-    let (folding, ended) = Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
+    once.overrides = Some(Overrides {
+        max_retries: Some(0),
+        ..Overrides::default()
+    });
+    assert!(matches!(
+        relight.invoke(once).await.outcome,
+        Some(Outcome::Failure(_))
+    ));
+    let (folding, ended) =
+        Folding::all(relight.recovery(), streaming("Hello", RewindMode::Rewind)).await;
     assert!(ended.is_none() && folding.is_completed(), "{ended:?}");
     watch.until("invocation_succeeded").await;
-    let parked: Vec<_> = watch.seen.iter().filter(|event| kind_of(event) == "invocation_parked").collect();
-    let [event] = &parked[..] else { panic!("{:?}", watch.kinds()) };
-    let Some(Body::InvocationParked(told)) = &event.body else { unreachable!() };
-    assert_eq!((event.target.as_str(), told.failure_class()), ("main", FailureClass::RateLimited));
+    let parked: Vec<_> = watch
+        .seen
+        .iter()
+        .filter(|event| kind_of(event) == "invocation_parked")
+        .collect();
+    let [event] = &parked[..] else {
+        panic!("{:?}", watch.kinds())
+    };
+    let Some(Body::InvocationParked(told)) = &event.body else {
+        unreachable!()
+    };
+    assert_eq!(
+        (event.target.as_str(), told.failure_class()),
+        ("main", FailureClass::RateLimited)
+    );
     assert_eq!(told.wait_source(), WaitSource::Gate);
-    assert!(told.wait_ms > 0 && event.display_text.contains("rate limit reached"), "{event:?}");
+    assert!(
+        told.wait_ms > 0 && event.display_text.contains("rate limit reached"),
+        "{event:?}"
+    );
     assert_eq!(folding.parked, std::slice::from_ref(&event.display_text));
 }

@@ -1,4 +1,5 @@
-//! Clients that are slow, silent or too many end by themselves, on every port, and never at the cost of the others.
+//! Clients that are slow, silent or too many end by themselves, on every port, and never at the
+//! cost of the others.
 
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ const SETTINGS: &str = "  timeouts: { handshake: 500ms, head: 500ms, body: 500ms
 
 /// A server with these settings of `server`.
 async fn server(settings: &str) -> Process {
-    Serve::with_front(&format!("  keys: [{}]\n{settings}", key("acme", KEY, ""))).start().await
+    Serve::with_front(&format!("  keys: [{}]\n{settings}", key("acme", KEY, "")))
+        .start()
+        .await
 }
 
 /// Sends this and reads until the server closes; returns what came.
@@ -26,22 +29,37 @@ async fn until_closed(address: &str, sent: &str) -> String {
     stream.write_all(sent.as_bytes()).await.unwrap();
     let mut came = Vec::new();
     // A reset is an end, too.
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut came)).await.unwrap_or_else(|_| panic!("{sent:?} stays open"));
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut came))
+        .await
+        .unwrap_or_else(|_| panic!("{sent:?} stays open"));
     String::from_utf8_lossy(&came).into_owned()
 }
 
 #[tokio::test]
 async fn silent_connections_and_half_heads_end_on_every_port() {
     let server = server(SETTINGS).await;
-    for address in [&server.address, &server.front_address, &server.admin_address] {
+    for address in [
+        &server.address,
+        &server.front_address,
+        &server.admin_address,
+    ] {
         until_closed(address, "").await;
-        until_closed(address, "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-slow: ").await;
+        until_closed(
+            address,
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nx-slow: ",
+        )
+        .await;
     }
     // An HTTP/2 connection without calls.
     let mut preface = TcpStream::connect(&server.address).await.unwrap();
-    preface.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    preface
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
     let mut came = Vec::new();
-    let _ = timeout(PATIENCE, preface.read_to_end(&mut came)).await.expect("an idle HTTP/2 connection stays open");
+    let _ = timeout(PATIENCE, preface.read_to_end(&mut came))
+        .await
+        .expect("an idle HTTP/2 connection stays open");
 }
 
 #[tokio::test]
@@ -56,7 +74,9 @@ async fn a_head_that_drips_and_a_body_that_does_not_end_are_abandoned() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, dripping).await.expect("a head that drips stays for ever");
+    timeout(PATIENCE, dripping)
+        .await
+        .expect("a head that drips stays for ever");
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\
          content-type: application/json\r\ncontent-length: 1000\r\n\r\n{{"
@@ -68,21 +88,37 @@ async fn a_head_that_drips_and_a_body_that_does_not_end_are_abandoned() {
 #[tokio::test]
 async fn without_file_descriptors_the_server_waits_and_serves_again_when_there_are_some() {
     let server = server("").await;
-    let few = Rlimit { current: Some(64), maximum: Some(64) };
+    let few = Rlimit {
+        current: Some(64),
+        maximum: Some(64),
+    };
     prlimit(Some(server.pid()), Resource::Nofile, few).unwrap();
     let mut held = Vec::new();
     for _ in 0..80 {
         // What the server does not accept waits in the kernel's queue.
         held.extend(
-            timeout(Duration::from_millis(200), TcpStream::connect(&server.address)).await.into_iter().flatten(),
+            timeout(
+                Duration::from_millis(200),
+                TcpStream::connect(&server.address),
+            )
+            .await
+            .into_iter()
+            .flatten(),
         );
     }
     let (before, window) = (server.worked(), Duration::from_secs(2));
     tokio::time::sleep(window).await;
     let worked = server.worked() - before;
-    assert!(worked < Duration::from_millis(600), "it spins: {worked:?} of {window:?}");
+    assert!(
+        worked < Duration::from_millis(600),
+        "it spins: {worked:?} of {window:?}"
+    );
     drop(held);
-    let came = until_closed(&server.admin_address, "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    let came = until_closed(
+        &server.admin_address,
+        "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    )
+    .await;
     assert!(came.contains("alive"), "{came}");
 }
 
@@ -96,12 +132,20 @@ async fn connections_beyond_the_limit_are_closed_at_once_and_places_come_back() 
     let request = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let served = async |wanted: bool| {
         loop {
-            if until_closed(&server.admin_address, request).await.contains("alive") == wanted {
+            if until_closed(&server.admin_address, request)
+                .await
+                .contains("alive")
+                == wanted
+            {
                 return;
             }
         }
     };
-    timeout(PATIENCE, served(false)).await.expect("a fourth connection is served");
+    timeout(PATIENCE, served(false))
+        .await
+        .expect("a fourth connection is served");
     drop(held);
-    timeout(PATIENCE, served(true)).await.expect("a place does not come back");
+    timeout(PATIENCE, served(true))
+        .await
+        .expect("a place does not come back");
 }

@@ -1,4 +1,5 @@
-//! `relight invoke` in a terminal survives what people do to it: Ctrl-Z, a kill, and a server that is gone meanwhile.
+//! `relight invoke` in a terminal survives what people do to it: Ctrl-Z, a kill, and a server that
+//! is gone meanwhile.
 
 use std::{path::Path, time::Duration};
 
@@ -27,7 +28,13 @@ fn asking(server: &Process) -> String {
 /// What the terminal showed of the answer: up to the key, and from the continuation on.
 fn of_the_answer(shown: &str) -> String {
     let before = shown.split("^Z").next().unwrap();
-    let after = shown.split("[continued]").nth(1).unwrap().split("[ended").next().unwrap();
+    let after = shown
+        .split("[continued]")
+        .nth(1)
+        .unwrap()
+        .split("[ended")
+        .next()
+        .unwrap();
     let lines = |text: &str| text.trim_matches(['\r', '\n']).to_owned();
     lines(before) + &lines(after)
 }
@@ -35,8 +42,13 @@ fn of_the_answer(shown: &str) -> String {
 /// Reads the invocation that the command remembers to its end, from the server.
 async fn finished(state: &Path, server: &Process) -> Folding {
     let token = std::fs::read_to_string(state.join("relight").join("resume-token")).unwrap();
-    let mut folding = Folding { token: token.trim().to_owned(), ..Folding::default() };
-    tokio::time::timeout(Duration::from_mins(1), folding.insist(&server.recovery())).await.unwrap();
+    let mut folding = Folding {
+        token: token.trim().to_owned(),
+        ..Folding::default()
+    };
+    tokio::time::timeout(Duration::from_mins(1), folding.insist(&server.recovery()))
+        .await
+        .unwrap();
     folding
 }
 
@@ -49,7 +61,11 @@ async fn ctrl_z_stops_the_command_and_not_the_invocation() {
     terminal.until(0, FIRST_WORDS).await;
     terminal.press(CTRL_Z).await;
     terminal.until(0, "[stopped: 148]").await;
-    assert_eq!(finished(folder.path(), &server).await.text(), ANSWER, "it went on without its reader");
+    assert_eq!(
+        finished(folder.path(), &server).await.text(),
+        ANSWER,
+        "it went on without its reader"
+    );
     terminal.press("\n").await;
     let shown = terminal.end().await;
     assert!(shown.contains("[ended: 0]"), "{shown}");
@@ -72,12 +88,22 @@ async fn a_server_that_dies_while_the_command_is_stopped_is_not_missed() {
     terminal.press("\n").await;
     let shown = terminal.end().await;
     assert!(shown.contains("[ended: 0]"), "{shown}");
-    assert!(shown.contains("The connection was lost; resuming where it broke."), "{shown}");
+    assert!(
+        shown.contains("The connection was lost; resuming where it broke."),
+        "{shown}"
+    );
     // Where its first steps were not recorded, the answer is shown once more from its beginning.
     let anew = shown.lines().any(|line| line.trim() == ANSWER);
-    assert!(anew || of_the_answer(&shown).ends_with(ANSWER.rsplit(' ').next().unwrap()), "{shown}");
+    assert!(
+        anew || of_the_answer(&shown).ends_with(ANSWER.rsplit(' ').next().unwrap()),
+        "{shown}"
+    );
     assert!(shown.contains("lights go out."), "{shown}");
-    assert_eq!(upstream.requests().len(), 2, "the first attempt went down with its server");
+    assert_eq!(
+        upstream.requests().len(),
+        2,
+        "the first attempt went down with its server"
+    );
     drop(successor);
 }
 
@@ -87,27 +113,59 @@ async fn a_killed_command_is_continued_by_resume_and_holds_the_same() {
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
     let server = Process::start(&configured(&store, "fast", &upstream)).await;
     let address = format!("http://{}", server.address);
-    let script =
-        format!("echo \"[pid $$]\"\nexec '{}' invoke --address {address} 'Tell me.'\n", env!("CARGO_BIN_EXE_relight"));
+    let script = format!(
+        "echo \"[pid $$]\"\nexec '{}' invoke --address {address} 'Tell me.'\n",
+        env!("CARGO_BIN_EXE_relight")
+    );
     let mut terminal = Terminal::run(&script, folder.path());
     terminal.until(0, FIRST_WORDS).await;
-    let pid = terminal.shown.split("[pid ").nth(1).unwrap().split(']').next().unwrap().to_owned();
-    assert!(Command::new("kill").args(["-KILL", &pid]).status().await.unwrap().success());
-    assert!(!terminal.end().await.contains("lights go out."), "it was killed in the middle");
-    // It comes back while the answer is still being made, checks every offset and hash, and shows the whole.
-    let resumed =
-        binary::relight(&["invoke", "--address", &address, "--resume"]).env("XDG_STATE_HOME", folder.path()).output();
+    let pid = terminal
+        .shown
+        .split("[pid ")
+        .nth(1)
+        .unwrap()
+        .split(']')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", &pid])
+            .status()
+            .await
+            .unwrap()
+            .success()
+    );
+    assert!(
+        !terminal.end().await.contains("lights go out."),
+        "it was killed in the middle"
+    );
+    // It comes back while the answer is still being made, checks every offset and hash, and shows
+    // the whole.
+    let resumed = binary::relight(&["invoke", "--address", &address, "--resume"])
+        .env("XDG_STATE_HOME", folder.path())
+        .output();
     let (resumed, folding) = tokio::join!(resumed, finished(folder.path(), &server));
     let resumed = resumed.unwrap();
-    assert_eq!(String::from_utf8_lossy(&resumed.stdout), format!("{ANSWER}\n"), "{resumed:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&resumed.stdout),
+        format!("{ANSWER}\n"),
+        "{resumed:?}"
+    );
     assert!(resumed.status.success());
     assert_eq!(folding.text(), ANSWER);
-    assert_eq!(folding.terminal.as_ref().unwrap().result_hash, folding.hash());
+    assert_eq!(
+        folding.terminal.as_ref().unwrap().result_hash,
+        folding.hash()
+    );
     assert_eq!(upstream.requests().len(), 1, "the model was asked once");
     let nothing = binary::relight(&["invoke", "--address", &address, "--resume"])
         .env("XDG_STATE_HOME", folder.path())
         .output()
         .await
         .unwrap();
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing to resume"), "{nothing:?}");
+    assert!(
+        String::from_utf8_lossy(&nothing.stderr).contains("nothing to resume"),
+        "{nothing:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! The harness of the integration tests: fakes of the systems around Relight that can fail on demand.
+//! The harness of the integration tests: fakes of the systems around Relight that can fail on
+//! demand.
 
 pub(crate) mod authority;
 pub(crate) mod binary;

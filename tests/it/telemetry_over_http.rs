@@ -17,13 +17,21 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What a trace of a call that was recovered by its second attempt has, whoever sends it.
 async fn assert_recovered(receiver: &OtlpReceiver) {
     let is_whole = |spans: &[opentelemetry_proto::tonic::trace::v1::Span]| {
-        spans.iter().any(|span| span.name.starts_with("relight.v1.RecoveryService/"))
+        spans
+            .iter()
+            .any(|span| span.name.starts_with("relight.v1.RecoveryService/"))
     };
     let spans = receiver.await_until(PATIENCE, is_whole).await;
     let (first, second) = (named(&spans, "attempt 1"), named(&spans, "attempt 2"));
     assert_eq!(attr(first, "error.type").as_deref(), Some("server_error"));
-    assert_eq!(attr(second, "relight.attempt.cause").as_deref(), Some("retry:server_error"));
-    assert_eq!(parent(&spans, first).unwrap().span_id, parent(&spans, second).unwrap().span_id);
+    assert_eq!(
+        attr(second, "relight.attempt.cause").as_deref(),
+        Some("retry:server_error")
+    );
+    assert_eq!(
+        parent(&spans, first).unwrap().span_id,
+        parent(&spans, second).unwrap().span_id
+    );
 }
 
 #[tokio::test]
@@ -42,17 +50,29 @@ async fn a_recovered_call_is_seen_over_http_as_the_settings_say() {
     // The last export of metrics is made when the server ends.
     relight.running.shutdown().await;
     let metrics = receiver.metrics();
-    assert!(metrics.contains("relight.recoveries") && metrics.contains("relight.attempts"), "{metrics:?}");
-    assert_eq!(receiver.resource("service.name").as_deref(), Some("relight-eu"));
-    assert_eq!(receiver.header("x-key").as_deref(), Some("a%20b"), "as it is written");
+    assert!(
+        metrics.contains("relight.recoveries") && metrics.contains("relight.attempts"),
+        "{metrics:?}"
+    );
+    assert_eq!(
+        receiver.resource("service.name").as_deref(),
+        Some("relight-eu")
+    );
+    assert_eq!(
+        receiver.header("x-key").as_deref(),
+        Some("a%20b"),
+        "as it is written"
+    );
 }
 
 #[tokio::test]
 async fn a_recovered_call_is_seen_over_http_as_the_standard_variables_say() {
     let (receiver, upstream) = (OtlpReceiver::start_http().await, Upstream::start().await);
     upstream.push(Reply::status(500));
-    let config =
-        format!("journal: {{ store: memory }}\n{}telemetry: {{ otlp_metrics: true }}\n", one_target(&upstream));
+    let config = format!(
+        "journal: {{ store: memory }}\n{}telemetry: {{ otlp_metrics: true }}\n",
+        one_target(&upstream)
+    );
     let server = Serve::on("127.0.0.1:0", &config)
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint())
@@ -72,8 +92,13 @@ async fn a_recovered_call_is_seen_over_http_as_the_standard_variables_say() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("metrics in time");
-    assert_eq!(receiver.resource("service.name").as_deref(), Some("relight-us"));
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("metrics in time");
+    assert_eq!(
+        receiver.resource("service.name").as_deref(),
+        Some("relight-us")
+    );
     assert_eq!(receiver.resource("team").as_deref(), Some("blue"));
     assert_eq!(receiver.header("x-key").as_deref(), Some("abc"));
 }

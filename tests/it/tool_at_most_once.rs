@@ -1,5 +1,5 @@
-//! A tool of which nothing is known is executed at most once, whatever happens to its connection: a thousand connections are
-//! broken at random points, and what was executed is counted at the tool.
+//! A tool of which nothing is known is executed at most once, whatever happens to its connection: a
+//! thousand connections are broken at random points, and what was executed is counted at the tool.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,8 @@ const AT_ONCE: usize = 16;
 /// Longer than what one connection carries between two breaks, in bytes.
 const LONGEST: usize = 3_000;
 
-/// Between Relight and a tool server: passes bytes on, and breaks each connection after a random number of them.
+/// Between Relight and a tool server: passes bytes on, and breaks each connection after a random
+/// number of them.
 struct FaultyProxy {
     address: SocketAddr,
     broken: Arc<AtomicUsize>,
@@ -48,16 +49,23 @@ struct FaultyProxy {
 impl FaultyProxy {
     async fn start(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, broken) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let (address, broken) = (
+            listener.local_addr().unwrap(),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let count = Arc::clone(&broken);
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {
             let mut connections = JoinSet::new();
             for seed in 0.. {
-                let Ok((client, _)) = listener.accept().await else { return };
+                let Ok((client, _)) = listener.accept().await else {
+                    return;
+                };
                 let (mut rng, count) = (StdRng::seed_from_u64(seed), Arc::clone(&count));
                 connections.spawn(async move {
-                    let Ok(server) = TcpStream::connect(upstream).await else { return };
+                    let Ok(server) = TcpStream::connect(upstream).await else {
+                        return;
+                    };
                     let (up, down) = (rng.random_range(0..LONGEST), rng.random_range(0..LONGEST));
                     let silent = rng.random_range(0..5) == 0;
                     let ((from_client, to_client), (from_server, to_server)) =
@@ -74,12 +82,20 @@ impl FaultyProxy {
                 });
             }
         });
-        Self { address, broken, _accepting: accepting }
+        Self {
+            address,
+            broken,
+            _accepting: accepting,
+        }
     }
 }
 
 /// Passes so many bytes on.
-async fn pass(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp::OwnedWriteHalf, mut left: usize) {
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut left: usize,
+) {
     let mut buffer = vec![0; 512];
     while left > 0 {
         let most = left.min(buffer.len());
@@ -94,9 +110,11 @@ async fn pass(mut from: tokio::net::tcp::OwnedReadHalf, mut to: tokio::net::tcp:
 async fn what_is_not_idempotent_is_executed_at_most_once_in_a_thousand_faults() {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let (script, wire) = (
-        McpScript::new(vec![ScriptedTool::new("add_comment", &schema, |arguments| {
-            Executed::Result(arguments.clone())
-        })]),
+        McpScript::new(vec![ScriptedTool::new(
+            "add_comment",
+            &schema,
+            |arguments| Executed::Result(arguments.clone()),
+        )]),
         WireServer::start().await.unwrap(),
     );
     script.play_on(&wire);
@@ -116,7 +134,9 @@ async fn what_is_not_idempotent_is_executed_at_most_once_in_a_thousand_faults() 
         .map(|number| {
             let (text, relight) = (format!("comment {number}"), &relight);
             async move {
-                let response = relight.invoke(calling("blog/add_comment", json!({ "text": text }))).await;
+                let response = relight
+                    .invoke(calling("blog/add_comment", json!({ "text": text })))
+                    .await;
                 (text, response.outcome.unwrap())
             }
         })
@@ -125,7 +145,9 @@ async fn what_is_not_idempotent_is_executed_at_most_once_in_a_thousand_faults() 
         .await;
     let mut executed: BTreeMap<String, usize> = BTreeMap::new();
     for (_, arguments) in script.calls() {
-        *executed.entry(arguments["text"].as_str().unwrap().to_owned()).or_default() += 1;
+        *executed
+            .entry(arguments["text"].as_str().unwrap().to_owned())
+            .or_default() += 1;
     }
     let (mut done, mut unknown, mut not_done) = (0, 0, 0);
     for (text, outcome) in &outcomes {
@@ -135,16 +157,24 @@ async fn what_is_not_idempotent_is_executed_at_most_once_in_a_thousand_faults() 
                 assert_eq!(times, 1, "{text} was done");
                 done += 1;
             }
-            Outcome::Failure(failure) if failure.failure_class() == FailureClass::OutcomeUnknown => {
+            Outcome::Failure(failure)
+                if failure.failure_class() == FailureClass::OutcomeUnknown =>
+            {
                 assert!(times <= 1, "{text} was executed {times} times");
                 unknown += 1;
             }
             Outcome::Failure(failure) => {
-                assert_eq!(times, 0, "{text} failed as surely not executed: {failure:#?}");
+                assert_eq!(
+                    times, 0,
+                    "{text} failed as surely not executed: {failure:#?}"
+                );
                 not_done += 1;
             }
         }
     }
     let broken = proxy.broken.load(Ordering::Relaxed);
-    assert!(broken >= FAULTS && done > 100 && unknown > 100, "{broken} faults: {done}, {unknown}, {not_done}");
+    assert!(
+        broken >= FAULTS && done > 100 && unknown > 100,
+        "{broken} faults: {done}, {unknown}, {not_done}"
+    );
 }

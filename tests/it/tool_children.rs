@@ -1,7 +1,11 @@
-//! A tool server that is a child process: whatever it does, its caller gets one fact, in bounded memory and time, and the
-//! next caller a child that works.
+//! A tool server that is a child process: whatever it does, its caller gets one fact, in bounded
+//! memory and time, and the next caller a child that works.
 
-#![expect(clippy::needless_pass_by_value, clippy::duration_suboptimal_units, reason = "written as the tests read best")]
+#![expect(
+    clippy::needless_pass_by_value,
+    clippy::duration_suboptimal_units,
+    reason = "written as the tests read best"
+)]
 
 mod ends;
 mod lists;
@@ -36,7 +40,10 @@ impl Child {
     fn new(start: &str, settings: Value, limits: Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let specs = specs(&folder, start, settings, limits);
-        Self { servers: ToolServers::build(&specs).unwrap(), folder }
+        Self {
+            servers: ToolServers::build(&specs).unwrap(),
+            folder,
+        }
     }
 
     fn usual() -> Self {
@@ -44,8 +51,13 @@ impl Child {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<ToolReply, ProviderError> {
-        let request = ToolRequest { tool: tool.to_owned(), arguments: arguments.to_string() };
-        timeout(PATIENCE, self.servers.call("child", request)).await.unwrap_or_else(|_| panic!("{tool} hangs"))
+        let request = ToolRequest {
+            tool: tool.to_owned(),
+            arguments: arguments.to_string(),
+        };
+        timeout(PATIENCE, self.servers.call("child", request))
+            .await
+            .unwrap_or_else(|_| panic!("{tool} hangs"))
     }
 
     async fn fault(&self, tool: &str) -> ProviderError {
@@ -68,7 +80,9 @@ impl Child {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, noting).await.unwrap_or_else(|_| panic!("{note} is not in {:?}", self.notes()));
+        timeout(PATIENCE, noting)
+            .await
+            .unwrap_or_else(|_| panic!("{note} is not in {:?}", self.notes()));
     }
 
     /// Calls until a restart is allowed.
@@ -77,7 +91,9 @@ impl Child {
             loop {
                 match self.call("echo", json!({})).await {
                     Ok(reply) => return reply,
-                    Err(error) => assert_eq!(error.fault, Some(TransportFault::NotReady), "{error}"),
+                    Err(error) => {
+                        assert_eq!(error.fault, Some(TransportFault::NotReady), "{error}");
+                    }
                 }
                 sleep(Duration::from_millis(20)).await;
             }
@@ -86,7 +102,12 @@ impl Child {
     }
 }
 
-fn specs(folder: &tempfile::TempDir, start: &str, settings: Value, limits: Value) -> Vec<ToolServerSpec> {
+fn specs(
+    folder: &tempfile::TempDir,
+    start: &str,
+    settings: Value,
+    limits: Value,
+) -> Vec<ToolServerSpec> {
     let binary = std::env::current_exe().unwrap();
     let mut child = json!({
         "command": "sh",
@@ -97,8 +118,14 @@ fn specs(folder: &tempfile::TempDir, start: &str, settings: Value, limits: Value
     });
     merge(&mut child, settings);
     let text = json!({ "tools": { "servers": { "child": child }, "limits": limits } }).to_string();
-    let environment = GivenEnvironment::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
-    configured(&load_text(&text, None, &environment).unwrap_or_else(|faults| panic!("{faults}")).config.tools)
+    let environment =
+        GivenEnvironment::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
+    configured(
+        &load_text(&text, None, &environment)
+            .unwrap_or_else(|faults| panic!("{faults}"))
+            .config
+            .tools,
+    )
 }
 
 fn text_of(reply: &ToolReply) -> &str {
@@ -117,7 +144,10 @@ async fn nothing_is_started_before_its_first_use_and_one_child_serves_all_calls(
     let replies = futures_util::future::join_all((0..20).map(call)).await;
     for (n, reply) in replies.into_iter().enumerate() {
         let reply = reply.unwrap();
-        assert_eq!(reply.structured.as_deref(), Some(format!("{{\"n\":{n}}}").as_str()));
+        assert_eq!(
+            reply.structured.as_deref(),
+            Some(format!("{{\"n\":{n}}}").as_str())
+        );
         assert_eq!(text_of(&reply), format!("{{\"n\":{n}}}"));
     }
     assert_eq!(child.count("initialize"), 1);
@@ -134,7 +164,11 @@ async fn pictures_and_files_come_as_their_bytes() {
         detail: None,
     };
     let picture = ToolContent::Image(media("image/png", b"\x89PNG", None));
-    let file = ToolContent::File(media("application/octet-stream", &[0, 1], Some("file:///a.bin")));
+    let file = ToolContent::File(media(
+        "application/octet-stream",
+        &[0, 1],
+        Some("file:///a.bin"),
+    ));
     assert_eq!(reply.content, [picture, file]);
 }
 
@@ -143,12 +177,18 @@ async fn what_a_tool_calls_an_error_and_what_the_protocol_does_are_facts_of_the_
     let child = Child::usual();
     let forbidden = child.fault("forbidden").await;
     assert_eq!((forbidden.surface, forbidden.fault), (Surface::Tool, None));
-    assert_eq!(forbidden.text(), Some("403 Forbidden: these activities belong to somebody else"));
+    assert_eq!(
+        forbidden.text(),
+        Some("403 Forbidden: these activities belong to somebody else")
+    );
     let invalid = child.fault("invalid").await;
     assert_eq!((invalid.surface, invalid.fault), (Surface::Tool, None));
     let body: Value = serde_json::from_str(invalid.body.as_deref().unwrap()).unwrap();
     assert_eq!(body["error"]["code"], -32602);
-    assert_eq!(body["error"]["message"], "Invalid params: missing field `path`");
+    assert_eq!(
+        body["error"]["message"],
+        "Invalid params: missing field `path`"
+    );
     assert_eq!(child.count("initialize"), 1, "neither ends the child");
 }
 
@@ -158,14 +198,24 @@ async fn a_child_that_exits_during_a_call_is_a_crash_and_starts_again_after_its_
     let crashed = child.fault("crash").await;
     assert_eq!(crashed.fault, Some(TransportFault::ProcessExited));
     let words = crashed.text().unwrap();
-    assert!(words.contains("exit status: 7") && words.contains("boom") && !words.contains('\u{1b}'), "{words}");
-    assert_eq!(child.until_restarted().await.structured.as_deref(), Some("{}"));
+    assert!(
+        words.contains("exit status: 7") && words.contains("boom") && !words.contains('\u{1b}'),
+        "{words}"
+    );
+    assert_eq!(
+        child.until_restarted().await.structured.as_deref(),
+        Some("{}")
+    );
     assert_eq!(child.count("call crash"), 1, "it is never repeated");
 }
 
 #[tokio::test]
 async fn calls_before_a_restart_fail_at_once_unsent_and_say_when_to_come_back() {
-    let child = Child::new("", json!({ "restart": { "initial": "1h", "max": "1h" } }), json!({}));
+    let child = Child::new(
+        "",
+        json!({ "restart": { "initial": "1h", "max": "1h" } }),
+        json!({}),
+    );
     let crashed = child.fault("crash").await;
     let wait: u64 = crashed.header("retry-after-ms").unwrap().parse().unwrap();
     assert!(wait > 3_000_000, "{wait}");
@@ -188,7 +238,11 @@ async fn whatever_a_child_does_to_its_output_is_one_fault_and_the_next_call_work
     ] {
         let child = Child::new("", json!({}), limits.clone());
         let error = child.fault(tool).await;
-        assert_eq!((error.fault, error.surface), (Some(fault), Surface::Transport), "{tool}: {error}");
+        assert_eq!(
+            (error.fault, error.surface),
+            (Some(fault), Surface::Transport),
+            "{tool}: {error}"
+        );
         assert!(!fault.never_sent(), "{tool} was sent");
         child.until_restarted().await;
         assert_eq!(child.count(&format!("call {tool}")), 1);
@@ -198,10 +252,19 @@ async fn whatever_a_child_does_to_its_output_is_one_fault_and_the_next_call_work
 #[tokio::test]
 async fn a_second_response_to_one_request_ends_the_child_and_not_the_call() {
     let child = Child::usual();
-    assert_eq!(text_of(&child.call("twice", json!({})).await.unwrap()), "once");
+    assert_eq!(
+        text_of(&child.call("twice", json!({})).await.unwrap()),
+        "once"
+    );
     // A call that was made meanwhile may have been executed.
     if let Err(error) = child.call("echo", json!({})).await {
-        assert!(matches!(error.fault, Some(TransportFault::Protocol | TransportFault::NotReady)), "{error}");
+        assert!(
+            matches!(
+                error.fault,
+                Some(TransportFault::Protocol | TransportFault::NotReady)
+            ),
+            "{error}"
+        );
     }
     child.until_restarted().await;
     assert_eq!(child.count("initialize"), 2);
@@ -210,20 +273,37 @@ async fn a_second_response_to_one_request_ends_the_child_and_not_the_call() {
 #[tokio::test]
 async fn a_reply_may_be_as_long_as_its_bound_and_no_longer() {
     let child = Child::new("", json!({}), json!({ "max_reply_bytes": "64KiB" }));
-    let fits = child.call("size", json!({ "bytes": 65_000 })).await.unwrap();
+    let fits = child
+        .call("size", json!({ "bytes": 65_000 }))
+        .await
+        .unwrap();
     assert_eq!(text_of(&fits).len(), 65_000);
-    let error = child.call("size", json!({ "bytes": 66_000 })).await.unwrap_err();
+    let error = child
+        .call("size", json!({ "bytes": 66_000 }))
+        .await
+        .unwrap_err();
     assert_eq!(error.fault, Some(TransportFault::TooLarge));
 }
 
 #[tokio::test]
 async fn arguments_beyond_their_bound_or_of_another_kind_are_not_sent() {
     let child = Child::new("", json!({}), json!({ "max_arguments_bytes": "1KiB" }));
-    let long = child.call("echo", json!({ "text": "x".repeat(1024) })).await.unwrap_err();
+    let long = child
+        .call("echo", json!({ "text": "x".repeat(1024) }))
+        .await
+        .unwrap_err();
     let words = long.text().unwrap();
-    assert!(words.contains("1KiB") && words.contains("max_arguments_bytes"), "{words}");
+    assert!(
+        words.contains("1KiB") && words.contains("max_arguments_bytes"),
+        "{words}"
+    );
     let list = child.call("echo", json!([1])).await.unwrap_err();
-    assert!(list.text().unwrap().starts_with("Invalid arguments for tool `echo`"), "{list}");
+    assert!(
+        list.text()
+            .unwrap()
+            .starts_with("Invalid arguments for tool `echo`"),
+        "{list}"
+    );
     assert!(child.notes().is_empty());
 }
 
@@ -244,11 +324,17 @@ async fn a_child_that_does_not_read_its_input_is_ended() {
     let deaf = child.call("deaf", json!({}));
     let large = async {
         child.until_noted("call deaf").await;
-        child.call("echo", json!({ "text": "x".repeat(1 << 20) })).await
+        child
+            .call("echo", json!({ "text": "x".repeat(1 << 20) }))
+            .await
     };
     let (deaf, large) = tokio::join!(deaf, large);
     for error in [deaf.unwrap_err(), large.unwrap_err()] {
-        assert_eq!(error.fault, Some(TransportFault::FirstTokenTimeout), "{error}");
+        assert_eq!(
+            error.fault,
+            Some(TransportFault::FirstTokenTimeout),
+            "{error}"
+        );
     }
     child.until_restarted().await;
 }
@@ -256,15 +342,38 @@ async fn a_child_that_does_not_read_its_input_is_ended() {
 #[tokio::test]
 async fn a_child_that_cannot_start_or_never_gets_ready_gets_no_request() {
     for (settings, start, fault, words) in [
-        (json!({ "command": "/no/such/program" }), "", TransportFault::NotStarted, "/no/such/program"),
-        (json!({ "cwd": "/no/such/folder" }), "", TransportFault::NotStarted, "/no/such/folder"),
-        (json!({}), "exit", TransportFault::NotReady, "no module named strava"),
-        (json!({ "start_timeout": "300ms" }), "silent", TransportFault::ConnectTimeout, "300 ms"),
+        (
+            json!({ "command": "/no/such/program" }),
+            "",
+            TransportFault::NotStarted,
+            "/no/such/program",
+        ),
+        (
+            json!({ "cwd": "/no/such/folder" }),
+            "",
+            TransportFault::NotStarted,
+            "/no/such/folder",
+        ),
+        (
+            json!({}),
+            "exit",
+            TransportFault::NotReady,
+            "no module named strava",
+        ),
+        (
+            json!({ "start_timeout": "300ms" }),
+            "silent",
+            TransportFault::ConnectTimeout,
+            "300 ms",
+        ),
     ] {
         let child = Child::new(start, settings, json!({}));
         let error = child.fault("echo").await;
         assert_eq!(error.fault, Some(fault), "{error}");
-        assert!(fault.never_sent() && error.text().unwrap().contains(words), "{error}");
+        assert!(
+            fault.never_sent() && error.text().unwrap().contains(words),
+            "{error}"
+        );
         assert_eq!(child.count("call echo"), 0);
     }
 }
@@ -278,9 +387,17 @@ async fn a_banner_before_the_first_message_is_passed_over() {
 #[tokio::test]
 async fn a_child_has_the_environment_and_folder_that_are_configured_and_no_other() {
     let settings = json!({ "cwd": "/tmp", "env": { "EXTRA": "x" } });
-    let reply = Child::new("", settings, json!({})).call("place", json!({})).await.unwrap();
+    let reply = Child::new("", settings, json!({}))
+        .call("place", json!({}))
+        .await
+        .unwrap();
     let place: Value = serde_json::from_str(reply.structured.as_deref().unwrap()).unwrap();
-    let mut names: Vec<&str> = place["env"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let mut names: Vec<&str> = place["env"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| name.as_str().unwrap())
+        .collect();
     // The shell that exchanges the descriptors sets some by itself.
     names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
     names.sort_unstable();

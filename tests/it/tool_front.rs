@@ -1,4 +1,5 @@
-//! Relight as an MCP server: lists the tools of all servers, recovers each call, and refuses whom it does not know.
+//! Relight as an MCP server: lists the tools of all servers, recovers each call, and refuses whom
+//! it does not know.
 
 use std::net::SocketAddr;
 
@@ -26,32 +27,72 @@ async fn rpc(stage: &Stage, method: &str, params: Value) -> Value {
 #[tokio::test]
 async fn an_mcp_client_lists_the_tools_and_calls_them() {
     let stage = Stage::with(vec![echo("get_activity")], FRONT).await;
-    let begun = rpc(&stage, "initialize", json!({"protocolVersion": "2025-03-26"})).await;
+    let begun = rpc(
+        &stage,
+        "initialize",
+        json!({"protocolVersion": "2025-03-26"}),
+    )
+    .await;
     assert_eq!(begun["result"]["protocolVersion"], "2025-03-26");
-    let note = post(address(&stage), "/mcp", &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    let note = post(
+        address(&stage),
+        "/mcp",
+        &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    )
+    .await;
     assert_eq!(note.status, 202);
     let listed = rpc(&stage, "tools/list", json!({})).await;
     assert_eq!(listed["result"]["tools"][0]["name"], "get_activity");
-    let called = rpc(&stage, "tools/call", json!({"name": "get_activity", "arguments": {"id": 7}})).await;
+    let called = rpc(
+        &stage,
+        "tools/call",
+        json!({"name": "get_activity", "arguments": {"id": 7}}),
+    )
+    .await;
     assert_eq!(called["result"]["structuredContent"], json!({"id": 7}));
     assert_eq!(called["result"]["isError"], false);
     assert_eq!(called["result"]["_meta"]["relight/attempts"], 1);
 }
 
 #[tokio::test]
-async fn a_failure_is_an_error_result_that_explains_itself_and_a_wrong_request_an_error_of_the_protocol() {
-    let private =
-        ScriptedTool::new("get_private", &json!({"type": "object"}), |_| Executed::Error("403 Forbidden".into()));
+async fn a_failure_is_an_error_result_that_explains_itself_and_a_wrong_request_an_error_of_the_protocol()
+ {
+    let private = ScriptedTool::new("get_private", &json!({"type": "object"}), |_| {
+        Executed::Error("403 Forbidden".into())
+    });
     let stage = Stage::with(vec![private], FRONT).await;
-    let called = rpc(&stage, "tools/call", json!({"name": "get_private", "arguments": {}})).await;
+    let called = rpc(
+        &stage,
+        "tools/call",
+        json!({"name": "get_private", "arguments": {}}),
+    )
+    .await;
     assert_eq!(called["result"]["isError"], true);
-    assert!(called["result"]["content"][0]["text"].as_str().unwrap().contains("not allowed"), "{called}");
+    assert!(
+        called["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("not allowed"),
+        "{called}"
+    );
     for (method, params, code) in [
-        ("tools/call", json!({"name": "nothing", "arguments": {}}), -32602),
-        ("tools/call", json!({"name": "get_private", "arguments": [1]}), -32602),
+        (
+            "tools/call",
+            json!({"name": "nothing", "arguments": {}}),
+            -32602,
+        ),
+        (
+            "tools/call",
+            json!({"name": "get_private", "arguments": [1]}),
+            -32602,
+        ),
         ("resources/list", json!({}), -32601),
     ] {
-        assert_eq!(rpc(&stage, method, params).await["error"]["code"], code, "{method}");
+        assert_eq!(
+            rpc(&stage, method, params).await["error"]["code"],
+            code,
+            "{method}"
+        );
     }
     assert_eq!(stage.script.calls().len(), 1);
 }

@@ -1,4 +1,5 @@
-//! Tool servers behind a URL, as MCP over streamable HTTP and as plain HTTP: exactly one request for one call, and its facts.
+//! Tool servers behind a URL, as MCP over streamable HTTP and as plain HTTP: exactly one request
+//! for one call, and its facts.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -29,17 +30,30 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn servers(tools: Value) -> ToolServers {
     let text = json!({ "tools": tools }).to_string();
-    let config = load_text(&text, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}")).config;
+    let config = load_text(&text, None, &GivenEnvironment::new())
+        .unwrap_or_else(|faults| panic!("{faults}"))
+        .config;
     ToolServers::build(&configured(&config.tools)).unwrap()
 }
 
-async fn call(servers: &ToolServers, tool: &str, arguments: Value) -> Result<ToolReply, ProviderError> {
-    let request = ToolRequest { tool: tool.to_owned(), arguments: arguments.to_string() };
-    timeout(PATIENCE, servers.call("remote", request)).await.unwrap_or_else(|_| panic!("{tool} hangs"))
+async fn call(
+    servers: &ToolServers,
+    tool: &str,
+    arguments: Value,
+) -> Result<ToolReply, ProviderError> {
+    let request = ToolRequest {
+        tool: tool.to_owned(),
+        arguments: arguments.to_string(),
+    };
+    timeout(PATIENCE, servers.call("remote", request))
+        .await
+        .unwrap_or_else(|_| panic!("{tool} hangs"))
 }
 
 fn mcp(url: &str) -> ToolServers {
-    servers(json!({ "servers": { "remote": { "url": url, "api_key": "k-1", "headers": { "x-team": "blue" } } } }))
+    servers(
+        json!({ "servers": { "remote": { "url": url, "api_key": "k-1", "headers": { "x-team": "blue" } } } }),
+    )
 }
 
 #[tokio::test]
@@ -54,7 +68,11 @@ async fn a_call_is_one_request_with_its_headers_whether_json_or_events_respond()
     }
     assert_eq!(server.initializations(), 1);
     let headers = server.last_headers();
-    for (name, value) in [("authorization", "Bearer k-1"), ("x-team", "blue"), ("mcp-session-id", "session-1")] {
+    for (name, value) in [
+        ("authorization", "Bearer k-1"),
+        ("x-team", "blue"),
+        ("mcp-session-id", "session-1"),
+    ] {
         assert_eq!(headers.get(name).unwrap(), value);
     }
 }
@@ -63,9 +81,17 @@ async fn a_call_is_one_request_with_its_headers_whether_json_or_events_respond()
 async fn a_status_comes_with_its_wait_and_its_words() {
     let server = McpOverHttp::start().await;
     let servers = mcp(&server.url());
-    for (tool, status, words) in [("429", 429, "slow down"), ("403", 403, "not yours"), ("500", 500, "broken inside")] {
+    for (tool, status, words) in [
+        ("429", 429, "slow down"),
+        ("403", 403, "not yours"),
+        ("500", 500, "broken inside"),
+    ] {
         let error = call(&servers, tool, json!({})).await.unwrap_err();
-        assert_eq!((error.status, error.surface, error.fault), (Some(status), Surface::Tool, None), "{error}");
+        assert_eq!(
+            (error.status, error.surface, error.fault),
+            (Some(status), Surface::Tool, None),
+            "{error}"
+        );
         assert!(error.text().unwrap().contains(words), "{error}");
         assert_eq!(error.header("retry-after"), (status == 429).then_some("7"));
         assert_eq!(server.calls(tool), 1);
@@ -95,14 +121,20 @@ async fn whatever_breaks_after_a_request_was_sent_is_never_called_unsent_and_nev
         assert_eq!(server.calls(tool), 1, "{tool}");
         call(&servers, "json", json!({})).await.unwrap();
     }
-    assert_eq!(server.initializations(), 1, "one session serves all of them");
+    assert_eq!(
+        server.initializations(),
+        1,
+        "one session serves all of them"
+    );
 }
 
 #[tokio::test]
 async fn a_cut_stream_of_events_is_read_on_where_the_server_numbers_them() {
     let server = McpOverHttp::start().await;
     let servers = mcp(&server.url());
-    let reply = call(&servers, "cuts_numbered_events", json!({ "a": 1 })).await.unwrap();
+    let reply = call(&servers, "cuts_numbered_events", json!({ "a": 1 }))
+        .await
+        .unwrap();
     assert_eq!(reply.structured.as_deref(), Some("{\"a\":1}"));
     assert_eq!(server.calls("cuts_numbered_events"), 1);
 }
@@ -120,12 +152,19 @@ async fn a_session_that_the_server_ended_is_replaced_and_the_refused_call_made_o
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_or_initialized_gets_no_request() {
     let (_socket, closed) = closed_address();
-    let error = call(&mcp(&format!("http://{closed}/mcp")), "json", json!({})).await.unwrap_err();
+    let error = call(&mcp(&format!("http://{closed}/mcp")), "json", json!({}))
+        .await
+        .unwrap_err();
     assert_eq!(error.fault, Some(TransportFault::Refused));
     let server = McpOverHttp::start().await;
-    for (refusal, status, fault) in [(401, Some(401), None), (500, Some(500), Some(TransportFault::NotReady))] {
+    for (refusal, status, fault) in [
+        (401, Some(401), None),
+        (500, Some(500), Some(TransportFault::NotReady)),
+    ] {
         server.refuse_initialization(refusal);
-        let error = call(&mcp(&server.url()), "json", json!({})).await.unwrap_err();
+        let error = call(&mcp(&server.url()), "json", json!({}))
+            .await
+            .unwrap_err();
         assert_eq!((error.status, error.fault), (status, fault), "{error}");
     }
     assert_eq!(server.calls("json"), 0);
@@ -136,7 +175,10 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
     let server = McpOverHttp::start().await;
     let servers = mcp(&server.url());
     call(&servers, "json", json!({})).await.unwrap();
-    let request = ToolRequest { tool: "hangs".to_owned(), arguments: "{}".to_owned() };
+    let request = ToolRequest {
+        tool: "hangs".to_owned(),
+        arguments: "{}".to_owned(),
+    };
     let hanging = tokio::spawn(servers.call("remote", request));
     let until = async |what: &dyn Fn() -> bool| {
         let waiting = async {
@@ -156,7 +198,9 @@ async fn a_change_that_the_server_reports_is_fetched_by_the_next_who_needs_the_l
     let server = McpOverHttp::start().await;
     let servers = mcp(&server.url());
     let list = async || servers.list("remote", ListFreshness::Cached).await.unwrap();
-    assert!(list().await.find("list_things").unwrap().input_schema["properties"]["limit"].is_object());
+    assert!(
+        list().await.find("list_things").unwrap().input_schema["properties"]["limit"].is_object()
+    );
     server.rename().await;
     let changing = async {
         while list().await.generation == 1 {
@@ -164,39 +208,64 @@ async fn a_change_that_the_server_reports_is_fetched_by_the_next_who_needs_the_l
         }
     };
     timeout(PATIENCE, changing).await.unwrap();
-    assert!(list().await.find("list_things").unwrap().input_schema["properties"]["max_results"].is_object());
+    assert!(
+        list().await.find("list_things").unwrap().input_schema["properties"]["max_results"]
+            .is_object()
+    );
 }
 
 #[tokio::test]
 async fn plain_tools_are_called_as_they_are_declared() {
     let server = McpOverHttp::start().await;
     let schema = json!({ "type": "object", "required": ["id"] });
-    let servers = servers(json!({ "servers": { "remote": { "headers": { "x-team": "blue" }, "http": {
+    let servers = servers(
+        json!({ "servers": { "remote": { "headers": { "x-team": "blue" }, "http": {
         "base_url": server.plain_url(),
         "tools": {
             "get_customer": { "description": "One", "method": "GET", "path": "/customers/{id}", "input_schema": schema },
             "add_customer": { "description": "Add", "path": "/customers" },
             "broken": { "method": "PUT", "path": "/broken" },
         },
-    } } } }));
+    } } } }),
+    );
     let list = servers.list("remote", ListFreshness::Fresh).await.unwrap();
     assert_eq!(
-        list.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
+        list.tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect::<Vec<_>>(),
         ["add_customer", "broken", "get_customer"]
     );
-    assert_eq!(list.find("get_customer").unwrap().input_schema, Arc::new(schema.clone()));
-    let got = call(&servers, "get_customer", json!({ "id": "a b", "deep": true })).await.unwrap();
+    assert_eq!(
+        list.find("get_customer").unwrap().input_schema,
+        Arc::new(schema.clone())
+    );
+    let got = call(
+        &servers,
+        "get_customer",
+        json!({ "id": "a b", "deep": true }),
+    )
+    .await
+    .unwrap();
     let sent: Value = serde_json::from_str(got.structured.as_deref().unwrap()).unwrap();
     assert_eq!(
         sent,
         json!({ "method": "GET", "path": "/plain/customers/a%20b?deep=true", "body": "", "team": "blue" })
     );
-    let added = call(&servers, "add_customer", json!({ "name": "Ada" })).await.unwrap();
+    let added = call(&servers, "add_customer", json!({ "name": "Ada" }))
+        .await
+        .unwrap();
     let sent: Value = serde_json::from_str(added.structured.as_deref().unwrap()).unwrap();
-    assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"name\":\"Ada\"}")));
+    assert_eq!(
+        (&sent["method"], &sent["body"]),
+        (&json!("POST"), &json!("{\"name\":\"Ada\"}"))
+    );
     assert!(matches!(&added.content[..], [ToolContent::Text(text)] if text.contains("Ada")));
     let broken = call(&servers, "broken", json!({})).await.unwrap_err();
-    assert_eq!((broken.status, broken.header("retry-after")), (Some(503), Some("3")));
+    assert_eq!(
+        (broken.status, broken.header("retry-after")),
+        (Some(503), Some("3"))
+    );
     assert!(broken.text().unwrap().contains("maintenance"));
     let unknown = call(&servers, "nothing", json!({})).await.unwrap_err();
     assert_eq!(unknown.text(), Some("Unknown tool: nothing"));

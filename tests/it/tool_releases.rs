@@ -1,4 +1,5 @@
-//! A new version of a tool server is tried with a share of its calls, and rolled back when it breaks.
+//! A new version of a tool server is tried with a share of its calls, and rolled back when it
+//! breaks.
 
 use std::time::Duration;
 
@@ -34,8 +35,14 @@ struct Trial {
 
 impl Trial {
     async fn start(candidate: ScriptedTool, settings: &str) -> Self {
-        let (stable, candidate) = (McpScript::new(vec![search("limit")]), McpScript::new(vec![candidate]));
-        let wires = [WireServer::start().await.unwrap(), WireServer::start().await.unwrap()];
+        let (stable, candidate) = (
+            McpScript::new(vec![search("limit")]),
+            McpScript::new(vec![candidate]),
+        );
+        let wires = [
+            WireServer::start().await.unwrap(),
+            WireServer::start().await.unwrap(),
+        ];
         stable.play_on(&wires[0]);
         candidate.play_on(&wires[1]);
         let [one, two] = [wires[0].address(), wires[1].address()];
@@ -47,13 +54,26 @@ impl Trial {
              circuit: {{ mode: \"off\" }}\n\
              releases: {{ subjects: {{ routes: {{ candidate: routes-v2, share: 1.0 }} }} }}\n{settings}"
         );
-        let trial = Self { stable, candidate, relight: Relight::start(&yaml).await, yaml, _wires: wires };
-        trial.until("there are two releases", |releases| releases.len() == 2).await;
+        let trial = Self {
+            stable,
+            candidate,
+            relight: Relight::start(&yaml).await,
+            yaml,
+            _wires: wires,
+        };
+        trial
+            .until("there are two releases", |releases| releases.len() == 2)
+            .await;
         trial
     }
 
     async fn call(&self) -> relight::internals::grpc::v1::InvokeWithRecoveryResponse {
-        self.relight.invoke(calling("search_routes", json!({"query": "hills", "limit": 3}))).await
+        self.relight
+            .invoke(calling(
+                "search_routes",
+                json!({"query": "hills", "limit": 3}),
+            ))
+            .await
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
@@ -62,8 +82,15 @@ impl Trial {
 }
 
 async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
-    let releases =
-        || async { relight.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases };
+    let releases = || async {
+        relight
+            .admin()
+            .list_releases(ListReleasesRequest::default())
+            .await
+            .unwrap()
+            .into_inner()
+            .releases
+    };
     let seen = async {
         loop {
             let now = releases().await;
@@ -81,16 +108,22 @@ async fn until(relight: &Relight, what: &str, holds: impl Fn(&[Release]) -> bool
 
 /// A search whose argument for how many results is called so.
 fn search(limit: &'static str) -> ScriptedTool {
-    ScriptedTool::new("search_routes", &schema(limit), move |arguments| match arguments[limit].as_u64() {
-        Some(count) => Executed::Result(json!({"routes": count})),
-        None => Executed::Refused(-32602, format!("Invalid arguments: `{limit}` is missing")),
-    })
+    ScriptedTool::new(
+        "search_routes",
+        &schema(limit),
+        move |arguments| match arguments[limit].as_u64() {
+            Some(count) => Executed::Result(json!({"routes": count})),
+            None => Executed::Refused(-32602, format!("Invalid arguments: `{limit}` is missing")),
+        },
+    )
 }
 
 /// The new version of it, as it fails in its own code.
 fn broken() -> ScriptedTool {
     ScriptedTool::new("search_routes", &schema("max_results"), |_| {
-        Executed::Error("TypeError: search() got an unexpected keyword argument 'max_results'".to_owned())
+        Executed::Error(
+            "TypeError: search() got an unexpected keyword argument 'max_results'".to_owned(),
+        )
     })
 }
 
@@ -104,7 +137,10 @@ fn schema(limit: &str) -> Value {
 }
 
 fn candidate(releases: &[Release]) -> &Release {
-    releases.iter().find(|release| release.channel() == ReleaseChannel::Candidate).unwrap()
+    releases
+        .iter()
+        .find(|release| release.channel() == ReleaseChannel::Candidate)
+        .unwrap()
 }
 
 fn is_rolled_back(releases: &[Release]) -> bool {
@@ -117,8 +153,17 @@ async fn a_new_version_with_a_renamed_argument_is_called_with_that_name_and_with
     let response = trial.call().await;
     let output = completed(&response).tool_output.clone().unwrap();
     assert_eq!(output.structured_json.as_deref(), Some(r#"{"routes":3}"#));
-    assert_eq!((response.attempts.len(), applied(&response)), (1, vec![RecoveryStrategy::Adapt]));
-    assert_eq!(trial.candidate.calls(), [("search_routes".to_owned(), json!({"query": "hills", "max_results": 3}))]);
+    assert_eq!(
+        (response.attempts.len(), applied(&response)),
+        (1, vec![RecoveryStrategy::Adapt])
+    );
+    assert_eq!(
+        trial.candidate.calls(),
+        [(
+            "search_routes".to_owned(),
+            json!({"query": "hills", "max_results": 3})
+        )]
+    );
     assert!(trial.stable.calls().is_empty());
 }
 
@@ -130,20 +175,39 @@ async fn a_new_version_that_breaks_is_rolled_back_after_two_failures_and_no_call
     let mut calls = 0;
     while !is_rolled_back(&trial.until("", |_| true).await) {
         let response = trial.call().await;
-        assert!(matches!(response.outcome, Some(Outcome::Completion(_))), "the old version takes over: {response:#?}");
+        assert!(
+            matches!(response.outcome, Some(Outcome::Completion(_))),
+            "the old version takes over: {response:#?}"
+        );
         calls += 1;
         assert!(calls <= 5, "{:#?}", trial.until("", |_| true).await);
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
     let failures = trial.candidate.calls().len() - 1;
-    assert!((2..=3).contains(&failures), "rolled back after {failures} failures");
+    assert!(
+        (2..=3).contains(&failures),
+        "rolled back after {failures} failures"
+    );
     let seen = trial.until("", |_| true).await;
     let decision = candidate(&seen).decisions.last().unwrap();
     assert_eq!(decision.lane(), ReleaseLane::Immediate, "{decision:?}");
     let response = trial.call().await;
-    assert_eq!((completed(&response).tool_output.is_some(), response.attempts.len()), (true, 1));
-    assert_eq!(trial.candidate.calls().len(), failures + 1, "nothing is sent to it any more");
-    assert_eq!(trial.stable.calls().last().unwrap().1, json!({"query": "hills", "limit": 3}));
+    assert_eq!(
+        (
+            completed(&response).tool_output.is_some(),
+            response.attempts.len()
+        ),
+        (true, 1)
+    );
+    assert_eq!(
+        trial.candidate.calls().len(),
+        failures + 1,
+        "nothing is sent to it any more"
+    );
+    assert_eq!(
+        trial.stable.calls().last().unwrap().1,
+        json!({"query": "hills", "limit": 3})
+    );
 }
 
 #[tokio::test]
@@ -165,7 +229,9 @@ async fn a_new_version_that_breaks_its_contract_is_rolled_back_before_its_first_
         "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}, "account": {"type": "string"}},
         "required": ["query", "account"],
     });
-    let tool = ScriptedTool::new("search_routes", &needs_account, |_| Executed::Result(json!({})));
+    let tool = ScriptedTool::new("search_routes", &needs_account, |_| {
+        Executed::Result(json!({}))
+    });
     let trial = Trial::start(tool, "").await;
     let seen = trial.until("it is rolled back", is_rolled_back).await;
     let decision = candidate(&seen).decisions.last().unwrap();
@@ -177,21 +243,41 @@ async fn a_new_version_that_breaks_its_contract_is_rolled_back_before_its_first_
 
 #[tokio::test]
 async fn a_mended_version_is_another_release_and_gets_its_share() {
-    let trial = Trial::start(ScriptedTool::new("other", &schema("limit"), |_| Executed::Result(json!({}))), "").await;
+    let trial = Trial::start(
+        ScriptedTool::new("other", &schema("limit"), |_| Executed::Result(json!({}))),
+        "",
+    )
+    .await;
     trial.until("it is rolled back", is_rolled_back).await;
     trial.candidate.replace(vec![search("max_results")]);
-    trial.until("the mended version is on trial", |releases| candidate(releases).state() == ReleaseState::Active).await;
-    assert_eq!(completed(&trial.call().await).tool_output.as_ref().unwrap().tool, "search_routes");
+    trial
+        .until("the mended version is on trial", |releases| {
+            candidate(releases).state() == ReleaseState::Active
+        })
+        .await;
+    assert_eq!(
+        completed(&trial.call().await)
+            .tool_output
+            .as_ref()
+            .unwrap()
+            .tool,
+        "search_routes"
+    );
     assert_eq!(trial.candidate.calls().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_that_see_a_new_version_at_different_times_agree_on_it_once() {
-    let Some(database) = Database::create().await else { return };
+    let Some(database) = Database::create().await else {
+        return;
+    };
     let journal = format!("journal: {{ store: \"{}\" }}\n", database.url());
     let trial = Trial::start(search("limit"), &journal).await;
     let other = Relight::start(&trial.yaml).await;
-    let before = candidate(&until(&other, "it is known there", |releases| releases.len() == 2).await).id.clone();
+    let before =
+        candidate(&until(&other, "it is known there", |releases| releases.len() == 2).await)
+            .id
+            .clone();
     trial.candidate.replace(vec![search("max_results")]);
     let is_new = |releases: &[Release]| candidate(releases).id != before;
     let seen = trial.until("it is another release", is_new).await;
@@ -202,7 +288,11 @@ async fn replicas_that_see_a_new_version_at_different_times_agree_on_it_once() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         for replica in [&trial.relight, &other] {
             let seen = until(replica, "", |_| true).await;
-            assert_eq!((candidate(&seen).id.as_str(), seen.len()), (&*id, 3), "{seen:#?}");
+            assert_eq!(
+                (candidate(&seen).id.as_str(), seen.len()),
+                (&*id, 3),
+                "{seen:#?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Lines of JSON in, lines of JSON out: each failure is judged and printed as soon as its line has come.
+//! Lines of JSON in, lines of JSON out: each failure is judged and printed as soon as its line has
+//! come.
 
 use std::{
     io::{BufRead, Read as _},
@@ -14,8 +15,8 @@ use anyhow::bail;
 use super::MAX_INPUT_BYTES;
 use crate::cli::terminal::{print_line, print_note};
 
-/// An input that is read line by line. Bodies of failures are not always the text that they claim to be, so that what is
-/// no UTF-8 is replaced.
+/// An input that is read line by line. Bodies of failures are not always the text that they claim
+/// to be, so that what is no UTF-8 is replaced.
 #[derive(Debug)]
 pub(super) struct InputLines<R> {
     input: R,
@@ -25,12 +26,15 @@ pub(super) struct InputLines<R> {
     ahead: Option<String>,
 }
 
-/// Judges the failure of each line. A line that is none is reported with its number, and the others are judged
-/// nevertheless; the exit code is then 1.
+/// Judges the failure of each line. A line that is none is reported with its number, and the others
+/// are judged nevertheless; the exit code is then 1.
 ///
 /// # Errors
 /// When standard output is closed, or the input cannot be read.
-pub(super) fn judge_each<R: BufRead>(classifier: &Classifier, mut lines: InputLines<R>) -> anyhow::Result<ExitCode> {
+pub(super) fn judge_each<R: BufRead>(
+    classifier: &Classifier,
+    mut lines: InputLines<R>,
+) -> anyhow::Result<ExitCode> {
     let mut ended = ExitCode::SUCCESS;
     while let Some(line) = lines.read_line()? {
         if line.trim().is_empty() {
@@ -52,7 +56,11 @@ pub(super) fn judge_each<R: BufRead>(classifier: &Classifier, mut lines: InputLi
 impl<R: BufRead> InputLines<R> {
     /// The lines of this input.
     pub(super) const fn new(input: R) -> Self {
-        Self { input, number: 0, ahead: None }
+        Self {
+            input,
+            number: 0,
+            ahead: None,
+        }
     }
 
     /// The first line that is not empty, which is read again afterwards; empty where there is none.
@@ -77,10 +85,17 @@ impl<R: BufRead> InputLines<R> {
             return Ok(Some(line));
         }
         let mut bytes = Vec::new();
-        self.input.by_ref().take(MAX_INPUT_BYTES).read_until(b'\n', &mut bytes)?;
+        self.input
+            .by_ref()
+            .take(MAX_INPUT_BYTES)
+            .read_until(b'\n', &mut bytes)?;
         self.number += 1;
         if bytes.len() as u64 == MAX_INPUT_BYTES && bytes.last() != Some(&b'\n') {
-            bail!("standard input: line {} is larger than {} MiB", self.number, MAX_INPUT_BYTES >> 20);
+            bail!(
+                "standard input: line {} is larger than {} MiB",
+                self.number,
+                MAX_INPUT_BYTES >> 20
+            );
         }
         Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -95,7 +110,10 @@ mod tests {
         let mut lines = InputLines::new(&b"\n  \none\ntwo"[..]);
         assert_eq!(lines.first().unwrap(), "one\n");
         assert_eq!(lines.read_line().unwrap().as_deref(), Some("one\n"));
-        assert_eq!((lines.number, lines.read_line().unwrap().as_deref()), (3, Some("two")));
+        assert_eq!(
+            (lines.number, lines.read_line().unwrap().as_deref()),
+            (3, Some("two"))
+        );
         assert_eq!(lines.read_line().unwrap(), None);
 
         let mut lines = InputLines::new(&b"\none\n\ntwo\n"[..]);

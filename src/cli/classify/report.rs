@@ -17,7 +17,13 @@ pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let wait = verdict.retry_after.map_or_else(
         || "none stated".to_owned(),
-        |wait| format!("{} (from {})", span(millis(verdict).unwrap_or_default()), wait.source.as_str()),
+        |wait| {
+            format!(
+                "{} (from {})",
+                span(millis(verdict).unwrap_or_default()),
+                wait.source.as_str()
+            )
+        },
     );
     [
         ("class", paint.bold(&class)),
@@ -27,7 +33,10 @@ pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
         ("code", verdict.class.code().as_str().to_owned()),
         ("for the user", one_line(&verdict.user_message)),
         ("hint", one_line(&verdict.recovery_hint)),
-        ("why", format!("rule {}, by \"{}\"", verdict.rule, one_line(&verdict.fact))),
+        (
+            "why",
+            format!("rule {}, by \"{}\"", verdict.rule, one_line(&verdict.fact)),
+        ),
     ]
     .map(|(what, value)| format!("{}  {value}", paint.dim(&format!("{what:<14}"))))
     .into()

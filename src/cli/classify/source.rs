@@ -1,4 +1,5 @@
-//! Parses what was pasted: a body, or a whole HTTP response as `curl -i` prints it, or lines of JSON.
+//! Parses what was pasted: a body, or a whole HTTP response as `curl -i` prints it, or lines of
+//! JSON.
 
 /// An HTTP response, as far as it was pasted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,16 +17,24 @@ pub(super) fn is_jsonl(text: &str) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty());
     let item = first.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     // A body may have an id as well; only a line of ours also has one of these.
-    let ours = ["body", "message", "status", "headers", "surface", "provider"];
-    item.is_some_and(|item| item["id"].is_string() && ours.iter().any(|field| item.get(field).is_some()))
+    let ours = [
+        "body", "message", "status", "headers", "surface", "provider",
+    ];
+    item.is_some_and(|item| {
+        item["id"].is_string() && ours.iter().any(|field| item.get(field).is_some())
+    })
 }
 
 // === impl Pasted ===
 
 impl Pasted {
-    /// Parses what was pasted; of several responses in a row (redirects, `100 Continue`), the last counts.
+    /// Parses what was pasted; of several responses in a row (redirects, `100 Continue`), the last
+    /// counts.
     pub(super) fn read(text: &str) -> Self {
-        let mut pasted = Self { body: text.to_owned(), ..Self::default() };
+        let mut pasted = Self {
+            body: text.to_owned(),
+            ..Self::default()
+        };
         while let Some(answer) = Self::head(&pasted.body) {
             pasted = answer;
         }
@@ -34,7 +43,12 @@ impl Pasted {
 
     fn head(text: &str) -> Option<Self> {
         let text = text.trim_start();
-        let status = text.strip_prefix("HTTP/")?.split_whitespace().nth(1)?.parse().ok()?;
+        let status = text
+            .strip_prefix("HTTP/")?
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()?;
         let mut rest = text;
         let mut headers = Vec::new();
         let mut first = true;
@@ -50,7 +64,11 @@ impl Pasted {
             }
             first = false;
         }
-        Some(Self { status: Some(status), headers, body: rest.to_owned() })
+        Some(Self {
+            status: Some(status),
+            headers,
+            body: rest.to_owned(),
+        })
     }
 }
 
@@ -72,7 +90,13 @@ mod tests {
     #[test]
     fn a_text_that_is_no_answer_is_a_body() {
         let pasted = Pasted::read("connection reset by peer");
-        assert_eq!(pasted, Pasted { body: "connection reset by peer".to_owned(), ..Pasted::default() });
+        assert_eq!(
+            pasted,
+            Pasted {
+                body: "connection reset by peer".to_owned(),
+                ..Pasted::default()
+            }
+        );
     }
 
     #[test]

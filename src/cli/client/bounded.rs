@@ -1,6 +1,8 @@
-//! A connection on which each call gets its first response in time, or an error that says what is wrong.
+//! A connection on which each call gets its first response in time, or an error that says what is
+//! wrong.
 //!
-//! Only the head of a response is bounded: what a stream sends, and how long it lasts, is up to the server.
+//! Only the head of a response is bounded: what a stream sends, and how long it lasts, is up to the
+//! server.
 
 use std::{
     sync::Arc,
@@ -14,11 +16,12 @@ use tower::Service;
 
 use super::unreachable::{Unreachable, broken};
 
-/// How long a call may take until its first response; journals that are slow respond within it as well.
+/// How long a call may take until its first response; journals that are slow respond within it as
+/// well.
 pub(in crate::cli) const RESPONSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long one call may take until its first response, where that is not [`RESPONSE_LIMIT`]; an extension of its
-/// request. `None` leaves it to the server.
+/// How long one call may take until its first response, where that is not [`RESPONSE_LIMIT`]; an
+/// extension of its request. `None` leaves it to the server.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) struct ResponseLimit(pub(in crate::cli) Option<Duration>);
 
@@ -34,7 +37,10 @@ pub(in crate::cli) struct BoundedChannel {
 impl BoundedChannel {
     /// Bounds the calls on a connection to this address.
     pub(super) fn new(channel: Channel, address: &str) -> Self {
-        Self { channel, address: address.into() }
+        Self {
+            channel,
+            address: address.into(),
+        }
     }
 }
 
@@ -44,11 +50,16 @@ impl Service<http::Request<Body>> for BoundedChannel {
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.channel.poll_ready(context).map_err(|error| Status::from_error(error.into()))
+        self.channel
+            .poll_ready(context)
+            .map_err(|error| Status::from_error(error.into()))
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let limit = request.extensions().get().map_or(Some(RESPONSE_LIMIT), |limit: &ResponseLimit| limit.0);
+        let limit = request
+            .extensions()
+            .get()
+            .map_or(Some(RESPONSE_LIMIT), |limit: &ResponseLimit| limit.0);
         let (responding, address) = (self.channel.call(request), Arc::clone(&self.address));
         Box::pin(async move {
             let response = match limit {

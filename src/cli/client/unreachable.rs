@@ -1,4 +1,5 @@
-//! Why a server cannot be reached, in words that name what helps: another address, `https://`, another authority.
+//! Why a server cannot be reached, in words that name what helps: another address, `https://`,
+//! another authority.
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
@@ -15,8 +16,11 @@ use crate::{cli::terminal::one_line, domain::units::duration_text};
 const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a connection ends that a server accepted first, so that it is its handshake which failed.
-const CUT: [io::ErrorKind; 3] =
-    [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
+const CUT: [io::ErrorKind; 3] = [
+    io::ErrorKind::UnexpectedEof,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::BrokenPipe,
+];
 
 /// The connection to a server failed, so that the server decided nothing.
 #[derive(Debug, Clone)]
@@ -31,8 +35,13 @@ impl Unreachable {
     /// The server accepts connections, and then sends nothing.
     pub(super) fn silent(address: &str, limit: Duration) -> Self {
         let limit = duration_text(limit);
-        let message = format!("the server at {address} accepts connections but does not respond within {limit}");
-        Self { message, is_silent: true }
+        let message = format!(
+            "the server at {address} accepts connections but does not respond within {limit}"
+        );
+        Self {
+            message,
+            is_silent: true,
+        }
     }
 
     /// No connection came about.
@@ -49,7 +58,10 @@ impl Unreachable {
                 "no server at {address}: {reason}; start one with `relight serve`, or name another with --address"
             ),
         };
-        Self { message, is_silent: false }
+        Self {
+            message,
+            is_silent: false,
+        }
     }
 
     /// Whether a call failed so, and not by a decision of the server.
@@ -57,7 +69,8 @@ impl Unreachable {
         Self::cause_of(status).is_some()
     }
 
-    /// Whether a call failed because the server sent nothing; another one on the same connection would do so, too.
+    /// Whether a call failed because the server sent nothing; another one on the same connection
+    /// would do so, too.
     pub(in crate::cli) fn is_silence(status: &Status) -> bool {
         Self::cause_of(status).is_some_and(|cause| cause.is_silent)
     }
@@ -98,14 +111,20 @@ pub(super) async fn broken(address: &str, error: transport::Error) -> Unreachabl
     } else {
         format!("the connection to the server at {address} broke: {reason}")
     };
-    Unreachable { message, is_silent: false }
+    Unreachable {
+        message,
+        is_silent: false,
+    }
 }
 
 /// What is wrong where TLS itself failed.
 fn tls_fault(address: &str, error: &transport::Error) -> Option<String> {
     Some(match find::<rustls::Error>(error)? {
         rustls::Error::InvalidCertificate(fault) => {
-            format!("the certificate of the server at {address} was not accepted: {}", certificate_fault(fault))
+            format!(
+                "the certificate of the server at {address} was not accepted: {}",
+                certificate_fault(fault)
+            )
         }
         rustls::Error::InvalidMessage(_) => {
             format!("the server at {address} does not serve TLS; write http:// in --address")
@@ -121,11 +140,22 @@ fn certificate_fault(fault: &CertificateError) -> String {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "no authority in --ca-file signed it".to_owned()
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
-        CertificateError::NotValidForNameContext { expected, presented } => {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet".to_owned()
+        }
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
             let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
-            let names = if names.is_empty() { "no name at all".to_owned() } else { one_line(&names.join(", ")) };
+            let names = if names.is_empty() {
+                "no name at all".to_owned()
+            } else {
+                one_line(&names.join(", "))
+            };
             format!("it is for {names}, and not for {}", expected.to_str())
         }
         other => one_line(&other.to_string()),
@@ -134,15 +164,23 @@ fn certificate_fault(fault: &CertificateError) -> String {
 
 /// The name in `DnsName("relight.internal")`.
 fn bare(name: &str) -> &str {
-    name.split_once('(').map_or(name, |(_, name)| name.trim_end_matches(')').trim_matches('"'))
+    name.split_once('(').map_or(name, |(_, name)| {
+        name.trim_end_matches(')').trim_matches('"')
+    })
 }
 
-/// Whether the server at an address without TLS is one that serves TLS: it then answers a TLS handshake.
+/// Whether the server at an address without TLS is one that serves TLS: it then answers a TLS
+/// handshake.
 async fn serves_tls(address: &str) -> bool {
-    let Some(host) = address.strip_prefix("http://") else { return false };
+    let Some(host) = address.strip_prefix("http://") else {
+        return false;
+    };
     // Without an authority no certificate is accepted, so that only its refusal is of interest.
-    let tls = ClientTlsConfig::new().domain_name("localhost").timeout(TLS_PROBE_TIMEOUT);
-    let endpoint = Endpoint::from_shared(format!("https://{host}")).and_then(|endpoint| endpoint.tls_config(tls));
+    let tls = ClientTlsConfig::new()
+        .domain_name("localhost")
+        .timeout(TLS_PROBE_TIMEOUT);
+    let endpoint = Endpoint::from_shared(format!("https://{host}"))
+        .and_then(|endpoint| endpoint.tls_config(tls));
     let Ok(endpoint) = endpoint else { return false };
     match endpoint.connect_timeout(TLS_PROBE_TIMEOUT).connect().await {
         Ok(_) => true,
@@ -158,10 +196,14 @@ fn is_refused(error: &transport::Error) -> bool {
     find_io(error).is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// The innermost error in plain words, which is the cause; the errors around it only name the place.
+/// The innermost error in plain words, which is the cause; the errors around it only name the
+/// place.
 pub(super) fn innermost(error: &transport::Error) -> String {
     if find_io(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-        return format!("it accepted no connection within {}", duration_text(CONNECT_TIMEOUT));
+        return format!(
+            "it accepted no connection within {}",
+            duration_text(CONNECT_TIMEOUT)
+        );
     }
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {
@@ -177,8 +219,12 @@ fn find_io(error: &transport::Error) -> Option<&io::Error> {
 /// The first error of this kind among the causes; what an I/O error wraps is one of them.
 fn find<E: Error + 'static>(error: &transport::Error) -> Option<&E> {
     chain(error).find_map(|error| {
-        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        error.downcast_ref().or_else(|| wrapped.and_then(|wrapped| wrapped.downcast_ref()))
+        let wrapped = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        error
+            .downcast_ref()
+            .or_else(|| wrapped.and_then(|wrapped| wrapped.downcast_ref()))
     })
 }
 
@@ -199,11 +245,17 @@ mod tests {
             presented: vec!["DnsName(\"localhost\")".to_owned()],
         };
         for (fault, words) in [
-            (CertificateError::UnknownIssuer, "no authority in --ca-file signed it"),
+            (
+                CertificateError::UnknownIssuer,
+                "no authority in --ca-file signed it",
+            ),
             (CertificateError::Expired, "it has expired"),
             (CertificateError::NotValidYet, "it is not valid yet"),
             (other_name, "it is for localhost, and not for 127.0.0.1"),
-            (CertificateError::BadSignature, "no authority in --ca-file signed it"),
+            (
+                CertificateError::BadSignature,
+                "no authority in --ca-file signed it",
+            ),
             (CertificateError::Revoked, "Revoked"),
         ] {
             assert_eq!(certificate_fault(&fault), words);

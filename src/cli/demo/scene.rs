@@ -1,4 +1,5 @@
-//! One scene of the demo: the request that is made while something fails, its result, and how promises are checked.
+//! One scene of the demo: the request that is made while something fails, its result, and how
+//! promises are checked.
 
 use super::wires::Wires;
 use crate::{
@@ -57,37 +58,65 @@ pub(super) struct Played {
 impl Played {
     /// Whether a watcher received such an event.
     pub(super) fn saw(&self, wanted: impl Fn(&Body) -> bool) -> bool {
-        self.events.iter().filter_map(|event| event.body.as_ref()).any(wanted)
+        self.events
+            .iter()
+            .filter_map(|event| event.body.as_ref())
+            .any(wanted)
     }
 
     /// Whether a watcher received the end of this invocation.
     pub(super) fn has_ended(&self, invocation: &str) -> bool {
         let ended = |body: &Body| {
-            matches!(body, Body::InvocationSucceeded(_) | Body::InvocationRecovered(_) | Body::InvocationFailed(_))
+            matches!(
+                body,
+                Body::InvocationSucceeded(_)
+                    | Body::InvocationRecovered(_)
+                    | Body::InvocationFailed(_)
+            )
         };
-        self.events.iter().any(|event| event.invocation_id == invocation && event.body.as_ref().is_some_and(ended))
+        self.events.iter().any(|event| {
+            event.invocation_id == invocation && event.body.as_ref().is_some_and(ended)
+        })
     }
 
     /// The notes that went into prompts.
     pub(super) fn notes(&self) -> Vec<String> {
-        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
-        attempts.map(|attempt| one_line(&attempt.injected_note)).filter(|note| !note.is_empty()).collect()
+        let attempts = self
+            .responses
+            .iter()
+            .flat_map(|response| &response.attempts);
+        attempts
+            .map(|attempt| one_line(&attempt.injected_note))
+            .filter(|note| !note.is_empty())
+            .collect()
     }
 
     /// What was changed in requests so that the model takes them.
     pub(super) fn adaptations(&self) -> Vec<String> {
-        let attempts = self.responses.iter().flat_map(|response| &response.attempts);
-        attempts.map(|attempt| one_line(&attempt.adaptation)).filter(|words| !words.is_empty()).collect()
+        let attempts = self
+            .responses
+            .iter()
+            .flat_map(|response| &response.attempts);
+        attempts
+            .map(|attempt| one_line(&attempt.adaptation))
+            .filter(|words| !words.is_empty())
+            .collect()
     }
 
     /// Attempts of all calls.
     pub(super) fn attempts(&self) -> usize {
-        self.responses.iter().map(|response| response.attempts.len()).sum()
+        self.responses
+            .iter()
+            .map(|response| response.attempts.len())
+            .sum()
     }
 
     /// Number of calls that succeeded.
     pub(super) fn answered(&self) -> usize {
-        self.responses.iter().filter(|response| matches!(response.outcome, Some(Outcome::Completion(_)))).count()
+        self.responses
+            .iter()
+            .filter(|response| matches!(response.outcome, Some(Outcome::Completion(_))))
+            .count()
     }
 
     /// Number of calls that succeeded after a failure.
@@ -101,7 +130,11 @@ impl Played {
     /// What was done for the calls, each once.
     pub(super) fn recovered_by(&self) -> String {
         let mut applied: Vec<i32> = Vec::new();
-        for strategy in self.responses.iter().flat_map(|response| &response.recovery_applied) {
+        for strategy in self
+            .responses
+            .iter()
+            .flat_map(|response| &response.recovery_applied)
+        {
             if !applied.contains(strategy) {
                 applied.push(*strategy);
             }
@@ -127,14 +160,25 @@ pub(super) fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
     })
 }
 
-/// Whether the second attempt began at least a second after the first, as long as the wires state. The wait that the second
-/// names may be shorter: part of the stated one may have passed when it was decided.
-pub(super) fn stated_second_passed(first: &v1::Attempt, second: &v1::Attempt) -> Result<(), String> {
+/// Whether the second attempt began at least a second after the first, as long as the wires state.
+/// The wait that the second names may be shorter: part of the stated one may have passed when it
+/// was decided.
+pub(super) fn stated_second_passed(
+    first: &v1::Attempt,
+    second: &v1::Attempt,
+) -> Result<(), String> {
     let began = |attempt: &v1::Attempt| {
-        attempt.started_at.map(|at| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos))
+        attempt
+            .started_at
+            .map(|at| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos))
     };
-    let apart = began(second).zip(began(first)).map(|(second, first)| second - first);
-    ensure(apart >= Some(1_000_000_000), "it did not wait as long as the provider stated")
+    let apart = began(second)
+        .zip(began(first))
+        .map(|(second, first)| second - first);
+    ensure(
+        apart >= Some(1_000_000_000),
+        "it did not wait as long as the provider stated",
+    )
 }
 
 /// The two attempts of the one call that succeeded.
@@ -151,7 +195,10 @@ pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String>
 
 /// Checks that every call succeeded.
 pub(super) fn all_answered(played: &Played) -> Result<(), String> {
-    ensure(played.answered() == played.responses.len(), "a call was not answered")
+    ensure(
+        played.answered() == played.responses.len(),
+        "a call was not answered",
+    )
 }
 
 /// Whether an attempt failed so.
@@ -161,5 +208,9 @@ pub(super) fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
 
 /// Returns `otherwise` as an error where a condition does not hold.
 pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+    if holds {
+        Ok(())
+    } else {
+        Err(otherwise.to_owned())
+    }
 }

@@ -1,11 +1,13 @@
 //! The five scenes: what fails, and what Relight promises to do about it.
 //!
-//! Each promise is checked against what the caller really got, so that the demo cannot show a recovery that did not
-//! happen.
+//! Each promise is checked against what the caller really got, so that the demo cannot show a
+//! recovery that did not happen.
 
 use crate::grpc::v1::{self, FailureClass, WaitSource, recovery_event::Body};
 
-use super::scene::{Played, Scene, TOOL, all_answered, ensure, failed_by, stated_second_passed, two_attempts};
+use super::scene::{
+    Played, Scene, TOOL, all_answered, ensure, failed_by, stated_second_passed, two_attempts,
+};
 
 /// What the demo shows, in this order.
 pub(super) const SCENES: [Scene; 5] = [
@@ -80,41 +82,89 @@ pub(super) const SCENES: [Scene; 5] = [
 
 fn model_is_informed_of_timeout(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
-    ensure(failed_by(first, FailureClass::Timeout), "the first attempt did not time out")?;
-    ensure(!second.injected_note.is_empty(), "the model was not informed of its failure")
+    ensure(
+        failed_by(first, FailureClass::Timeout),
+        "the first attempt did not time out",
+    )?;
+    ensure(
+        !second.injected_note.is_empty(),
+        "the model was not informed of its failure",
+    )
 }
 
 fn stated_wait_is_kept(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
-    ensure(failed_by(first, FailureClass::RateLimited), "the first attempt was not rate limited")?;
+    ensure(
+        failed_by(first, FailureClass::RateLimited),
+        "the first attempt was not rate limited",
+    )?;
     let stated = [WaitSource::RetryAfter, WaitSource::Gate].map(i32::from);
     stated_second_passed(first, second)?;
-    ensure(stated.contains(&second.wait_source), "the wait was not the provider's")
+    ensure(
+        stated.contains(&second.wait_source),
+        "the wait was not the provider's",
+    )
 }
 
 fn tool_call_is_repaired(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
-    ensure(failed_by(first, FailureClass::MalformedResponse), "the first answer was not malformed")?;
-    ensure(second.injected_note.contains(TOOL), "the note does not name the tool")?;
-    ensure(played.last_reply().contains("Oslo"), "the tool call was not repaired")
+    ensure(
+        failed_by(first, FailureClass::MalformedResponse),
+        "the first answer was not malformed",
+    )?;
+    ensure(
+        second.injected_note.contains(TOOL),
+        "the note does not name the tool",
+    )?;
+    ensure(
+        played.last_reply().contains("Oslo"),
+        "the tool call was not repaired",
+    )
 }
 
 fn outage_is_bridged(played: &Played) -> Result<(), String> {
     all_answered(played)?;
-    ensure(played.saw(|body| matches!(body, Body::CircuitOpened(_))), "the circuit did not open")?;
+    ensure(
+        played.saw(|body| matches!(body, Body::CircuitOpened(_))),
+        "the circuit did not open",
+    )?;
     let straight = |response: &v1::InvokeWithRecoveryResponse| {
-        response.final_target == "spare" && response.attempts.iter().all(|attempt| attempt.target == "spare")
+        response.final_target == "spare"
+            && response
+                .attempts
+                .iter()
+                .all(|attempt| attempt.target == "spare")
     };
     let after_the_third = played.responses.iter().skip(3);
-    ensure(after_the_third.clone().all(straight), "a call went to the sick provider while its circuit was open")?;
+    ensure(
+        after_the_third.clone().all(straight),
+        "a call went to the sick provider while its circuit was open",
+    )?;
     ensure(after_the_third.count() == 3, "there were not six calls")
 }
 
 fn spent_account_is_left_alone(played: &Played) -> Result<(), String> {
     all_answered(played)?;
-    let attempts = played.responses.iter().flat_map(|response| &response.attempts);
-    let on_spent: Vec<_> = attempts.filter(|attempt| attempt.target == "account-a" && attempt.sent).collect();
-    ensure(on_spent.len() == 1, "the spent account was not called exactly once")?;
-    ensure(failed_by(on_spent[0], FailureClass::QuotaExceeded), "its failure was not a spent quota")?;
-    ensure(played.responses.iter().all(|response| response.final_target == "account-b"), "another account answered")
+    let attempts = played
+        .responses
+        .iter()
+        .flat_map(|response| &response.attempts);
+    let on_spent: Vec<_> = attempts
+        .filter(|attempt| attempt.target == "account-a" && attempt.sent)
+        .collect();
+    ensure(
+        on_spent.len() == 1,
+        "the spent account was not called exactly once",
+    )?;
+    ensure(
+        failed_by(on_spent[0], FailureClass::QuotaExceeded),
+        "its failure was not a spent quota",
+    )?;
+    ensure(
+        played
+            .responses
+            .iter()
+            .all(|response| response.final_target == "account-b"),
+        "another account answered",
+    )
 }

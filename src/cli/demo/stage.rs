@@ -1,4 +1,5 @@
-//! Plays a scene: calls over gRPC, and records and shows the events that a watcher receives meanwhile.
+//! Plays a scene: calls over gRPC, and records and shows the events that a watcher receives
+//! meanwhile.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -52,20 +53,41 @@ struct Playing {
 impl Stage {
     /// Connects, and watches before anything happens.
     pub(super) async fn open(address: SocketAddr, paint: Option<Paint>) -> anyhow::Result<Self> {
-        let channel = Endpoint::from_shared(format!("http://{address}"))?.connect().await?;
+        let channel = Endpoint::from_shared(format!("http://{address}"))?
+            .connect()
+            .await?;
         let mut client = RecoveryServiceClient::new(channel);
         let start = Some(v1::watch_recovery_request::Start::Live(true));
-        let request = v1::WatchRecoveryRequest { filter: None, start };
-        let mut events = client.watch_recovery(request).await.map_err(ServerRefusal::from)?.into_inner();
+        let request = v1::WatchRecoveryRequest {
+            filter: None,
+            start,
+        };
+        let mut events = client
+            .watch_recovery(request)
+            .await
+            .map_err(ServerRefusal::from)?
+            .into_inner();
         // The first message of a watch confirms that it is established.
         events.message().await.map_err(ServerRefusal::from)?;
-        Ok(Self { client, events, paint })
+        Ok(Self {
+            client,
+            events,
+            paint,
+        })
     }
 
     /// Plays a scene to its end, on the wires where it is played on any.
-    pub(super) async fn play(&mut self, scene: &Scene, wires: Option<&Wires>) -> anyhow::Result<Played> {
-        let mut playing =
-            Playing { began: wall_now(), calls: Vec::new(), played: Played::default(), paint: self.paint };
+    pub(super) async fn play(
+        &mut self,
+        scene: &Scene,
+        wires: Option<&Wires>,
+    ) -> anyhow::Result<Played> {
+        let mut playing = Playing {
+            began: wall_now(),
+            calls: Vec::new(),
+            played: Played::default(),
+            paint: self.paint,
+        };
         let began = Instant::now();
         let seen = wires.map(Wires::seen).unwrap_or_default();
         if let Some(wires) = wires {
@@ -91,15 +113,28 @@ impl Stage {
         played: &mut Played,
     ) -> anyhow::Result<()> {
         let before = std::mem::take(played);
-        let calls = before.responses.iter().map(|response| response.invocation_id.clone()).collect();
-        let mut playing = Playing { began: wall_now(), calls, played: before, paint: self.paint };
+        let calls = before
+            .responses
+            .iter()
+            .map(|response| response.invocation_id.clone())
+            .collect();
+        let mut playing = Playing {
+            began: wall_now(),
+            calls,
+            played: before,
+            paint: self.paint,
+        };
         let called = self.call(request, &mut playing).await;
         *played = playing.played;
         called
     }
 
     /// One call, and all that is printed of it.
-    async fn call(&mut self, request: v1::InvokeWithRecoveryRequest, playing: &mut Playing) -> anyhow::Result<()> {
+    async fn call(
+        &mut self,
+        request: v1::InvokeWithRecoveryRequest,
+        playing: &mut Playing,
+    ) -> anyhow::Result<()> {
         let mut client = self.client.clone();
         let call = client.invoke_with_recovery(request);
         tokio::pin!(call);
@@ -117,7 +152,9 @@ impl Stage {
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(LAST_EVENTS, saw_its_end).await.context("the watch did not report a call's end")??;
+        tokio::time::timeout(LAST_EVENTS, saw_its_end)
+            .await
+            .context("the watch did not report a call's end")??;
         playing.show_reply(&response)?;
         playing.played.responses.push(response);
         Ok(())
@@ -133,7 +170,9 @@ impl Stage {
     }
 }
 
-async fn next(events: &mut Streaming<v1::WatchRecoveryResponse>) -> anyhow::Result<v1::RecoveryEvent> {
+async fn next(
+    events: &mut Streaming<v1::WatchRecoveryResponse>,
+) -> anyhow::Result<v1::RecoveryEvent> {
     loop {
         match events.message().await.map_err(ServerRefusal::from)? {
             Some(v1::WatchRecoveryResponse { event: Some(event) }) => return Ok(event),
@@ -154,7 +193,11 @@ fn request(scene: &Scene) -> v1::InvokeWithRecoveryRequest {
     };
     let call = v1::ModelCall {
         text: scene.question.to_owned(),
-        tools: if scene.with_tool { vec![tool] } else { Vec::new() },
+        tools: if scene.with_tool {
+            vec![tool]
+        } else {
+            Vec::new()
+        },
         max_output_tokens: scene.max_output_tokens,
         ..v1::ModelCall::default()
     };
@@ -164,7 +207,9 @@ fn request(scene: &Scene) -> v1::InvokeWithRecoveryRequest {
         call: Some(v1::invocation::Call::Model(call)),
         ..v1::Invocation::default()
     };
-    v1::InvokeWithRecoveryRequest { invocation: Some(invocation) }
+    v1::InvokeWithRecoveryRequest {
+        invocation: Some(invocation),
+    }
 }
 
 // === impl Playing ===
@@ -177,23 +222,43 @@ impl Playing {
             self.calls.push(event.invocation_id.clone());
         }
         if let (Some(paint), Some(words), false) = (self.paint, event_line::what(&event), started) {
-            let at = event.time.as_ref().and_then(|time| Timestamp::new(time.seconds, time.nanos).ok());
-            let ms = at.map_or(0, |at| at.as_millisecond() - self.began.as_millisecond()).max(0);
-            self.show(ms, &event.invocation_id, &event_line::painted(&event, &words, paint), paint)?;
+            let at = event
+                .time
+                .as_ref()
+                .and_then(|time| Timestamp::new(time.seconds, time.nanos).ok());
+            let ms = at
+                .map_or(0, |at| at.as_millisecond() - self.began.as_millisecond())
+                .max(0);
+            self.show(
+                ms,
+                &event.invocation_id,
+                &event_line::painted(&event, &words, paint),
+                paint,
+            )?;
         }
         self.played.events.push(event);
         Ok(())
     }
 
     fn show_reply(&self, response: &v1::InvokeWithRecoveryResponse) -> io::Result<()> {
-        let Some(paint) = self.paint else { return Ok(()) };
+        let Some(paint) = self.paint else {
+            return Ok(());
+        };
         let ms = wall_now().as_millisecond() - self.began.as_millisecond();
-        let reply = format!("→ \"{}\" ({})", reply(response), one_line(&response.final_target));
+        let reply = format!(
+            "→ \"{}\" ({})",
+            reply(response),
+            one_line(&response.final_target)
+        );
         self.show(ms, &response.invocation_id, &paint.bold(&reply), paint)
     }
 
     fn show(&self, ms: i64, invocation: &str, words: &str, paint: Paint) -> io::Result<()> {
-        let call = self.calls.iter().position(|call| call == invocation).map(|index| format!("call {}", index + 1));
+        let call = self
+            .calls
+            .iter()
+            .position(|call| call == invocation)
+            .map(|index| format!("call {}", index + 1));
         let prefix = format!("{ms:>7} ms  {:<8}", call.unwrap_or_default());
         print_line(&format!("{}{words}", paint.dim(&prefix)))
     }

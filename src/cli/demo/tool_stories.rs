@@ -1,4 +1,5 @@
-//! The stories of tools: what an agent calls, what goes wrong with it, and what it gets all the same.
+//! The stories of tools: what an agent calls, what goes wrong with it, and what it gets all the
+//! same.
 //!
 //! Each promise is checked against what the caller and the tool really saw.
 
@@ -26,7 +27,8 @@ pub(super) struct Story {
     pub(super) name: &'static str,
     /// The tools that its server has at first.
     pub(super) tools: fn() -> Vec<ScriptedTool>,
-    /// The tools of a new version of its server, which is on trial with all of the calls; its server is called `-v2`.
+    /// The tools of a new version of its server, which is on trial with all of the calls; its
+    /// server is called `-v2`.
     pub(super) new_version: Option<fn() -> Vec<ScriptedTool>>,
     /// What the agent calls, in order.
     pub(super) calls: &'static [StoryCall],
@@ -164,7 +166,8 @@ const FORECAST: StoryCall = StoryCall {
     before: |_| {},
 };
 
-/// How recovery is set up for the stories, from below `tools.servers` on, which has their addresses.
+/// How recovery is set up for the stories, from below `tools.servers` on, which has their
+/// addresses.
 pub(super) const SETTINGS: &str = "  tools:
     training/get_activities:
       read_only: true
@@ -186,9 +189,18 @@ fn schema(properties: &Value, required: &[&str]) -> Value {
 }
 
 fn activities_by_month() -> Vec<ScriptedTool> {
-    let schema = schema(&json!({"from": {"type": "string"}, "to": {"type": "string"}}), &["from", "to"]);
+    let schema = schema(
+        &json!({"from": {"type": "string"}, "to": {"type": "string"}}),
+        &["from", "to"],
+    );
     let activities = ScriptedTool::new("get_activities", &schema, |arguments| {
-        let month = |name: &str| arguments[name].as_str().and_then(|date| date.get(..7)).unwrap_or_default().to_owned();
+        let month = |name: &str| {
+            arguments[name]
+                .as_str()
+                .and_then(|date| date.get(..7))
+                .unwrap_or_default()
+                .to_owned()
+        };
         if month("from") == month("to") {
             Executed::Result(json!({"activities": [{"month": month("from"), "kilometres": 120}]}))
         } else {
@@ -203,16 +215,23 @@ fn private_data() -> Vec<ScriptedTool> {
     let private = ScriptedTool::new("get_athlete_activities", &of_athlete, |_| {
         Executed::Error("403 Forbidden: the activities of this athlete are private".to_owned())
     });
-    let own = ScriptedTool::new("get_my_activities", &schema(&json!({}), &[]), |_| Executed::Result(json!({"n": 3})));
+    let own = ScriptedTool::new("get_my_activities", &schema(&json!({}), &[]), |_| {
+        Executed::Result(json!({"n": 3}))
+    });
     vec![
         private.with("description", json!("The activities of an athlete.")),
-        own.with("description", json!("The activities of the athlete who is signed in.")),
+        own.with(
+            "description",
+            json!("The activities of the athlete who is signed in."),
+        ),
     ]
 }
 
 fn similar_names() -> Vec<ScriptedTool> {
     let by_id = schema(&json!({"id": {"type": "string"}}), &["id"]);
-    let many = ScriptedTool::new("get_rides", &by_id, |_| Executed::Error("Activity not found".to_owned()));
+    let many = ScriptedTool::new("get_rides", &by_id, |_| {
+        Executed::Error("Activity not found".to_owned())
+    });
     let one = ScriptedTool::new("get_ride", &by_id, |arguments| {
         Executed::Result(json!({"id": arguments["id"], "name": "Morning run"}))
     });
@@ -228,54 +247,106 @@ fn rename_limit(script: &McpScript) {
 }
 
 fn search(limit: &'static str) -> ScriptedTool {
-    let schema = schema(&json!({"query": {"type": "string"}, (limit): {"type": "integer"}}), &["query"]);
-    ScriptedTool::new("search_routes", &schema, move |arguments| match arguments[limit].as_u64() {
-        Some(count) => Executed::Result(json!({"query": arguments["query"], "routes": count})),
-        None => Executed::Refused(-32602, format!("Invalid arguments: unexpected argument, expected `{limit}`")),
+    let schema = schema(
+        &json!({"query": {"type": "string"}, (limit): {"type": "integer"}}),
+        &["query"],
+    );
+    ScriptedTool::new("search_routes", &schema, move |arguments| {
+        match arguments[limit].as_u64() {
+            Some(count) => Executed::Result(json!({"query": arguments["query"], "routes": count})),
+            None => Executed::Refused(
+                -32602,
+                format!("Invalid arguments: unexpected argument, expected `{limit}`"),
+            ),
+        }
     })
 }
 
 fn forecast() -> Vec<ScriptedTool> {
-    vec![ScriptedTool::new("get_forecast", &schema(&json!({"place": {"type": "string"}}), &["place"]), |arguments| {
-        Executed::Result(json!({"place": arguments["place"], "sky": "clear"}))
-    })]
+    vec![ScriptedTool::new(
+        "get_forecast",
+        &schema(&json!({"place": {"type": "string"}}), &["place"]),
+        |arguments| Executed::Result(json!({"place": arguments["place"], "sky": "clear"})),
+    )]
 }
 
 fn broken_forecast() -> Vec<ScriptedTool> {
-    vec![ScriptedTool::new("get_forecast", &schema(&json!({"place": {"type": "string"}}), &["place"]), |_| {
-        Executed::Error("TypeError: forecast() got an unexpected keyword argument 'place'".to_owned())
-    })]
+    vec![ScriptedTool::new(
+        "get_forecast",
+        &schema(&json!({"place": {"type": "string"}}), &["place"]),
+        |_| {
+            Executed::Error(
+                "TypeError: forecast() got an unexpected keyword argument 'place'".to_owned(),
+            )
+        },
+    )]
 }
 
 fn six_months_are_merged(end: &StoryEnd<'_>) -> Result<(), String> {
     let output = output(end, 0)?;
     let coverage = output.coverage.as_ref().ok_or("no coverage was told")?;
-    ensure(coverage.done == 6 && coverage.total == 6, "not all of the six months are there")?;
-    ensure(end.called.len() == 7, "the tool was not called once and then once a month")?;
-    ensure(applied(end, 0) == [RecoveryStrategy::Chunk], "the call was not split")
+    ensure(
+        coverage.done == 6 && coverage.total == 6,
+        "not all of the six months are there",
+    )?;
+    ensure(
+        end.called.len() == 7,
+        "the tool was not called once and then once a month",
+    )?;
+    ensure(
+        applied(end, 0) == [RecoveryStrategy::Chunk],
+        "the call was not split",
+    )
 }
 
 fn refusal_is_explained(end: &StoryEnd<'_>) -> Result<(), String> {
     ensure(end.called.len() == 1, "the tool was called more than once")?;
-    let Some(Outcome::Failure(failure)) = end.responses.first().and_then(|response| response.outcome.as_ref()) else {
+    let Some(Outcome::Failure(failure)) = end
+        .responses
+        .first()
+        .and_then(|response| response.outcome.as_ref())
+    else {
         return Err("the call did not fail".to_owned());
     };
-    ensure(applied(end, 0) == [RecoveryStrategy::Impossible], "it was not found to be impossible")?;
-    ensure(failure.reasoning.contains("competitor X"), "the explanation does not say what was wanted")?;
-    ensure(!failure.alternatives.is_empty(), "nothing else was proposed")
+    ensure(
+        applied(end, 0) == [RecoveryStrategy::Impossible],
+        "it was not found to be impossible",
+    )?;
+    ensure(
+        failure.reasoning.contains("competitor X"),
+        "the explanation does not say what was wanted",
+    )?;
+    ensure(
+        !failure.alternatives.is_empty(),
+        "nothing else was proposed",
+    )
 }
 
 fn mistake_is_learnt(end: &StoryEnd<'_>) -> Result<(), String> {
     let called: Vec<&str> = end.called.iter().map(|(tool, _)| tool.as_str()).collect();
-    ensure(called == ["get_rides", "get_ride", "get_ride"], "the tools were not called as promised")?;
-    ensure(output(end, 1)?.tool == "get_ride", "the second call was not answered by the right tool")
+    ensure(
+        called == ["get_rides", "get_ride", "get_ride"],
+        "the tools were not called as promised",
+    )?;
+    ensure(
+        output(end, 1)?.tool == "get_ride",
+        "the second call was not answered by the right tool",
+    )
 }
 
 fn argument_is_adapted(end: &StoryEnd<'_>) -> Result<(), String> {
     let sent = output(end, 1)?.arguments_json.clone().unwrap_or_default();
     ensure(sent.contains("max_results"), "the argument was not renamed")?;
-    ensure(applied(end, 1) == [RecoveryStrategy::Adapt], "the call was not adapted")?;
-    ensure(end.responses.get(2).is_some_and(|last| last.attempts.len() == 1), "the last call took several attempts")
+    ensure(
+        applied(end, 1) == [RecoveryStrategy::Adapt],
+        "the call was not adapted",
+    )?;
+    ensure(
+        end.responses
+            .get(2)
+            .is_some_and(|last| last.attempts.len() == 1),
+        "the last call took several attempts",
+    )
 }
 
 fn version_is_rolled_back(end: &StoryEnd<'_>) -> Result<(), String> {
@@ -283,18 +354,36 @@ fn version_is_rolled_back(end: &StoryEnd<'_>) -> Result<(), String> {
         output(end, call)?;
     }
     let failures = end.called_new.len();
-    ensure((2..=3).contains(&failures), &format!("the new version was called {failures} times"))?;
-    ensure(end.responses.last().is_some_and(|last| last.attempts.len() == 1), "the last call took several attempts")
+    ensure(
+        (2..=3).contains(&failures),
+        &format!("the new version was called {failures} times"),
+    )?;
+    ensure(
+        end.responses
+            .last()
+            .is_some_and(|last| last.attempts.len() == 1),
+        "the last call took several attempts",
+    )
 }
 
 fn output<'a>(end: &'a StoryEnd<'_>, call: usize) -> Result<&'a v1::ToolOutput, String> {
-    match end.responses.get(call).and_then(|response| response.outcome.as_ref()) {
-        Some(Outcome::Completion(completion)) => completion.tool_output.as_ref().ok_or("there is no result".to_owned()),
+    match end
+        .responses
+        .get(call)
+        .and_then(|response| response.outcome.as_ref())
+    {
+        Some(Outcome::Completion(completion)) => completion
+            .tool_output
+            .as_ref()
+            .ok_or("there is no result".to_owned()),
         Some(Outcome::Failure(failure)) => Err(format!("a call failed: {}", failure.message)),
         None => Err("a call has no outcome".to_owned()),
     }
 }
 
 fn applied(end: &StoryEnd<'_>, call: usize) -> Vec<RecoveryStrategy> {
-    end.responses.get(call).map(|response| response.recovery_applied().collect()).unwrap_or_default()
+    end.responses
+        .get(call)
+        .map(|response| response.recovery_applied().collect())
+        .unwrap_or_default()
 }

@@ -1,7 +1,8 @@
-//! `relight demo tools`: an agent's tools fail in the ways that they do fail, and Relight recovers each call or explains it.
+//! `relight demo tools`: an agent's tools fail in the ways that they do fail, and Relight recovers
+//! each call or explains it.
 //!
-//! The server is the real one and is called over gRPC; its tool servers are MCP servers in this process, behind real
-//! sockets, whose tools are scripted.
+//! The server is the real one and is called over gRPC; its tool servers are MCP servers in this
+//! process, behind real sockets, whose tools are scripted.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -52,7 +53,11 @@ pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> 
             Some(tools) => Some(StagedServer::start(tools()).await?),
             None => None,
         };
-        staged.push(Staged { story, server, new_version });
+        staged.push(Staged {
+            story,
+            server,
+            new_version,
+        });
     }
     let text = configuration(&staged);
     if arguments.print_config {
@@ -61,7 +66,10 @@ pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> 
     }
     let loaded = loaded(&text)?;
     let listeners = Listeners::bind(&loaded.config).await?;
-    let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
+    let options = ServerOptions {
+        skip_pause: true,
+        ..ServerOptions::default()
+    };
     let running = Running::start(&loaded, listeners, &options).await?;
     let paint = match arguments.output {
         Output::Text => Some(Paint::on(&io::stdout())),
@@ -84,15 +92,24 @@ pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> 
     let shown = shown?;
     match paint {
         Some(paint) => conclude(&shown, paint)?,
-        None => print_line(&serde_json::to_string_pretty(&json!({ "stories": summary(&shown) }))?)?,
+        None => print_line(&serde_json::to_string_pretty(
+            &json!({ "stories": summary(&shown) }),
+        )?)?,
     }
     for (story, _, broken) in &shown {
         if let Some(reason) = broken {
-            print_note(&format!("relight: not as promised: {}: {reason}", story.title));
+            print_note(&format!(
+                "relight: not as promised: {}: {reason}",
+                story.title
+            ));
         }
     }
     let as_promised = shown.iter().all(|(_, _, broken)| broken.is_none());
-    Ok(if as_promised { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if as_promised {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 // === impl StagedServer ===
@@ -116,7 +133,15 @@ async fn play(
 ) -> anyhow::Result<Vec<ShownStory>> {
     let mut stage = Stage::open(running.address, paint).await?;
     let mut shown = Vec::new();
-    for (number, Staged { story, server, new_version }) in (1..).zip(staged) {
+    for (
+        number,
+        Staged {
+            story,
+            server,
+            new_version,
+        },
+    ) in (1..).zip(staged)
+    {
         if let Some(paint) = paint {
             print_line("")?;
             print_line(&paint.bold(&format!("{number}  {}", story.title)))?;
@@ -129,10 +154,19 @@ async fn play(
         for call in story.calls {
             (call.before)(&server.script);
             if let Some(paint) = paint {
-                print_line(&format!("   {}  {}({})", paint.dim("the agent calls"), call.tool, call.arguments))?;
+                print_line(&format!(
+                    "   {}  {}({})",
+                    paint.dim("the agent calls"),
+                    call.tool,
+                    call.arguments
+                ))?;
             }
-            let playing = tokio::time::timeout(LONGEST_SCENE, stage.play_call(request(call), &mut played)).await;
-            playing.with_context(|| format!("{}: took longer than {LONGEST_SCENE:?}", story.title))??;
+            let playing =
+                tokio::time::timeout(LONGEST_SCENE, stage.play_call(request(call), &mut played))
+                    .await;
+            playing.with_context(|| {
+                format!("{}: took longer than {LONGEST_SCENE:?}", story.title)
+            })??;
             if let (Some(paint), Some(response)) = (paint, played.responses.last()) {
                 for line in explained(response) {
                     print_line(&format!("   {}  {line}", paint.dim("Relight says")))?;
@@ -142,8 +176,15 @@ async fn play(
                 tokio::time::sleep(THOUGHT).await;
             }
         }
-        let called_new = new_version.as_ref().map(|server| server.script.calls()).unwrap_or_default();
-        let end = StoryEnd { responses: &played.responses, called: server.script.calls(), called_new };
+        let called_new = new_version
+            .as_ref()
+            .map(|server| server.script.calls())
+            .unwrap_or_default();
+        let end = StoryEnd {
+            responses: &played.responses,
+            called: server.script.calls(),
+            called_new,
+        };
         let broken = (story.promise)(&end).err();
         if let Some(paint) = paint {
             let verdict = match &broken {
@@ -161,12 +202,18 @@ async fn play(
 fn explained(response: &v1::InvokeWithRecoveryResponse) -> Vec<String> {
     match &response.outcome {
         Some(Outcome::Completion(completion)) => {
-            let output = completion.tool_output.iter().filter(|output| !output.reasoning.is_empty());
+            let output = completion
+                .tool_output
+                .iter()
+                .filter(|output| !output.reasoning.is_empty());
             output.map(|output| one_line(&output.reasoning)).collect()
         }
         Some(Outcome::Failure(failure)) => {
             let reasoning = failure.reasoning.split("\n\n").next().map(one_line);
-            let instead = failure.alternatives.iter().map(|instead| format!("Instead: {}", one_line(&instead.reason)));
+            let instead = failure
+                .alternatives
+                .iter()
+                .map(|instead| format!("Instead: {}", one_line(&instead.reason)));
             reasoning.into_iter().chain(instead).collect()
         }
         None => Vec::new(),
@@ -181,15 +228,29 @@ fn request(call: &StoryCall) -> v1::InvokeWithRecoveryRequest {
         ..v1::ToolCall::default()
     };
     let call = Some(v1::invocation::Call::Tool(tool));
-    v1::InvokeWithRecoveryRequest { invocation: Some(v1::Invocation { call, ..v1::Invocation::default() }) }
+    v1::InvokeWithRecoveryRequest {
+        invocation: Some(v1::Invocation {
+            call,
+            ..v1::Invocation::default()
+        }),
+    }
 }
 
 fn configuration(staged: &[Staged]) -> String {
     let line = |name: &str, server: &StagedServer| {
-        format!("    {name}: {{ url: \"http://{}/mcp\" }}\n", server.wire.address())
+        format!(
+            "    {name}: {{ url: \"http://{}/mcp\" }}\n",
+            server.wire.address()
+        )
     };
-    let lines = |Staged { story, server, new_version }: &Staged| {
-        let new = new_version.as_ref().map(|new| line(&format!("{}-v2", story.name), new));
+    let lines = |Staged {
+                     story,
+                     server,
+                     new_version,
+                 }: &Staged| {
+        let new = new_version
+            .as_ref()
+            .map(|new| line(&format!("{}-v2", story.name), new));
         line(story.name, server) + &new.unwrap_or_default()
     };
     let servers: String = staged.iter().map(lines).collect();
@@ -207,7 +268,9 @@ fn conclude(shown: &[ShownStory], paint: Paint) -> io::Result<()> {
             story.name.to_owned(),
             played.responses.len().to_string(),
             played.attempts().to_string(),
-            Some(played.recovered_by()).filter(|by| by != "nothing").unwrap_or_else(|| "-".to_owned()),
+            Some(played.recovered_by())
+                .filter(|by| by != "nothing")
+                .unwrap_or_else(|| "-".to_owned()),
             played.last_reply(),
         ]);
     }
@@ -217,11 +280,26 @@ fn conclude(shown: &[ShownStory], paint: Paint) -> io::Result<()> {
     print_line("")?;
     print_line(&paint.bold("Where to look next"))?;
     for (command, what) in [
-        ("relight demo tools --print-config", "the configuration behind this, to start your own from"),
-        ("relight invoke --tool NAME", "call a tool, and see what is done for it"),
-        ("relight executions", "every execution of a tool, with its arguments"),
-        ("relight learning", "what was learnt from that, to look at or to forget"),
-        ("relight releases", "which versions are on trial, and why one was rolled back"),
+        (
+            "relight demo tools --print-config",
+            "the configuration behind this, to start your own from",
+        ),
+        (
+            "relight invoke --tool NAME",
+            "call a tool, and see what is done for it",
+        ),
+        (
+            "relight executions",
+            "every execution of a tool, with its arguments",
+        ),
+        (
+            "relight learning",
+            "what was learnt from that, to look at or to forget",
+        ),
+        (
+            "relight releases",
+            "which versions are on trial, and why one was rolled back",
+        ),
     ] {
         print_line(&format!("   {command:<36}{}", paint.dim(what)))?;
     }

@@ -1,16 +1,22 @@
-//! The scenes of `relight demo --provider`: one provider fails in its own way, over its own protocol.
+//! The scenes of `relight demo --provider`: one provider fails in its own way, over its own
+//! protocol.
 //!
-//! Each promise is checked against what the caller got and against what the provider's server received, so that the
-//! demo cannot show a recovery that did not happen.
+//! Each promise is checked against what the caller got and against what the provider's server
+//! received, so that the demo cannot show a recovery that did not happen.
 
 use serde_json::Value;
 
 use super::{
-    scene::{Played, Scene, TOOL, all_answered, ensure, failed_by, stated_second_passed, two_attempts},
+    scene::{
+        Played, Scene, TOOL, all_answered, ensure, failed_by, stated_second_passed, two_attempts,
+    },
     wires::{Provider, STORY},
 };
 use crate::{
-    grpc::v1::{FailureClass, FinishReason, RecoveryStrategy, WaitSource, invoke_with_recovery_response::Outcome},
+    grpc::v1::{
+        FailureClass, FinishReason, RecoveryStrategy, WaitSource,
+        invoke_with_recovery_response::Outcome,
+    },
     wire_server::Request,
 };
 
@@ -25,7 +31,8 @@ pub(super) fn scenes(provider: Provider) -> Vec<Scene> {
     if provider == Provider::Bedrock {
         // AWS states no wait.
         scenes[0].promise = limit_is_waited_out;
-        scenes[0].story = "The refusal is in AWS's own words, which state no wait: Relight backs off by its own.";
+        scenes[0].story =
+            "The refusal is in AWS's own words, which state no wait: Relight backs off by its own.";
         scenes[0].moral = "Backed off by its own, then answered.";
     }
     scenes
@@ -67,7 +74,9 @@ const SCENES: [Scene; 6] = [
         max_output_tokens: None,
         calls: 1,
         prepare: |wires| {
-            wires.main.push((wires.answers().text)(STORY).cut_in_the_middle());
+            wires
+                .main
+                .push((wires.answers().text)(STORY).cut_in_the_middle());
         },
         promise: cut_is_mended,
     },
@@ -84,7 +93,10 @@ const SCENES: [Scene; 6] = [
         prepare: |wires| {
             let answers = wires.answers();
             wires.main.push((answers.broken_tool_call)(TOOL));
-            wires.main.push((answers.tool_call)(TOOL, r#"{"city":"Oslo","unit":"celsius"}"#));
+            wires.main.push((answers.tool_call)(
+                TOOL,
+                r#"{"city":"Oslo","unit":"celsius"}"#,
+            ));
         },
         promise: tool_call_is_repaired,
     },
@@ -129,7 +141,9 @@ const SCENES: [Scene; 6] = [
         max_output_tokens: None,
         calls: 1,
         prepare: |wires| {
-            wires.main.push((wires.answers().overloaded_amid)("Sunlight is made"));
+            wires
+                .main
+                .push((wires.answers().overloaded_amid)("Sunlight is made"));
         },
         promise: spare_answers,
     },
@@ -138,50 +152,91 @@ const SCENES: [Scene; 6] = [
 fn stated_wait_is_kept(played: &Played) -> Result<(), String> {
     limit_is_waited_out(played)?;
     let [first, second] = two_attempts(played)?;
-    let stated =
-        [WaitSource::RetryAfter, WaitSource::RetryInfo, WaitSource::ErrorText, WaitSource::Gate].map(i32::from);
+    let stated = [
+        WaitSource::RetryAfter,
+        WaitSource::RetryInfo,
+        WaitSource::ErrorText,
+        WaitSource::Gate,
+    ]
+    .map(i32::from);
     stated_second_passed(first, second)?;
-    ensure(stated.contains(&second.wait_source), "the wait was not the provider's")
+    ensure(
+        stated.contains(&second.wait_source),
+        "the wait was not the provider's",
+    )
 }
 
 fn limit_is_waited_out(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
-    ensure(failed_by(first, FailureClass::RateLimited), "the first attempt was not rate limited")?;
+    ensure(
+        failed_by(first, FailureClass::RateLimited),
+        "the first attempt was not rate limited",
+    )?;
     ensure(second.wait_before_ms > 0, "it did not wait")?;
     ensure(played.last_reply() == STORY, "the answer is another one")
 }
 
 fn cut_is_mended(played: &Played) -> Result<(), String> {
     let [first, _] = two_attempts(played)?;
-    ensure(failed_by(first, FailureClass::StreamInterrupted), "the cut was not seen as one")?;
+    ensure(
+        failed_by(first, FailureClass::StreamInterrupted),
+        "the cut was not seen as one",
+    )?;
     ensure(played.last_reply() == STORY, "the answer is not whole")?;
-    ensure(played.requests.len() == 2, "the wire did not see two requests")
+    ensure(
+        played.requests.len() == 2,
+        "the wire did not see two requests",
+    )
 }
 
 fn spare_answers(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
     let overloaded = [FailureClass::Overloaded, FailureClass::ServerError];
-    ensure(overloaded.iter().any(|class| failed_by(first, *class)), "the error in the stream was not understood")?;
+    ensure(
+        overloaded.iter().any(|class| failed_by(first, *class)),
+        "the error in the stream was not understood",
+    )?;
     ensure(second.target == "spare", "another target answered")?;
-    ensure(played.last_reply() == "The spare answers.", "something of the broken answer was left")
+    ensure(
+        played.last_reply() == "The spare answers.",
+        "something of the broken answer was left",
+    )
 }
 
 fn tool_call_is_repaired(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
-    ensure(failed_by(first, FailureClass::MalformedResponse), "the first call was not seen as broken")?;
-    ensure(!second.injected_note.is_empty(), "the model was not informed of its failure")?;
+    ensure(
+        failed_by(first, FailureClass::MalformedResponse),
+        "the first call was not seen as broken",
+    )?;
+    ensure(
+        !second.injected_note.is_empty(),
+        "the model was not informed of its failure",
+    )?;
     let holds_note = |request: &Request| holds_text(&request.body, &second.injected_note);
     let noted: Vec<bool> = played.requests.iter().map(holds_note).collect();
-    ensure(noted == [false, true], "the wire did not see the note in the second request alone")?;
-    ensure(played.last_reply().contains("Oslo"), "the tool call was not repaired")
+    ensure(
+        noted == [false, true],
+        "the wire did not see the note in the second request alone",
+    )?;
+    ensure(
+        played.last_reply().contains("Oslo"),
+        "the tool call was not repaired",
+    )
 }
 
 fn request_is_adapted(played: &Played) -> Result<(), String> {
     let [first, second] = two_attempts(played)?;
     ensure(!first.adaptation.is_empty(), "the change is not reported")?;
-    ensure(second.target == first.target && second.wait_before_ms == 0, "it was not called again at once")?;
+    ensure(
+        second.target == first.target && second.wait_before_ms == 0,
+        "it was not called again at once",
+    )?;
     let adapt = i32::from(RecoveryStrategy::Adapt);
-    let reported = played.responses.iter().all(|response| response.recovery_applied == [adapt]);
+    let reported = played
+        .responses
+        .iter()
+        .all(|response| response.recovery_applied == [adapt]);
     ensure(reported, "the recovery is not reported as ADAPT")?;
     let [before, after] = played.requests.as_slice() else {
         return Err("the wire did not see two requests".to_owned());
@@ -191,12 +246,18 @@ fn request_is_adapted(played: &Played) -> Result<(), String> {
 
 fn refusal_is_passed_on(played: &Played) -> Result<(), String> {
     all_answered(played)?;
-    ensure(played.attempts() == 1 && played.spare_requests == 0, "it was routed around")?;
+    ensure(
+        played.attempts() == 1 && played.spare_requests == 0,
+        "it was routed around",
+    )?;
     let refused = [FinishReason::Refusal, FinishReason::ContentFilter].map(i32::from);
-    let passed_on = played.responses.iter().all(|response| match &response.outcome {
-        Some(Outcome::Completion(completion)) => refused.contains(&completion.finish_reason),
-        Some(Outcome::Failure(_)) | None => false,
-    });
+    let passed_on = played
+        .responses
+        .iter()
+        .all(|response| match &response.outcome {
+            Some(Outcome::Completion(completion)) => refused.contains(&completion.finish_reason),
+            Some(Outcome::Failure(_)) | None => false,
+        });
     ensure(passed_on, "the refusal is not reported as one")
 }
 

@@ -15,8 +15,7 @@ use clap::ValueEnum;
 const CONFIG: &str = include_str!("wires.yaml");
 
 /// The answer of the failing server while it does not fail.
-pub(super) const STORY: &str =
-    "Sunlight is made of all colours. Air scatters the blue ones most, so blue reaches us from everywhere.";
+pub(super) const STORY: &str = "Sunlight is made of all colours. Air scatters the blue ones most, so blue reaches us from everywhere.";
 
 /// The provider whose responses are played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,7 +79,11 @@ impl Provider {
 impl Wires {
     /// Starts both wires.
     pub(super) async fn start(provider: Provider) -> io::Result<Self> {
-        let wires = Self { provider, main: WireServer::start().await?, spare: WireServer::start().await? };
+        let wires = Self {
+            provider,
+            main: WireServer::start().await?,
+            spare: WireServer::start().await?,
+        };
         let text = wires.answers().text;
         wires.main.otherwise(move |_| text(STORY));
         wires.spare.otherwise(move |_| text("The spare answers."));
@@ -92,9 +95,18 @@ impl Wires {
         let (family, model, path) = self.provider.place();
         let url = |server: &WireServer| format!("http://{}{path}", server.address());
         let dialect = self.provider.dialect().as_str();
-        let places = [("{dialect}", dialect), ("{family}", family), ("{model}", model)];
-        let text = places.iter().fold(CONFIG.to_owned(), |text, (place, value)| text.replace(place, value));
-        text.replace("{main}", &url(&self.main)).replace("{spare}", &url(&self.spare))
+        let places = [
+            ("{dialect}", dialect),
+            ("{family}", family),
+            ("{model}", model),
+        ];
+        let text = places
+            .iter()
+            .fold(CONFIG.to_owned(), |text, (place, value)| {
+                text.replace(place, value)
+            });
+        text.replace("{main}", &url(&self.main))
+            .replace("{spare}", &url(&self.spare))
     }
 
     /// How many requests both wires saw.

@@ -1,8 +1,8 @@
-//! The answer as it comes: shown while it is generated, resumed after a lost connection, and found again after the
-//! command itself was killed.
+//! The answer as it comes: shown while it is generated, resumed after a lost connection, and found
+//! again after the command itself was killed.
 //!
-//! On a terminal the text is shown piece by piece, and a rewind is announced. Everywhere else only the final answer is
-//! written, so that a pipe receives no text that is later revoked.
+//! On a terminal the text is shown piece by piece, and a rewind is announced. Everywhere else only
+//! the final answer is written, so that a pipe receives no text that is later revoked.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -53,12 +53,20 @@ pub(super) struct Live {
 impl Live {
     /// Shows an answer on standard output.
     pub(super) fn new(shows_recoveries: bool) -> Self {
-        Self { on_terminal: io::stdout().is_terminal(), shows_recoveries, ..Self::default() }
+        Self {
+            on_terminal: io::stdout().is_terminal(),
+            shows_recoveries,
+            ..Self::default()
+        }
     }
 
     /// How content is to be delivered for this.
     pub(super) fn mode(&self) -> v1::RewindMode {
-        if self.on_terminal { v1::RewindMode::Rewind } else { v1::RewindMode::Atomic }
+        if self.on_terminal {
+            v1::RewindMode::Rewind
+        } else {
+            v1::RewindMode::Atomic
+        }
     }
 
     /// Whether the answer was shown as it came.
@@ -75,12 +83,19 @@ impl Live {
     ) -> anyhow::Result<v1::InvokeWithRecoveryResponse> {
         let mut lost_at: Option<Instant> = None;
         loop {
-            let mut request = Request::new(v1::StreamWithRecoveryRequest { start: Some(start.clone()) });
+            let mut request = Request::new(v1::StreamWithRecoveryRequest {
+                start: Some(start.clone()),
+            });
             if matches!(start, Start::Invocation(_)) {
-                request.extensions_mut().insert(ResponseLimit(Some(RECORD_LIMIT)));
+                request
+                    .extensions_mut()
+                    .insert(ResponseLimit(Some(RECORD_LIMIT)));
             }
             let ended = match client.stream_with_recovery(request).await {
-                Ok(stream) => self.read(client, stream.into_inner(), memory, &mut lost_at).await?,
+                Ok(stream) => {
+                    self.read(client, stream.into_inner(), memory, &mut lost_at)
+                        .await?
+                }
                 Err(status) => Err(status),
             };
             let status = match ended {
@@ -91,24 +106,32 @@ impl Live {
                 }
                 Err(status) => status,
             };
-            let is_begun =
-                !self.token.is_empty() || matches!(start, Start::Resume(_)) && !Unreachable::is_silence(&status);
+            let is_begun = !self.token.is_empty()
+                || matches!(start, Start::Resume(_)) && !Unreachable::is_silence(&status);
             if !is_begun || !may_come_back(&status) {
                 end_line();
                 return Err(ServerRefusal::from(status).into());
             }
             let since = *lost_at.get_or_insert_with(|| {
                 end_line();
-                print_note(&Paint::on(&io::stderr()).dim("The connection was lost; resuming where it broke."));
+                print_note(
+                    &Paint::on(&io::stderr())
+                        .dim("The connection was lost; resuming where it broke."),
+                );
                 Instant::now()
             });
             if since.elapsed() > INSIST {
-                bail!("the server did not come back; continue with `relight invoke --resume` when it does");
+                bail!(
+                    "the server did not come back; continue with `relight invoke --resume` when it does"
+                );
             }
             sleep(RETRY_INTERVAL).await;
             if !self.token.is_empty() {
                 let invocation = Some(v1::resume::Invocation::Token(self.token.clone()));
-                start = Start::Resume(v1::Resume { invocation, cursor: self.folder.cursor() });
+                start = Start::Resume(v1::Resume {
+                    invocation,
+                    cursor: self.folder.cursor(),
+                });
             }
         }
     }
@@ -150,20 +173,29 @@ impl Live {
     async fn cancel(&self, client: &mut RecoveryClient) {
         use v1::cancel_invocation_request::Invocation;
         let request = v1::CancelInvocationRequest {
-            invocation: Some(Invocation::InvocationId(self.folder.invocation().to_owned())),
+            invocation: Some(Invocation::InvocationId(
+                self.folder.invocation().to_owned(),
+            )),
             reason: "interrupted".to_owned(),
         };
         // The command ends in any case.
-        let _ = tokio::time::timeout(Duration::from_secs(2), client.cancel_invocation(request)).await;
+        let _ =
+            tokio::time::timeout(Duration::from_secs(2), client.cancel_invocation(request)).await;
     }
 
     /// Folds an event; the end comes back.
-    fn take(&mut self, event: v1::StreamEvent, memory: &Memory) -> anyhow::Result<Option<v1::Terminal>> {
+    fn take(
+        &mut self,
+        event: v1::StreamEvent,
+        memory: &Memory,
+    ) -> anyhow::Result<Option<v1::Terminal>> {
         let change = match self.folder.fold(&event) {
             Ok(change) => change,
             Err(unfit) => {
                 end_line();
-                bail!("what the server sends does not fit together: {unfit}; `relight invoke --resume` begins anew");
+                bail!(
+                    "what the server sends does not fit together: {unfit}; `relight invoke --resume` begins anew"
+                );
             }
         };
         match (event.body, change) {
@@ -174,7 +206,11 @@ impl Live {
                 }
             }
             (Some(Body::BlockDelta(delta)), Change::Added) => {
-                let block = self.folder.blocks().iter().find(|block| block.id == delta.block_id);
+                let block = self
+                    .folder
+                    .blocks()
+                    .iter()
+                    .find(|block| block.id == delta.block_id);
                 if block.is_some_and(|block| block.kind == BlockKind::Text) {
                     self.show(&delta.text);
                 }
@@ -227,7 +263,10 @@ impl Live {
         };
         response.outcome = terminal.outcome.map(|end| match end {
             End::Completed(completed) => {
-                let answered = completed.history_patch.last().filter(|last| last.role() == v1::Role::Assistant);
+                let answered = completed
+                    .history_patch
+                    .last()
+                    .filter(|last| last.role() == v1::Role::Assistant);
                 Outcome::Completion(v1::Completion {
                     message: answered.cloned(),
                     text: self.folder.text(),
@@ -246,5 +285,8 @@ impl Live {
 
 /// Whether the invocation may still be there although the connection is not.
 fn may_come_back(status: &tonic::Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DataLoss)
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DataLoss
+    )
 }

@@ -1,7 +1,8 @@
-//! Where the command records the invocation that it follows, so that `--resume` finds it after the command was killed.
+//! Where the command records the invocation that it follows, so that `--resume` finds it after the
+//! command was killed.
 //!
-//! One small file in the user's state directory, readable by the user alone. It holds a resume token, which is a name
-//! and no permission, but no question, answer or key.
+//! One small file in the user's state directory, readable by the user alone. It holds a resume
+//! token, which is a name and no permission, but no question, answer or key.
 
 use std::{
     fs,
@@ -22,12 +23,20 @@ pub(super) struct Memory {
 impl Memory {
     /// The user's own (`$XDG_STATE_HOME/relight`, else `~/.local/state/relight`).
     pub(super) fn of_user() -> Self {
-        let set = |name: &str| ProcessEnvironment.var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let set = |name: &str| {
+            ProcessEnvironment
+                .var(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-        Self { file: state.map(|state| state.join("relight").join("resume-token")) }
+        Self {
+            file: state.map(|state| state.join("relight").join("resume-token")),
+        }
     }
 
-    /// Keeps a token in place of an earlier one. That it cannot be kept only means that it cannot be found later.
+    /// Keeps a token in place of an earlier one. That it cannot be kept only means that it cannot
+    /// be found later.
     pub(super) fn keep(&self, token: &str) {
         if let Some(file) = &self.file {
             let _ = write_privately(file, token);
@@ -61,7 +70,10 @@ fn write_privately(file: &PathBuf, token: &str) -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&new)
-        .and_then(|mut open| open.write_all(token.as_bytes()).and_then(|()| open.sync_data()))
+        .and_then(|mut open| {
+            open.write_all(token.as_bytes())
+                .and_then(|()| open.sync_data())
+        })
         .and_then(|()| fs::rename(&new, file));
     if written.is_err() {
         let _ = fs::remove_file(&new);
@@ -78,13 +90,21 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep").join("resume-token");
-        let memory = Memory { file: Some(file.clone()) };
+        let memory = Memory {
+            file: Some(file.clone()),
+        };
         assert_eq!(memory.recall(), None);
         memory.keep("token-1, which is long");
         memory.keep("token-2");
         assert_eq!(memory.recall().as_deref(), Some("token-2"));
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let left: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let left: Vec<_> = fs::read_dir(file.parent().unwrap())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         assert_eq!(left, [file], "nothing but the token is left");
         memory.forget();
         assert_eq!(memory.recall(), None);

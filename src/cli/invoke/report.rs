@@ -1,4 +1,5 @@
-//! Formats the result of an invocation for people: the answer, or why there is none and what was tried.
+//! Formats the result of an invocation for people: the answer, or why there is none and what was
+//! tried.
 
 use crate::grpc::v1::{self, part::Content};
 
@@ -17,14 +18,22 @@ pub(crate) fn answer(completion: &v1::Completion) -> String {
     });
     let text = Some(completion.text.clone()).filter(|text| !text.is_empty());
     let shown = text.into_iter().chain(calls).collect::<Vec<_>>().join("\n");
-    let refused = matches!(completion.finish_reason(), v1::FinishReason::Refusal | v1::FinishReason::ContentFilter);
-    if shown.is_empty() && refused { "(refused without words)".to_owned() } else { shown }
+    let refused = matches!(
+        completion.finish_reason(),
+        v1::FinishReason::Refusal | v1::FinishReason::ContentFilter
+    );
+    if shown.is_empty() && refused {
+        "(refused without words)".to_owned()
+    } else {
+        shown
+    }
 }
 
 /// What it took, where it took more than one attempt.
 pub(super) fn recovered(response: &v1::InvokeWithRecoveryResponse) -> Option<String> {
     let strategies = words::strategies(&response.recovery_applied);
-    // An attempt that Relight itself refused, as the circuit was open, is nothing that was recovered from.
+    // An attempt that Relight itself refused, as the circuit was open, is nothing that was
+    // recovered from.
     (response.attempts.len() > 1 && !matches!(strategies.as_str(), "" | "nothing")).then(|| {
         format!(
             "Recovered by {}: attempt {} answered, by {}.",
@@ -51,7 +60,11 @@ pub(super) fn tool(completion: &v1::Completion) -> Option<String> {
 }
 
 /// Why there is no answer: for the user, for the operator, and every attempt.
-pub(super) fn failure(failure: &v1::Failure, response: &v1::InvokeWithRecoveryResponse, paint: Paint) -> Vec<String> {
+pub(super) fn failure(
+    failure: &v1::Failure,
+    response: &v1::InvokeWithRecoveryResponse,
+    paint: Paint,
+) -> Vec<String> {
     let mut lines = vec![paint.bold(&paint.red(&one_line(&failure.user_message)))];
     let class = words::class(failure.failure_class);
     let code = v1::FailureCode::try_from(failure.code).map_or("", |code| code.as_str_name());
@@ -87,9 +100,17 @@ pub(crate) fn attempts(attempts: &[v1::Attempt]) -> Table {
             attempt.number.to_string(),
             attempt.target.clone(),
             words::cause(attempt.cause).to_owned(),
-            if attempt.wait_before_ms == 0 { "-".to_owned() } else { span(attempt.wait_before_ms) },
+            if attempt.wait_before_ms == 0 {
+                "-".to_owned()
+            } else {
+                span(attempt.wait_before_ms)
+            },
             // How long it has taken so far is not known to servers of earlier versions.
-            if is_running(attempt) && attempt.duration_ms == 0 { "-".to_owned() } else { span(attempt.duration_ms) },
+            if is_running(attempt) && attempt.duration_ms == 0 {
+                "-".to_owned()
+            } else {
+                span(attempt.duration_ms)
+            },
             came_to(attempt).to_owned(),
             attempt.message.clone(),
         ]);
@@ -190,9 +211,18 @@ mod tests {
             arguments_json: "{\"city\":\"Oslo\"}".to_owned(),
             ..v1::ToolCallPart::default()
         };
-        let part = v1::Part { content: Some(Content::ToolCall(call)), ..v1::Part::default() };
-        let message = v1::Message { parts: vec![part], ..v1::Message::default() };
-        let completion = v1::Completion { message: Some(message), ..v1::Completion::default() };
+        let part = v1::Part {
+            content: Some(Content::ToolCall(call)),
+            ..v1::Part::default()
+        };
+        let message = v1::Message {
+            parts: vec![part],
+            ..v1::Message::default()
+        };
+        let completion = v1::Completion {
+            message: Some(message),
+            ..v1::Completion::default()
+        };
         assert_eq!(answer(&completion), "get_weather({\"city\":\"Oslo\"})");
     }
 }

@@ -12,7 +12,10 @@ impl Checker<'_> {
     pub(super) fn tokens_and_roles(&mut self, server: &ServerConfig) {
         if let Some(jwt) = &server.jwt {
             if server.auth == Some(AuthMode::None) {
-                self.fault("server.auth", "leaves server.jwt without effect; remove one of them");
+                self.fault(
+                    "server.auth",
+                    "leaves server.jwt without effect; remove one of them",
+                );
             }
             self.jwt(jwt);
         } else if server.auth == Some(AuthMode::Jwt) && !self.is_written("server.jwt") {
@@ -21,7 +24,10 @@ impl Checker<'_> {
         for (index, key) in server.keys.iter().enumerate() {
             let role = format!("server.keys[{index}].role");
             if key.admin && key.role != CallerRole::Admin && self.is_written(&role) {
-                self.fault(&role, "is another one than admin: true gives; keep one of them");
+                self.fault(
+                    &role,
+                    "is another one than admin: true gives; keep one of them",
+                );
             }
         }
     }
@@ -39,21 +45,40 @@ impl Checker<'_> {
             }
         }
         match (&jwt.jwks_url, &jwt.jwks_file) {
-            (Some(_), Some(_)) => self.fault("server.jwt.jwks_file", "is given beside jwks_url; keep one of them"),
-            (None, None) => self.required("server.jwt.jwks_url", "is missing; write it or jwks_file"),
+            (Some(_), Some(_)) => self.fault(
+                "server.jwt.jwks_file",
+                "is given beside jwks_url; keep one of them",
+            ),
+            (None, None) => {
+                self.required("server.jwt.jwks_url", "is missing; write it or jwks_file");
+            }
             (Some(url), None) => self.keys_url("server.jwt.jwks_url", url),
             (None, Some(_)) => {}
         }
         let day = Duration::from_hours(24);
-        self.range("server.jwt.refresh", &jwt.refresh, &Duration::from_secs(10), &day, "from 10s to 1d");
+        self.range(
+            "server.jwt.refresh",
+            &jwt.refresh,
+            &Duration::from_secs(10),
+            &day,
+            "from 10s to 1d",
+        );
         let most = Duration::from_mins(10);
-        self.range("server.jwt.clock_skew", &jwt.clock_skew, &Duration::ZERO, &most, "10m at most");
+        self.range(
+            "server.jwt.clock_skew",
+            &jwt.clock_skew,
+            &Duration::ZERO,
+            &most,
+            "10m at most",
+        );
     }
 
     /// The keys that decide who may call are fetched from there: no one on the way may change them.
     fn keys_url(&mut self, path: &str, url: &str) {
         let uri = url.parse::<Uri>().ok();
-        let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.host()?)));
+        let parts = uri
+            .as_ref()
+            .and_then(|uri| Some((uri.scheme_str()?, uri.host()?)));
         let is_loopback = |host: &str| {
             let bare = host.trim_start_matches('[').trim_end_matches(']');
             host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -62,7 +87,10 @@ impl Checker<'_> {
             Some(("https", _)) => {}
             Some(("http", host)) if is_loopback(host) => {}
             Some(("http", _)) => self.fault(path, "could be changed on the way; use https"),
-            Some(_) | None => self.fault(path, "is no URL; write it like https://login.example.com/jwks.json"),
+            Some(_) | None => self.fault(
+                path,
+                "is no URL; write it like https://login.example.com/jwks.json",
+            ),
         }
     }
 }

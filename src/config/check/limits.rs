@@ -18,26 +18,78 @@ impl Checker<'_> {
             ("parts", limits.parts, 1_000_000),
             ("tools", limits.tools, 100_000),
         ] {
-            self.range(&format!("server.limits.{name}"), &value, &1, &max, &format!("from 1 to {max}"));
+            self.range(
+                &format!("server.limits.{name}"),
+                &value,
+                &1,
+                &max,
+                &format!("from 1 to {max}"),
+            );
         }
         let entries = "from 1000 to 100000000";
-        self.range("server.limits.entries", &limits.entries, &1_000, &100_000_000, entries);
+        self.range(
+            "server.limits.entries",
+            &limits.entries,
+            &1_000,
+            &100_000_000,
+            entries,
+        );
         for (name, value) in [
             ("bytes_in_flight", limits.bytes_in_flight),
-            ("bytes_in_flight_per_tenant", limits.bytes_in_flight_per_tenant),
-            ("bytes_in_flight_per_connection", limits.bytes_in_flight_per_connection),
+            (
+                "bytes_in_flight_per_tenant",
+                limits.bytes_in_flight_per_tenant,
+            ),
+            (
+                "bytes_in_flight_per_connection",
+                limits.bytes_in_flight_per_connection,
+            ),
         ] {
-            self.range(&format!("server.limits.{name}"), &value, &MIB, &(MIB << 20), "from 1MiB to 1TiB");
+            self.range(
+                &format!("server.limits.{name}"),
+                &value,
+                &MIB,
+                &(MIB << 20),
+                "from 1MiB to 1TiB",
+            );
         }
-        let (timeouts, min, max) = (&server.timeouts, Duration::from_millis(100), Duration::from_mins(5));
+        let (timeouts, min, max) = (
+            &server.timeouts,
+            Duration::from_millis(100),
+            Duration::from_mins(5),
+        );
         for (name, value) in [("handshake", timeouts.handshake), ("head", timeouts.head)] {
-            self.range(&format!("server.timeouts.{name}"), &value, &min, &max, "from 100ms to 5m");
+            self.range(
+                &format!("server.timeouts.{name}"),
+                &value,
+                &min,
+                &max,
+                "from 100ms to 5m",
+            );
         }
-        self.range("server.timeouts.body", &timeouts.body, &min, &Duration::from_hours(1), "from 100ms to 1h");
+        self.range(
+            "server.timeouts.body",
+            &timeouts.body,
+            &min,
+            &Duration::from_hours(1),
+            "from 100ms to 1h",
+        );
         let (min, max) = (Duration::from_secs(1), Duration::from_hours(24));
-        self.range("server.timeouts.idle", &timeouts.idle, &min, &max, "from 1s to 24h");
+        self.range(
+            "server.timeouts.idle",
+            &timeouts.idle,
+            &min,
+            &max,
+            "from 1s to 24h",
+        );
         if !server.watchdog.is_zero() {
-            self.range("server.watchdog", &server.watchdog, &min, &Duration::from_hours(1), "0s, or from 1s to 1h");
+            self.range(
+                "server.watchdog",
+                &server.watchdog,
+                &min,
+                &Duration::from_hours(1),
+                "0s, or from 1s to 1h",
+            );
         }
     }
 }

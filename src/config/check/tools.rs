@@ -1,4 +1,5 @@
-//! What can be wrong with tool servers, with what is known of their tools, and with groups of tools.
+//! What can be wrong with tool servers, with what is known of their tools, and with groups of
+//! tools.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +7,9 @@ use super::{Checker, upstream::names};
 use crate::{
     config::{
         Config,
-        tools::{ChunkRuleConfig, HttpToolsConfig, ToolPolicyConfig, ToolServerConfig, ToolsConfig},
+        tools::{
+            ChunkRuleConfig, HttpToolsConfig, ToolPolicyConfig, ToolServerConfig, ToolsConfig,
+        },
     },
     policy::tool_recovery::ToolRecoveryPolicy,
 };
@@ -30,15 +33,51 @@ impl Checker<'_> {
         self.tool_recovery("tools.recovery", &tools.recovery);
         self.execution_time("tools.timeout", tools.timeout);
         let (min, max) = (Duration::from_hours(1), Duration::from_hours(8760));
-        self.range("tools.learning.half_life", &tools.learning.half_life, &min, &max, "from 1h to 8760h");
-        self.range("tools.learning.max_entries", &tools.learning.max_entries, &1, &100_000, "from 1 to 100000");
+        self.range(
+            "tools.learning.half_life",
+            &tools.learning.half_life,
+            &min,
+            &max,
+            "from 1h to 8760h",
+        );
+        self.range(
+            "tools.learning.max_entries",
+            &tools.learning.max_entries,
+            &1,
+            &100_000,
+            "from 1 to 100000",
+        );
         let limits = &tools.limits;
         let at = "tools.limits.max_arguments_bytes";
-        self.range(at, &limits.max_arguments_bytes, &(1 << 10), &(64 << 20), "from 1KiB to 64MiB");
+        self.range(
+            at,
+            &limits.max_arguments_bytes,
+            &(1 << 10),
+            &(64 << 20),
+            "from 1KiB to 64MiB",
+        );
         let at = "tools.limits.max_reply_bytes";
-        self.range(at, &limits.max_reply_bytes, &(4 << 10), &(1 << 30), "from 4KiB to 1GiB");
-        self.range("tools.limits.max_tools", &limits.max_tools, &1, &100_000, "from 1 to 100000");
-        self.range("tools.limits.max_schema_depth", &limits.max_schema_depth, &4, &100, "from 4 to 100");
+        self.range(
+            at,
+            &limits.max_reply_bytes,
+            &(4 << 10),
+            &(1 << 30),
+            "from 4KiB to 1GiB",
+        );
+        self.range(
+            "tools.limits.max_tools",
+            &limits.max_tools,
+            &1,
+            &100_000,
+            "from 1 to 100000",
+        );
+        self.range(
+            "tools.limits.max_schema_depth",
+            &limits.max_schema_depth,
+            &4,
+            &100,
+            "from 4 to 100",
+        );
         if let Some(front) = &tools.mcp_front
             && (!front.path.starts_with('/') || front.path.contains(['?', '#', '{', '*']))
         {
@@ -48,7 +87,10 @@ impl Checker<'_> {
 
     fn tool_server(&mut self, path: &str, name: &str, server: &ToolServerConfig, config: &Config) {
         if name.is_empty() || name.contains('/') {
-            self.fault(path, "is no name of a tool server: callers write it before a slash");
+            self.fault(
+                path,
+                "is no name of a tool server: callers write it before a slash",
+            );
         }
         self.kind_of_server(path, server);
         self.without_effect(path, server);
@@ -58,25 +100,47 @@ impl Checker<'_> {
         self.program(path, server);
         self.times_of_server(path, server);
         if let Some(circuit) = &server.circuit {
-            self.inheriting(&format!("{path}.circuit"), circuit.validate(), &config.circuit.validate());
+            self.inheriting(
+                &format!("{path}.circuit"),
+                circuit.validate(),
+                &config.circuit.validate(),
+            );
         }
         if let Some(concurrency) = &server.concurrency {
             let shared = config.concurrency.validate();
-            self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
+            self.inheriting(
+                &format!("{path}.concurrency"),
+                concurrency.validate(),
+                &shared,
+            );
         }
     }
 
     /// A server is reached in one way.
     fn kind_of_server(&mut self, path: &str, server: &ToolServerConfig) {
-        let has = [server.url.is_some(), server.command.is_some(), server.http.is_some()];
-        let written: Vec<&str> = KINDS.into_iter().zip(has).filter_map(|(kind, has)| has.then_some(kind)).collect();
+        let has = [
+            server.url.is_some(),
+            server.command.is_some(),
+            server.http.is_some(),
+        ];
+        let written: Vec<&str> = KINDS
+            .into_iter()
+            .zip(has)
+            .filter_map(|(kind, has)| has.then_some(kind))
+            .collect();
         match written[..] {
-            [] if KINDS.iter().all(|kind| !self.is_written(&format!("{path}.{kind}"))) => {
+            [] if KINDS
+                .iter()
+                .all(|kind| !self.is_written(&format!("{path}.{kind}"))) =>
+            {
                 self.fault(path, "must have one of url, command and http");
             }
             [] | [_] => {}
             [first, second, ..] => {
-                self.fault(&format!("{path}.{second}"), format!("is given beside {first}; keep one of them"));
+                self.fault(
+                    &format!("{path}.{second}"),
+                    format!("is given beside {first}; keep one of them"),
+                );
             }
         }
     }
@@ -89,9 +153,17 @@ impl Checker<'_> {
         }
         if let Some(http) = &server.http {
             if http.base_url.is_empty() {
-                self.required(&format!("{path}.http.base_url"), "is missing; write it like https://crm.example/api");
+                self.required(
+                    &format!("{path}.http.base_url"),
+                    "is missing; write it like https://crm.example/api",
+                );
             } else {
-                self.base_url(&format!("{path}.http.base_url"), &http.base_url, plaintext, private);
+                self.base_url(
+                    &format!("{path}.http.base_url"),
+                    &http.base_url,
+                    plaintext,
+                    private,
+                );
             }
             self.http_tools(&format!("{path}.http.tools"), http);
         }
@@ -104,20 +176,50 @@ impl Checker<'_> {
             self.fault(&format!("{path}.command"), "is empty; name a program");
         }
         for (variable, value) in &server.env {
-            if variable.is_empty() || variable.contains(['=', '\0']) || value.expose().contains('\0') {
-                self.fault(&format!("{path}.env.{variable}"), "is no variable that a process can have");
+            if variable.is_empty()
+                || variable.contains(['=', '\0'])
+                || value.expose().contains('\0')
+            {
+                self.fault(
+                    &format!("{path}.env.{variable}"),
+                    "is no variable that a process can have",
+                );
             }
         }
     }
 
     fn times_of_server(&mut self, path: &str, server: &ToolServerConfig) {
         let (short, minute) = (Duration::from_millis(100), Duration::from_mins(1));
-        self.range(&format!("{path}.connect_timeout"), &server.connect_timeout, &short, &minute, "from 100ms to 1m");
+        self.range(
+            &format!("{path}.connect_timeout"),
+            &server.connect_timeout,
+            &short,
+            &minute,
+            "from 100ms to 1m",
+        );
         let at = format!("{path}.start_timeout");
-        self.range(&at, &server.start_timeout, &short, &Duration::from_mins(10), "from 100ms to 10m");
+        self.range(
+            &at,
+            &server.start_timeout,
+            &short,
+            &Duration::from_mins(10),
+            "from 100ms to 10m",
+        );
         let day = Duration::from_hours(24);
-        self.range(&format!("{path}.refresh"), &server.refresh, &Duration::from_secs(1), &day, "from 1s to 24h");
-        self.range(&format!("{path}.stop_grace"), &server.stop_grace, &Duration::ZERO, &minute, "at most 1m");
+        self.range(
+            &format!("{path}.refresh"),
+            &server.refresh,
+            &Duration::from_secs(1),
+            &day,
+            "from 1s to 24h",
+        );
+        self.range(
+            &format!("{path}.stop_grace"),
+            &server.stop_grace,
+            &Duration::ZERO,
+            &minute,
+            "at most 1m",
+        );
         let restart = &server.restart;
         self.range(
             &format!("{path}.restart.max"),
@@ -127,14 +229,28 @@ impl Checker<'_> {
             "at most 1h",
         );
         let at = format!("{path}.restart.initial");
-        self.range(&at, &restart.initial, &Duration::ZERO, &restart.max, "at most restart.max");
+        self.range(
+            &at,
+            &restart.initial,
+            &Duration::ZERO,
+            &restart.max,
+            "at most restart.max",
+        );
     }
 
     /// Settings of another kind of server.
     fn without_effect(&mut self, path: &str, server: &ToolServerConfig) {
         let (settings, kinds): (&[&str], &str) = if server.command.is_some() {
             (
-                &["headers", "api_key", "api_key_file", "connect_timeout", "proxy", "tls", "allow_plaintext"],
+                &[
+                    "headers",
+                    "api_key",
+                    "api_key_file",
+                    "connect_timeout",
+                    "proxy",
+                    "tls",
+                    "allow_plaintext",
+                ],
                 "url or http",
             )
         } else if server.url.is_some() || server.http.is_some() {
@@ -157,9 +273,14 @@ impl Checker<'_> {
         for (name, tool) in &http.tools {
             let path = format!("{path}.{name}");
             if !tool.path.starts_with('/') {
-                self.fault(&format!("{path}.path"), "is no path; write it like /customers/{id}");
+                self.fault(
+                    &format!("{path}.path"),
+                    "is no path; write it like /customers/{id}",
+                );
             }
-            let Some(schema) = &tool.input_schema else { continue };
+            let Some(schema) = &tool.input_schema else {
+                continue;
+            };
             let at = format!("{path}.input_schema");
             if !schema.is_object() {
                 self.fault(&at, "is no JSON Schema; write a map");
@@ -174,11 +295,17 @@ impl Checker<'_> {
             self.tool_name(path, name, server, tools);
         }
         if tool.read_only == Some(true) && tool.destructive == Some(true) {
-            self.fault(&format!("{path}.destructive"), "contradicts read_only: true");
+            self.fault(
+                &format!("{path}.destructive"),
+                "contradicts read_only: true",
+            );
         }
         for (index, pointer) in tool.redact.iter().enumerate() {
             if !pointer.starts_with('/') {
-                self.fault(&format!("{path}.redact[{index}]"), "is no JSON pointer; write it like /user/email");
+                self.fault(
+                    &format!("{path}.redact[{index}]"),
+                    "is no JSON pointer; write it like /user/email",
+                );
             }
         }
         if let Some(timeout) = tool.timeout {
@@ -194,10 +321,16 @@ impl Checker<'_> {
 
     fn chunk_rule(&mut self, path: &str, rule: &ChunkRuleConfig) {
         for missing in rule.missing() {
-            self.required(&format!("{path}.{missing}"), "is missing; name the argument");
+            self.required(
+                &format!("{path}.{missing}"),
+                "is missing; name the argument",
+            );
         }
         for misplaced in rule.misplaced() {
-            self.fault(&format!("{path}.{misplaced}"), "belongs to another kind of rule; see `by`");
+            self.fault(
+                &format!("{path}.{misplaced}"),
+                "belongs to another kind of rule; see `by`",
+            );
         }
         let faults = rule.rule().map(|rule| rule.validate()).unwrap_or_default();
         self.policy(path, faults);
@@ -221,7 +354,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A tool that is named as `server/tool`: of plain HTTP it must be declared, what MCP servers list is not known here.
+    /// A tool that is named as `server/tool`: of plain HTTP it must be declared, what MCP servers
+    /// list is not known here.
     fn tool_name(&mut self, path: &str, name: &str, server: &str, tools: &ToolsConfig) {
         let Some(known) = tools.servers.get(server) else {
             if !self.is_written(&format!("tools.servers.{server}")) {
@@ -229,7 +363,10 @@ impl Checker<'_> {
             }
             return;
         };
-        let tool = name.strip_prefix(server).and_then(|name| name.strip_prefix('/')).unwrap_or_default();
+        let tool = name
+            .strip_prefix(server)
+            .and_then(|name| name.strip_prefix('/'))
+            .unwrap_or_default();
         let declared: Option<&BTreeMap<_, _>> = known.http.as_ref().map(|http| &http.tools);
         if let Some(declared) = declared.filter(|declared| !declared.contains_key(tool)) {
             self.unknown(path, tool, "tool of its server", names(declared));
@@ -248,7 +385,13 @@ impl Checker<'_> {
             ("max_adaptations", recovery.max_adaptations, 3),
             ("max_alternatives", recovery.max_alternatives, 5),
         ] {
-            self.range(&format!("{path}.{field}"), &value, &0, &max, &format!("at most {max}"));
+            self.range(
+                &format!("{path}.{field}"),
+                &value,
+                &0,
+                &max,
+                &format!("at most {max}"),
+            );
         }
     }
 }

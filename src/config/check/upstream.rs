@@ -29,33 +29,61 @@ impl Checker<'_> {
         for (name, provider) in &config.providers {
             let path = format!("providers.{name}");
             if let Some(url) = &provider.base_url {
-                let (plaintext, private) = (provider.allow_plaintext, provider.allow_private_addresses);
+                let (plaintext, private) =
+                    (provider.allow_plaintext, provider.allow_private_addresses);
                 self.base_url(&format!("{path}.base_url"), url, plaintext, private);
             }
             let (proxy, tls) = (provider.proxy.as_ref(), provider.tls.as_ref());
             self.connection(&path, proxy, tls, provider.allow_private_addresses);
             if provider.script.is_some() && provider.dialect != Dialect::Scripted {
-                self.fault(&format!("{path}.script"), "is only for the dialect scripted");
+                self.fault(
+                    &format!("{path}.script"),
+                    "is only for the dialect scripted",
+                );
             }
             self.headers(&format!("{path}.headers"), &provider.headers);
             self.key(&format!("{path}.api_key"), provider.api_key.as_ref());
             for (credential, keys) in &provider.credentials {
                 let at = format!("{path}.credentials.{credential}");
                 if credential == DEFAULT_CREDENTIAL && provider.api_key.is_some() {
-                    self.fault(&at, "is what api_key beside it means already; keep one of them");
+                    self.fault(
+                        &at,
+                        "is what api_key beside it means already; keep one of them",
+                    );
                 }
                 if keys.api_key.is_none() && keys.api_key_file.is_none() {
-                    self.required(&format!("{at}.api_key"), "is missing; a credential is a key");
+                    self.required(
+                        &format!("{at}.api_key"),
+                        "is missing; a credential is a key",
+                    );
                 }
                 self.key(&format!("{at}.api_key"), keys.api_key.as_ref());
             }
             let http = &provider.http;
             let (min, max) = (Duration::from_millis(100), Duration::from_mins(1));
-            self.range(&format!("{path}.http.connect_timeout"), &http.connect_timeout, &min, &max, "from 100ms to 1m");
+            self.range(
+                &format!("{path}.http.connect_timeout"),
+                &http.connect_timeout,
+                &min,
+                &max,
+                "from 100ms to 1m",
+            );
             let at = format!("{path}.http.max_body_bytes");
-            self.range(&at, &http.max_body_bytes, &(64 << 10), &(1 << 30), "from 64KiB to 1GiB");
+            self.range(
+                &at,
+                &http.max_body_bytes,
+                &(64 << 10),
+                &(1 << 30),
+                "from 64KiB to 1GiB",
+            );
             let at = format!("{path}.http.max_line_bytes");
-            self.range(&at, &http.max_line_bytes, &4096, &http.max_body_bytes, "from 4KiB to max_body_bytes");
+            self.range(
+                &at,
+                &http.max_line_bytes,
+                &4096,
+                &http.max_body_bytes,
+                "from 4KiB to max_body_bytes",
+            );
         }
     }
 
@@ -75,35 +103,52 @@ impl Checker<'_> {
         match key.map(Secret::expose) {
             Some("") => self.fault(path, "is empty"),
             Some(key) if HeaderValue::from_str(key).is_err() => {
-                self.fault(path, "holds characters that no header field takes, such as a line break");
+                self.fault(
+                    path,
+                    "holds characters that no header field takes, such as a line break",
+                );
             }
             Some(_) | None => {}
         }
     }
 
     /// A URL that requests go to, and what the section that it is in allows of it.
-    pub(super) fn base_url(&mut self, path: &str, url: &str, allow_plaintext: bool, allow_private: bool) {
+    pub(super) fn base_url(
+        &mut self,
+        path: &str,
+        url: &str,
+        allow_plaintext: bool,
+        allow_private: bool,
+    ) {
         let uri = url.parse::<Uri>().ok();
-        let parts = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
+        let parts = uri
+            .as_ref()
+            .and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
         let Some((scheme @ ("http" | "https"), authority)) = parts else {
             return self.fault(path, "is no URL; write it like https://api.openai.com/v1");
         };
         if authority.as_str().contains('@') {
             self.fault(path, "holds credentials; put the key in api_key");
         }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         let address = host.parse::<IpAddr>().ok();
         let loopback = host == "localhost" || address.is_some_and(|address| address.is_loopback());
         if scheme == "http" && !loopback && !allow_plaintext {
             self.fault(path, "would send keys and prompts in the clear; use https, or write allow_plaintext: true");
         }
         if !loopback && !allow_private && address.is_some_and(is_private_address) {
-            self.fault(path, "is a private address; write allow_private_addresses: true if it is meant");
+            self.fault(
+                path,
+                "is a private address; write allow_private_addresses: true if it is meant",
+            );
         }
     }
 
-    /// By which proxy and with which certificates a provider or tool server is reached. The contents of files were checked
-    /// when they were read.
+    /// By which proxy and with which certificates a provider or tool server is reached. The
+    /// contents of files were checked when they were read.
     pub(super) fn connection(
         &mut self,
         path: &str,
@@ -119,12 +164,25 @@ impl Checker<'_> {
             ("cert_file", &tls.cert_file, "key_file", &tls.key_file),
             ("key_file", &tls.key_file, "cert_file", &tls.cert_file),
         ] {
-            if file.is_some() && wanted.is_none() && !self.is_written(&format!("{path}.tls.{other}")) {
-                self.fault(&format!("{path}.tls.{name}"), format!("has no effect without {other}"));
+            if file.is_some()
+                && wanted.is_none()
+                && !self.is_written(&format!("{path}.tls.{other}"))
+            {
+                self.fault(
+                    &format!("{path}.tls.{name}"),
+                    format!("has no effect without {other}"),
+                );
             }
         }
-        for (name, file) in [("ca_file", &tls.ca_file), ("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
-            if file.as_ref().is_some_and(|file| file.as_os_str().is_empty()) {
+        for (name, file) in [
+            ("ca_file", &tls.ca_file),
+            ("cert_file", &tls.cert_file),
+            ("key_file", &tls.key_file),
+        ] {
+            if file
+                .as_ref()
+                .is_some_and(|file| file.as_os_str().is_empty())
+            {
                 self.fault(&format!("{path}.tls.{name}"), "is empty; name a file");
             }
         }
@@ -137,7 +195,10 @@ impl Checker<'_> {
         if proxy.url.is_empty() {
             self.required(&at, "is missing; write it like http://proxy.example:3128");
         } else if uri.is_none_or(|uri| uri.scheme_str() != Some("http") || !is_bare(&uri)) {
-            self.fault(&at, "is no proxy; write a scheme, host and port, as in http://proxy.example:3128");
+            self.fault(
+                &at,
+                "is no proxy; write a scheme, host and port, as in http://proxy.example:3128",
+            );
         } else if proxy.url.contains('@') {
             self.fault(&at, "holds credentials; put them in credentials beside it");
         } else {
@@ -146,17 +207,31 @@ impl Checker<'_> {
         if let Some(credentials) = &proxy.credentials {
             let credentials = credentials.expose();
             if !credentials.contains(':') || credentials.contains(char::is_control) {
-                self.fault(&format!("{path}.credentials"), "must be of the form user:password");
+                self.fault(
+                    &format!("{path}.credentials"),
+                    "must be of the form user:password",
+                );
             }
         }
     }
 
     pub(super) fn targets(&mut self, config: &Config) {
         if config.targets.is_empty() && !self.is_written("targets") {
-            self.fault("targets", "are missing; name at least one model of a provider");
+            self.fault(
+                "targets",
+                "are missing; name at least one model of a provider",
+            );
         }
-        if config.currency.len() != 3 || !config.currency.bytes().all(|letter| letter.is_ascii_uppercase()) {
-            self.fault("currency", "is no currency; write its three letters, such as USD");
+        if config.currency.len() != 3
+            || !config
+                .currency
+                .bytes()
+                .all(|letter| letter.is_ascii_uppercase())
+        {
+            self.fault(
+                "currency",
+                "is no currency; write its three letters, such as USD",
+            );
         }
         let (shared_circuit, shared) = (config.circuit.validate(), config.concurrency.validate());
         for (name, target) in &config.targets {
@@ -165,35 +240,69 @@ impl Checker<'_> {
                 self.fault(&path, "has no name");
             }
             if let Some(circuit) = &target.circuit {
-                self.inheriting(&format!("{path}.circuit"), circuit.validate(), &shared_circuit);
+                self.inheriting(
+                    &format!("{path}.circuit"),
+                    circuit.validate(),
+                    &shared_circuit,
+                );
             }
             if let Some(concurrency) = &target.concurrency {
-                self.inheriting(&format!("{path}.concurrency"), concurrency.validate(), &shared);
+                self.inheriting(
+                    &format!("{path}.concurrency"),
+                    concurrency.validate(),
+                    &shared,
+                );
             }
             for (price, value) in target.price.iter().flat_map(PriceConfig::named) {
                 if value.is_some_and(|value| !(0.0..=1_000_000.0).contains(&value)) {
-                    self.fault(&format!("{path}.price.{price}"), "must be from 0 to 1000000");
+                    self.fault(
+                        &format!("{path}.price.{price}"),
+                        "must be from 0 to 1000000",
+                    );
                 }
             }
             if target.model.is_empty() {
-                self.required(&format!("{path}.model"), "is missing; write the model as the provider names it");
+                self.required(
+                    &format!("{path}.model"),
+                    "is missing; write the model as the provider names it",
+                );
             }
             let at = format!("{path}.provider");
             if target.provider.is_empty() {
                 self.required(&at, "is missing; name one of providers");
             } else if let Some(provider) = config.providers.get(&target.provider) {
-                self.credential(&format!("{path}.credential"), target.credential.as_deref(), provider);
-                if target.capabilities.background == Some(true) && provider.dialect != Dialect::OpenaiResponses {
-                    self.fault(&format!("{path}.capabilities.background"), "is only for the dialect openai_responses");
+                self.credential(
+                    &format!("{path}.credential"),
+                    target.credential.as_deref(),
+                    provider,
+                );
+                if target.capabilities.background == Some(true)
+                    && provider.dialect != Dialect::OpenaiResponses
+                {
+                    self.fault(
+                        &format!("{path}.capabilities.background"),
+                        "is only for the dialect openai_responses",
+                    );
                 }
-            } else if let Some(known) = WELL_KNOWN.iter().find(|known| known.name == target.provider) {
+            } else if let Some(known) = WELL_KNOWN
+                .iter()
+                .find(|known| known.name == target.provider)
+            {
                 if !self.is_written(&format!("providers.{}", target.provider)) {
-                    self.fault(&at, format!("is not configured, and {} is not set", known.variable));
+                    self.fault(
+                        &at,
+                        format!("is not configured, and {} is not set", known.variable),
+                    );
                 }
             } else if !self.is_written(&format!("providers.{}", target.provider)) {
                 let known = WELL_KNOWN.iter().map(|known| known.name);
                 let known = known.filter(|name| !config.providers.contains_key(*name));
-                self.unknown(&at, &target.provider, "provider", names(&config.providers).chain(known));
+                self.unknown(
+                    &at,
+                    &target.provider,
+                    "provider",
+                    names(&config.providers).chain(known),
+                );
             }
         }
     }
@@ -202,7 +311,12 @@ impl Checker<'_> {
         let Some(name) = name else { return };
         let own = provider.api_key.is_some().then_some(DEFAULT_CREDENTIAL);
         if name != DEFAULT_CREDENTIAL && !provider.credentials.contains_key(name) {
-            self.unknown(path, name, "credential of its provider", own.into_iter().chain(names(&provider.credentials)));
+            self.unknown(
+                path,
+                name,
+                "credential of its provider",
+                own.into_iter().chain(names(&provider.credentials)),
+            );
         }
     }
 
@@ -218,8 +332,15 @@ impl Checker<'_> {
                 self.fault(&format!("{path}.deadline"), "must be above 0s");
             }
             if route.deadline > route.max_deadline {
-                let written = if self.is_written(&format!("{path}.deadline")) { "deadline" } else { "max_deadline" };
-                self.fault(&format!("{path}.{written}"), "does not fit: deadline must be at most max_deadline");
+                let written = if self.is_written(&format!("{path}.deadline")) {
+                    "deadline"
+                } else {
+                    "max_deadline"
+                };
+                self.fault(
+                    &format!("{path}.{written}"),
+                    "does not fit: deadline must be at most max_deadline",
+                );
             }
             self.policy_name(&format!("{path}.policy"), route.policy.as_deref(), config);
             self.operations(&format!("{path}.operations"), &route.operations, config);
@@ -228,13 +349,24 @@ impl Checker<'_> {
             }
             self.policy(&format!("{path}.hedge"), route.hedge.validate());
             let at = format!("{path}.allow_overrides.max_retries");
-            self.range(&at, &route.allow_overrides.max_retries, &0, &MAX_RETRIES, "at most 5");
+            self.range(
+                &at,
+                &route.allow_overrides.max_retries,
+                &0,
+                &MAX_RETRIES,
+                "at most 5",
+            );
         }
         match &config.default_route {
             Some(route) if config.routes.contains_key(route) => {}
             Some(route) if self.is_written(&format!("routes.{route}")) => {}
             Some(route) => {
-                self.unknown("default_route", route.as_str(), "route", config.routes.keys().map(RouteName::as_str));
+                self.unknown(
+                    "default_route",
+                    route.as_str(),
+                    "route",
+                    config.routes.keys().map(RouteName::as_str),
+                );
             }
             // Callers that name no route receive an error that says so.
             None => {}
@@ -242,13 +374,23 @@ impl Checker<'_> {
     }
 
     fn route_targets(&mut self, path: &str, route: &RouteConfig, config: &Config) {
-        if route.targets.is_empty() && !self.is_written(&format!("{path}.targets[0]")) && !config.targets.is_empty() {
+        if route.targets.is_empty()
+            && !self.is_written(&format!("{path}.targets[0]"))
+            && !config.targets.is_empty()
+        {
             self.fault(&format!("{path}.targets"), "must name at least one target");
         }
         for (index, target) in route.targets.iter().enumerate() {
             let at = format!("{path}.targets[{index}]");
-            if !config.targets.contains_key(target) && !self.is_written(&format!("targets.{target}")) {
-                self.unknown(&at, target.as_str(), "target", config.targets.keys().map(TargetId::as_str));
+            if !config.targets.contains_key(target)
+                && !self.is_written(&format!("targets.{target}"))
+            {
+                self.unknown(
+                    &at,
+                    target.as_str(),
+                    "target",
+                    config.targets.keys().map(TargetId::as_str),
+                );
             } else if route.targets[..index].contains(target) {
                 self.fault(&at, "is named twice");
             }
@@ -258,10 +400,19 @@ impl Checker<'_> {
     pub(super) fn policies(&mut self, config: &Config) {
         for (name, policy) in &config.policies {
             self.policy(&format!("policies.{name}.retry"), policy.retry.validate());
-            self.policy(&format!("policies.{name}.injection"), policy.injection.validate());
+            self.policy(
+                &format!("policies.{name}.injection"),
+                policy.injection.validate(),
+            );
         }
-        for fault in Classifier::with_rules(&config.classifier.rules).err().unwrap_or_default() {
-            self.fault(&format!("classifier.rules[{}].{}", fault.index, fault.field), fault.reason);
+        for fault in Classifier::with_rules(&config.classifier.rules)
+            .err()
+            .unwrap_or_default()
+        {
+            self.fault(
+                &format!("classifier.rules[{}].{}", fault.index, fault.field),
+                fault.reason,
+            );
         }
         self.operations("operations", &config.operations, config);
         self.policy("texts", config.texts.validate());
@@ -273,12 +424,27 @@ impl Checker<'_> {
         self.policy("concurrency", config.concurrency.validate());
     }
 
-    fn operations(&mut self, path: &str, operations: &BTreeMap<Operation, OperationConfig>, config: &Config) {
+    fn operations(
+        &mut self,
+        path: &str,
+        operations: &BTreeMap<Operation, OperationConfig>,
+        config: &Config,
+    ) {
         for (name, operation) in operations {
             let path = format!("{path}.{name}");
-            self.policy_name(&format!("{path}.policy"), operation.policy.as_deref(), config);
+            self.policy_name(
+                &format!("{path}.policy"),
+                operation.policy.as_deref(),
+                config,
+            );
             let max_retries = operation.max_retries.unwrap_or_default();
-            self.range(&format!("{path}.max_retries"), &max_retries, &0, &MAX_RETRIES, "at most 5");
+            self.range(
+                &format!("{path}.max_retries"),
+                &max_retries,
+                &0,
+                &MAX_RETRIES,
+                "at most 5",
+            );
         }
     }
 

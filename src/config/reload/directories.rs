@@ -1,8 +1,9 @@
 //! The directories that are watched; they report that something changed, not what.
 //!
-//! A file that is reached through links becomes another one when any of them changes, so that the directory of each link
-//! is watched beside that of the file itself, and found anew after every change. What takes the place of a whole directory
-//! changes nothing in it, so that each is also checked from time to time to be the same one.
+//! A file that is reached through links becomes another one when any of them changes, so that the
+//! directory of each link is watched beside that of the file itself, and found anew after every
+//! change. What takes the place of a whole directory changes nothing in it, so that each is also
+//! checked from time to time to be the same one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,8 +29,9 @@ pub(super) struct Directories {
     something_happened: mpsc::Sender<()>,
 }
 
-/// What distinguishes a directory from another one that takes its path: its numbers in the file system, where there are
-/// such, and when it was made, since the numbers of a directory that was deleted are given to new ones.
+/// What distinguishes a directory from another one that takes its path: its numbers in the file
+/// system, where there are such, and when it was made, since the numbers of a directory that was
+/// deleted are given to new ones.
 type DirectoryIdentity = ((u64, u64), Option<SystemTime>);
 
 // === impl Directories ===
@@ -45,10 +47,16 @@ impl Directories {
             // A full channel already holds this notification.
             let _ = sender.try_send(());
         });
-        Self { watcher: watcher.ok(), files: BTreeSet::new(), watched: BTreeMap::new(), something_happened }
+        Self {
+            watcher: watcher.ok(),
+            files: BTreeSet::new(),
+            watched: BTreeMap::new(),
+            something_happened,
+        }
     }
 
-    /// Watches where these files are and no other directories; those that cannot be watched are left to SIGHUP.
+    /// Watches where these files are and no other directories; those that cannot be watched are
+    /// left to SIGHUP.
     pub(super) fn watch<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) {
         self.files = files.cloned().collect();
         self.look_again();
@@ -56,10 +64,18 @@ impl Directories {
 
     /// Watches where the same files are now, if that is somewhere else than before.
     pub(super) fn look_again(&mut self) {
-        let Some(watcher) = &mut self.watcher else { return };
-        let directories: BTreeSet<PathBuf> = self.files.iter().flat_map(|file| directories_of(file)).collect();
-        let identified = |directory: PathBuf| identity(&directory).map(|identity| (directory, identity));
-        let wanted: BTreeMap<PathBuf, DirectoryIdentity> = directories.into_iter().filter_map(identified).collect();
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
+        let directories: BTreeSet<PathBuf> = self
+            .files
+            .iter()
+            .flat_map(|file| directories_of(file))
+            .collect();
+        let identified =
+            |directory: PathBuf| identity(&directory).map(|identity| (directory, identity));
+        let wanted: BTreeMap<PathBuf, DirectoryIdentity> =
+            directories.into_iter().filter_map(identified).collect();
         self.watched.retain(|directory, identity| {
             let is_wanted = wanted.get(directory) == Some(identity);
             if !is_wanted {
@@ -68,29 +84,38 @@ impl Directories {
             is_wanted
         });
         for (directory, identity) in wanted {
-            if !self.watched.contains_key(&directory) && watcher.watch(&directory, RecursiveMode::NonRecursive).is_ok()
+            if !self.watched.contains_key(&directory)
+                && watcher
+                    .watch(&directory, RecursiveMode::NonRecursive)
+                    .is_ok()
             {
                 self.watched.insert(directory, identity);
-                // What was written after the files were loaded and before this would be missed; so they are read again.
+                // What was written after the files were loaded and before this would be missed; so
+                // they are read again.
                 let _ = self.something_happened.try_send(());
             }
         }
     }
 }
 
-/// Whether a file may have other content from now on. Reading is no change, and loading reads. Linux reports when a
-/// written file is closed, so that a file beside the configuration that stays open and is written all the time, such as
-/// the journal's, causes no loading.
+/// Whether a file may have other content from now on. Reading is no change, and loading reads.
+/// Linux reports when a written file is closed, so that a file beside the configuration that stays
+/// open and is written all the time, such as the journal's, causes no loading.
 fn completes_a_change(event: EventKind) -> bool {
     match event {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
         EventKind::Modify(ModifyKind::Data(_)) => !cfg!(target_os = "linux"),
-        EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => true,
+        EventKind::Any
+        | EventKind::Create(_)
+        | EventKind::Modify(_)
+        | EventKind::Remove(_)
+        | EventKind::Other => true,
     }
 }
 
-/// The directories that decide what a file holds: its own, and that of each link on the way to it. Each is named by its
-/// path without links, since a directory with two names would be watched under one of them only.
+/// The directories that decide what a file holds: its own, and that of each link on the way to it.
+/// Each is named by its path without links, since a directory with two names would be watched under
+/// one of them only.
 fn directories_of(file: &Path) -> BTreeSet<PathBuf> {
     let mut holders = BTreeSet::new();
     let mut ahead = reversed_parts(file);
@@ -108,8 +133,17 @@ fn directories_of(file: &Path) -> BTreeSet<PathBuf> {
         }
     }
     holders.extend(reached.parent().map(Path::to_path_buf));
-    let named = |directory: PathBuf| if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory };
-    holders.into_iter().filter_map(|directory| fs::canonicalize(named(directory)).ok()).collect()
+    let named = |directory: PathBuf| {
+        if directory.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            directory
+        }
+    };
+    holders
+        .into_iter()
+        .filter_map(|directory| fs::canonicalize(named(directory)).ok())
+        .collect()
 }
 
 /// Which directory is at this path; `None` where there is none.
@@ -127,7 +161,10 @@ fn identity(directory: &Path) -> Option<DirectoryIdentity> {
 
 /// The parts of a path, the last one first.
 fn reversed_parts(path: &Path) -> Vec<PathBuf> {
-    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+    path.components()
+        .rev()
+        .map(|part| PathBuf::from(part.as_os_str()))
+        .collect()
 }
 
 #[cfg(all(test, unix))]
@@ -157,8 +194,16 @@ mod tests {
             ("links/circle", &["links"]),
             ("missing/c.yaml", &[]),
         ] {
-            assert_eq!(directories_of(&at(file)), expected.iter().map(|name| at(name)).collect(), "{file}");
+            assert_eq!(
+                directories_of(&at(file)),
+                expected.iter().map(|name| at(name)).collect(),
+                "{file}"
+            );
         }
-        assert_eq!(directories_of(Path::new("Cargo.toml")).len(), 1, "a name alone is in the working directory");
+        assert_eq!(
+            directories_of(Path::new("Cargo.toml")).len(),
+            1,
+            "a name alone is in the working directory"
+        );
     }
 }

@@ -54,8 +54,15 @@ fn start(file: &Path) -> Running {
 fn start_with(file: &Path, environment: Arc<dyn Environment>) -> Running {
     let loaded = load(Some(file), environment.as_ref()).unwrap();
     let (sender, reports) = mpsc::unbounded_channel();
-    let server = Server { in_force: Arc::new(Mutex::new(loaded.config.clone())), reports: sender };
-    Running { watcher: ConfigWatcher::start(loaded, Vec::new(), environment, server.clone()), server, reports }
+    let server = Server {
+        in_force: Arc::new(Mutex::new(loaded.config.clone())),
+        reports: sender,
+    };
+    Running {
+        watcher: ConfigWatcher::start(loaded, Vec::new(), environment, server.clone()),
+        server,
+        reports,
+    }
 }
 
 impl Running {
@@ -64,17 +71,27 @@ impl Running {
     }
 
     fn key(&self) -> String {
-        self.server.in_force.lock().unwrap().providers["p"].key("default").unwrap().expose().to_owned()
+        self.server.in_force.lock().unwrap().providers["p"]
+            .key("default")
+            .unwrap()
+            .expose()
+            .to_owned()
     }
 
     async fn report(&mut self) -> Reload {
-        tokio::time::timeout(PATIENCE, self.reports.recv()).await.expect("a report in time").unwrap()
+        tokio::time::timeout(PATIENCE, self.reports.recv())
+            .await
+            .expect("a report in time")
+            .unwrap()
     }
 
     /// What became of a change that is accepted: what waits for a restart, and what changed.
     async fn applied(&mut self) -> (Vec<String>, Vec<String>) {
         match self.report().await {
-            Reload::Applied { needs_restart, changed } => (needs_restart, changed),
+            Reload::Applied {
+                needs_restart,
+                changed,
+            } => (needs_restart, changed),
             Reload::Rejected(faults) => panic!("{faults}"),
         }
     }
@@ -101,13 +118,18 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
     )
     .unwrap();
     match running.report().await {
-        Reload::Applied { needs_restart, .. } => assert_eq!(needs_restart, ["journal.retention", "server.listen"]),
+        Reload::Applied { needs_restart, .. } => {
+            assert_eq!(needs_restart, ["journal.retention", "server.listen"]);
+        }
         Reload::Rejected(faults) => panic!("{faults}"),
     }
     assert_eq!(running.limit(), 2);
 
     fs::write(&file, "admision: 3\n").unwrap();
-    let expected = format!("{}:1:1: admision: unknown field; did you mean `admission`?", file.display());
+    let expected = format!(
+        "{}:1:1: admision: unknown field; did you mean `admission`?",
+        file.display()
+    );
     assert_eq!(running.rejection().await.to_string(), expected);
     assert_eq!(running.limit(), 2);
 
@@ -117,20 +139,32 @@ async fn a_changed_file_is_in_force_and_an_invalid_one_leaves_the_last_good_one(
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_by_what_is_in_force() {
+async fn what_the_server_refuses_is_reported_once_and_later_changes_are_judged_by_what_is_in_force()
+{
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relight.yaml");
     fs::write(&file, "admission: { max_in_flight: 1 }\n").unwrap();
     let mut running = start(&file);
-    let unliked = format!("admission: {{ max_in_flight: {UNLIKED} }}\njournal: {{ retention: 2h }}\n");
+    let unliked =
+        format!("admission: {{ max_in_flight: {UNLIKED} }}\njournal: {{ retention: 2h }}\n");
     fs::write(&file, &unliked).unwrap();
-    assert_eq!(running.rejection().await.to_string(), format!("{}: cannot be built", file.display()));
+    assert_eq!(
+        running.rejection().await.to_string(),
+        format!("{}: cannot be built", file.display())
+    );
     // Read again, with nothing new to report.
     fs::write(&file, &unliked).unwrap();
     tokio::time::sleep(QUIET * 3).await;
-    fs::write(&file, "admission: { max_in_flight: 2 }\njournal: { retention: 2h }\n").unwrap();
+    fs::write(
+        &file,
+        "admission: { max_in_flight: 2 }\njournal: { retention: 2h }\n",
+    )
+    .unwrap();
     match running.report().await {
-        Reload::Applied { needs_restart, changed } => {
+        Reload::Applied {
+            needs_restart,
+            changed,
+        } => {
             assert_eq!(needs_restart, ["journal.retention"]);
             assert_eq!(changed, ["admission.max_in_flight", "journal.retention"]);
         }
@@ -154,14 +188,22 @@ async fn a_restart_is_needed_as_long_as_a_setting_differs_from_what_was_in_force
     let (retention, headers) = ("journal.retention", "telemetry.otlp_headers");
     for (changed_file, waiting, changed) in [
         (text(1, "2h", "one"), vec![retention], vec![retention]),
-        (text(2, "2h", "one"), vec![retention], vec!["admission.max_in_flight"]),
+        (
+            text(2, "2h", "one"),
+            vec![retention],
+            vec!["admission.max_in_flight"],
+        ),
         (text(2, "2h", "two"), vec![retention, headers], vec![]),
         (text(2, "1h", "two"), vec![headers], vec![retention]),
         (text(2, "1h", "one"), vec![], vec![]),
     ] {
         fs::write(&file, &changed_file).unwrap();
         let applied = running.applied().await;
-        assert_eq!((&applied.0, &applied.1), (&names(&waiting), &names(&changed)), "{changed_file}");
+        assert_eq!(
+            (&applied.0, &applied.1),
+            (&names(&waiting), &names(&changed)),
+            "{changed_file}"
+        );
     }
 }
 
@@ -169,7 +211,8 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// An environment of one variable that counts how often it is read, and thereby how often a file is loaded that refers to it.
+/// An environment of one variable that counts how often it is read, and thereby how often a file is
+/// loaded that refers to it.
 #[derive(Default)]
 struct CountingEnvironment(AtomicUsize);
 
@@ -199,7 +242,11 @@ async fn a_neighbour_that_is_written_all_the_time_causes_no_loading_and_delays_n
         neighbour.write_all(b"a page").unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(environment.0.load(Relaxed), before, "loads while a neighbour was written");
+    assert_eq!(
+        environment.0.load(Relaxed),
+        before,
+        "loads while a neighbour was written"
+    );
 
     fs::write(&file, "admission: { max_in_flight: 8 }\n").unwrap();
     assert!(matches!(running.report().await, Reload::Applied { .. }));
@@ -210,11 +257,14 @@ async fn a_neighbour_that_is_written_all_the_time_causes_no_loading_and_delays_n
 #[tokio::test]
 async fn a_mounted_config_map_is_followed_through_the_swap_of_its_link() {
     use std::os::unix::fs::symlink;
-    // As the kubelet lays it out: the file is a link through `..data`, which is replaced by a rename.
+    // As the kubelet lays it out: the file is a link through `..data`, which is replaced by a
+    // rename.
     let mount = tempfile::tempdir().unwrap();
     let at = |name: &str| mount.path().join(name);
-    for (version, text) in [("..1", "admission: { max_in_flight: 1 }\n"), ("..2", "admission: { max_in_flight: 2 }\n")]
-    {
+    for (version, text) in [
+        ("..1", "admission: { max_in_flight: 1 }\n"),
+        ("..2", "admission: { max_in_flight: 2 }\n"),
+    ] {
         fs::create_dir(at(version)).unwrap();
         fs::write(at(version).join("relight.yaml"), text).unwrap();
     }
@@ -314,8 +364,17 @@ async fn dropping_the_watcher_ends_its_task() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("relight.yaml");
     fs::write(&file, "admission: { max_in_flight: 1 }\n").unwrap();
-    let Running { watcher, server, mut reports } = start(&file);
+    let Running {
+        watcher,
+        server,
+        mut reports,
+    } = start(&file);
     drop((watcher, server));
     // The task owned the other sender of the reports.
-    assert!(tokio::time::timeout(PATIENCE, reports.recv()).await.expect("an end in time").is_none());
+    assert!(
+        tokio::time::timeout(PATIENCE, reports.recv())
+            .await
+            .expect("an end in time")
+            .is_none()
+    );
 }

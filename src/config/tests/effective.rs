@@ -22,8 +22,18 @@ fn policy(config: &Config, operation: &str, preset: Option<&str>) -> PolicyConfi
 #[test]
 fn planning_operations_retry_once_and_all_others_as_their_policy_requires() {
     let config = Config::default();
-    for (operation, retries) in [("executor", 2), ("planner", 1), ("evaluator", 1), ("replanner", 1), ("mine", 2)] {
-        assert_eq!(policy(&config, operation, None).retry.max_retries, retries, "{operation}");
+    for (operation, retries) in [
+        ("executor", 2),
+        ("planner", 1),
+        ("evaluator", 1),
+        ("replanner", 1),
+        ("mine", 2),
+    ] {
+        assert_eq!(
+            policy(&config, operation, None).retry.max_retries,
+            retries,
+            "{operation}"
+        );
     }
 }
 
@@ -44,15 +54,24 @@ operations:
     );
     // The route's policy.
     assert_eq!(policy(&config, "mine", None).retry.max_retries, 3);
-    // The route's operation before the operation on all routes; what it leaves out is taken from there.
+    // The route's operation before the operation on all routes; what it leaves out is taken from
+    // there.
     let executor = policy(&config, "executor", None);
-    assert_eq!((executor.retry.max_retries, executor.injection.mode), (4, InjectionMode::Never));
+    assert_eq!(
+        (executor.retry.max_retries, executor.injection.mode),
+        (4, InjectionMode::Never)
+    );
     // A policy that is named brings its own retries.
     assert_eq!(policy(&config, "evaluator", None).retry.max_retries, 2);
     assert!(policy(&config, "evaluator", None).retry.retry_crash);
     assert_eq!(policy(&config, "replanner", None).retry.max_retries, 3);
     // The caller's preset precedes all of them, but cannot switch on what is switched off.
-    assert_eq!(policy(&config, "executor", Some("standard")).retry.max_retries, 2);
+    assert_eq!(
+        policy(&config, "executor", Some("standard"))
+            .retry
+            .max_retries,
+        2
+    );
     assert!(!policy(&config, "reviewer", Some("patient")).retry.enabled);
 }
 
@@ -70,9 +89,18 @@ default_route: quick
     );
     let timers = |route: &str| {
         let timers = config.timers_for(&config.routes[&RouteName::from(route)]);
-        [timers.soft_first_token, timers.first_token, timers.first_token_alone].map(|timer| timer.as_millis())
+        [
+            timers.soft_first_token,
+            timers.first_token,
+            timers.first_token_alone,
+        ]
+        .map(|timer| timer.as_millis())
     };
-    let base = [config.timers.soft_first_token, config.timers.first_token, config.timers.first_token_alone];
+    let base = [
+        config.timers.soft_first_token,
+        config.timers.first_token,
+        config.timers.first_token_alone,
+    ];
     assert_eq!(base.map(|timer| timer.as_millis()), [2_000, 6_000, 60_000]);
     assert_eq!(timers("quick"), [400, 1_200, 60_000]);
     assert_eq!(timers("patient"), [2_000, 120_000, 120_000]);
@@ -97,12 +125,21 @@ routes:
         &[],
     );
     let circuit = config.circuit_for(&config.targets[&TargetId::from("t")]);
-    assert_eq!((circuit.mode, circuit.window), (CircuitMode::Consecutive, Duration::from_secs(20)));
+    assert_eq!(
+        (circuit.mode, circuit.window),
+        (CircuitMode::Consecutive, Duration::from_secs(20))
+    );
 
     let timers = config.timers_for(&config.routes[&RouteName::from("default")]);
-    assert_eq!((timers.first_token, timers.idle), (Duration::from_secs(50), Duration::from_secs(7)));
+    assert_eq!(
+        (timers.first_token, timers.idle),
+        (Duration::from_secs(50), Duration::from_secs(7))
+    );
     let timers = config.timers_for(&config.routes[&RouteName::from("other")]);
-    assert_eq!((timers.first_token, timers.idle), (Duration::from_secs(40), Duration::from_secs(7)));
+    assert_eq!(
+        (timers.first_token, timers.idle),
+        (Duration::from_secs(40), Duration::from_secs(7))
+    );
 
     let patient = &config.policies["patient"].retry;
     assert_eq!(patient.max_retries, 3);
@@ -111,7 +148,10 @@ routes:
         (Duration::from_secs(2), Duration::from_secs(20))
     );
     let standard = PolicyConfig::built_in().remove("standard").unwrap();
-    assert_eq!(config.policies["mine"].retry, standard.retry.with_max_retries(1));
+    assert_eq!(
+        config.policies["mine"].retry,
+        standard.retry.with_max_retries(1)
+    );
 }
 
 #[test]
@@ -135,5 +175,8 @@ routes:
   other: *base
 ",
     );
-    assert_eq!(config.routes[&RouteName::from("other")].deadline, Duration::from_secs(30));
+    assert_eq!(
+        config.routes[&RouteName::from("other")].deadline,
+        Duration::from_secs(30)
+    );
 }

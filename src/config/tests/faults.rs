@@ -155,13 +155,19 @@ journal: { store: 'mysql://user:sk-password@host' }
 admission: { max_in_flight: '${LEAK}' }
 ";
     let faults = faults_of(text, &[("LEAK", "sk-environment")]);
-    assert!(!faults.contains("sk-") && !faults.contains("12345"), "{faults}");
+    assert!(
+        !faults.contains("sk-") && !faults.contains("12345"),
+        "{faults}"
+    );
     assert_eq!(faults.lines().count(), 11, "{faults}");
 }
 
 #[test]
 fn a_fault_is_one_line_however_long_its_value_is() {
-    let text = format!("server:\n  listen: |\n    first\n    second\n  drain_timeout: {}\n", "9".repeat(90) + "x");
+    let text = format!(
+        "server:\n  listen: |\n    first\n    second\n  drain_timeout: {}\n",
+        "9".repeat(90) + "x"
+    );
     let expected = format!(
         "3:5: server.listen: `first…` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051\n\
          5:18: server.drain_timeout: `{}…` `x` is no unit of time; use ms, s, m, h or d",
@@ -175,8 +181,14 @@ fn what_is_no_map_of_settings_is_one_fault() {
     for (text, expected) in [
         ("- a\n- b\n", "1:1: is no map of settings"),
         ("just text", "1:1: is no map of settings"),
-        ("a: [1, 2\nb: 3", "2:2: is no YAML: illegal placement of ':' indicator"),
-        ("admission: { max_in_flight: 1 }\n---\nseed: 2\n", "3:1: holds more than one YAML document; write one"),
+        (
+            "a: [1, 2\nb: 3",
+            "2:2: is no YAML: illegal placement of ':' indicator",
+        ),
+        (
+            "admission: { max_in_flight: 1 }\n---\nseed: 2\n",
+            "3:1: holds more than one YAML document; write one",
+        ),
     ] {
         assert_eq!(faults_of(text, &[]), expected, "{text}");
     }
@@ -188,7 +200,10 @@ fn a_file_that_cannot_be_read_is_reported_by_its_name() {
     assert_eq!(faults.to_string(), "/nowhere/relight.yaml: no such file");
     let folder = tempfile::tempdir().unwrap();
     let faults = load(Some(folder.path()), &given(&[])).unwrap_err();
-    assert_eq!(faults.to_string(), format!("{}: is no regular file", folder.path().display()));
+    assert_eq!(
+        faults.to_string(),
+        format!("{}: is no regular file", folder.path().display())
+    );
 }
 
 #[test]
@@ -205,7 +220,10 @@ fn addresses_that_others_can_reach_need_authentication_or_an_explicit_none() {
         // Health and metrics are for probes, which have no keys.
         ("admin_listen: '0.0.0.0:1'".to_owned(), false),
         ("listen: '0.0.0.0:1', auth: none".to_owned(), false),
-        (format!("listen: '0.0.0.0:1', keys: [ {{ tenant: a, sha256: '{hash}' }} ]"), false),
+        (
+            format!("listen: '0.0.0.0:1', keys: [ {{ tenant: a, sha256: '{hash}' }} ]"),
+            false,
+        ),
     ] {
         let faults = faults_of(&format!("server: {{ {server} }}"), &[]);
         assert_eq!(faults.contains(reachable), open, "{server}: {faults}");
@@ -221,18 +239,33 @@ fn base_urls_are_encrypted_or_local_and_lead_to_no_private_address_unless_it_is_
         ("base_url: 'http://127.0.0.1:8000'", ""),
         ("base_url: 'http://[::1]:8000'", ""),
         ("base_url: 'http://vllm:8000', allow_plaintext: true", ""),
-        ("base_url: 'http://10.0.0.1', allow_plaintext: true, allow_private_addresses: true", ""),
+        (
+            "base_url: 'http://10.0.0.1', allow_plaintext: true, allow_private_addresses: true",
+            "",
+        ),
         ("base_url: 'http://vllm:8000'", "in the clear"),
         ("base_url: 'https://192.168.0.1'", "is a private address"),
-        ("base_url: 'https://169.254.169.254'", "is a private address"),
+        (
+            "base_url: 'https://169.254.169.254'",
+            "is a private address",
+        ),
         ("base_url: 'https://key@example.com'", "holds credentials"),
         ("base_url: 'api.example.com'", "is no URL"),
         ("base_url: 'ftp://example.com'", "is no URL"),
         ("base_url: ''", "is no URL"),
     ] {
-        let text = format!("providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}");
+        let text = format!(
+            "providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}"
+        );
         let faults = faults_of(&text, &[]);
-        assert!(if reason.is_empty() { faults.is_empty() } else { faults.contains(reason) }, "{provider}: {faults}");
+        assert!(
+            if reason.is_empty() {
+                faults.is_empty()
+            } else {
+                faults.contains(reason)
+            },
+            "{provider}: {faults}"
+        );
     }
 }
 
@@ -253,26 +286,65 @@ routes: { default: { targets: [t] } }
 fn a_proxy_or_certificate_that_cannot_be_used_is_a_fault_of_its_setting() {
     for (connection, fault) in [
         ("proxy: { url: 'http://proxy.example:3128' }", ""),
-        ("proxy: { url: 'http://127.0.0.1:3128', credentials: 'user:hunter2' }", ""),
-        ("proxy: { url: 'http://10.0.0.1:3128' }", "p.proxy.url: `http://10.0.0.1:3128` is a private address"),
-        ("proxy: { url: 'http://10.0.0.1:3128' }, allow_private_addresses: true", ""),
+        (
+            "proxy: { url: 'http://127.0.0.1:3128', credentials: 'user:hunter2' }",
+            "",
+        ),
+        (
+            "proxy: { url: 'http://10.0.0.1:3128' }",
+            "p.proxy.url: `http://10.0.0.1:3128` is a private address",
+        ),
+        (
+            "proxy: { url: 'http://10.0.0.1:3128' }, allow_private_addresses: true",
+            "",
+        ),
         ("proxy: {}", "p.proxy.url: is missing"),
-        ("proxy: { url: 'proxy.example:3128' }", "is no proxy; write a scheme, host and port"),
+        (
+            "proxy: { url: 'proxy.example:3128' }",
+            "is no proxy; write a scheme, host and port",
+        ),
         ("proxy: { url: 'https://proxy.example' }", "is no proxy"),
         ("proxy: { url: 'http://proxy.example/path' }", "is no proxy"),
-        ("proxy: { url: 'http://user:hunter2@proxy.example' }", "p.proxy.url: holds credentials"),
-        ("proxy: { url: 'http://proxy.example', credentials: hunter2 }", "p.proxy.credentials: must be of the form"),
-        ("tls: { ca_file: /does/not/exist }", "p.tls.ca_file: `/does/not/exist` cannot be read"),
-        ("tls: { ca_file: Cargo.toml }", "p.tls.ca_file: `Cargo.toml` holds no certificate"),
-        ("tls: { cert_file: Cargo.toml }", "p.tls.cert_file: `Cargo.toml` has no effect without key_file"),
-        ("tls: { key_file: Cargo.toml }", "p.tls.key_file: `Cargo.toml` has no effect without cert_file"),
-        ("tls: { cert_file: Cargo.toml, key_file: Cargo.toml }", "p.tls.cert_file: `Cargo.toml` holds no certificate"),
+        (
+            "proxy: { url: 'http://user:hunter2@proxy.example' }",
+            "p.proxy.url: holds credentials",
+        ),
+        (
+            "proxy: { url: 'http://proxy.example', credentials: hunter2 }",
+            "p.proxy.credentials: must be of the form",
+        ),
+        (
+            "tls: { ca_file: /does/not/exist }",
+            "p.tls.ca_file: `/does/not/exist` cannot be read",
+        ),
+        (
+            "tls: { ca_file: Cargo.toml }",
+            "p.tls.ca_file: `Cargo.toml` holds no certificate",
+        ),
+        (
+            "tls: { cert_file: Cargo.toml }",
+            "p.tls.cert_file: `Cargo.toml` has no effect without key_file",
+        ),
+        (
+            "tls: { key_file: Cargo.toml }",
+            "p.tls.key_file: `Cargo.toml` has no effect without cert_file",
+        ),
+        (
+            "tls: { cert_file: Cargo.toml, key_file: Cargo.toml }",
+            "p.tls.cert_file: `Cargo.toml` holds no certificate",
+        ),
     ] {
         let provider = format!("base_url: 'https://api.example.com/v1', {connection}");
-        let text = format!("providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}");
+        let text = format!(
+            "providers: {{ p: {{ {provider} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}"
+        );
         let faults = faults_of(&text, &[]);
         let is_placed = fault.is_empty() || faults.starts_with("1:");
-        let is_expected = if fault.is_empty() { faults.is_empty() } else { faults.contains(fault) };
+        let is_expected = if fault.is_empty() {
+            faults.is_empty()
+        } else {
+            faults.contains(fault)
+        };
         assert!(is_placed && is_expected, "{connection}: {faults}");
         assert!(!faults.contains("hunter2"), "{connection}: {faults}");
     }

@@ -20,7 +20,8 @@ pub struct ToolPolicyConfig {
     /// It changes nothing: it may be executed again after any failure, and its calls may be split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// Repeating it with the same arguments has no further effect: it may be executed again after any failure.
+    /// Repeating it with the same arguments has no further effect: it may be executed again after
+    /// any failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
     /// It may destroy or overwrite.
@@ -29,17 +30,21 @@ pub struct ToolPolicyConfig {
     /// It acts on the world outside its own data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
-    /// The argument in which it takes an idempotency key, which Relight fills: it may then be executed again. Its schema
-    /// must list the argument.
+    /// The argument in which it takes an idempotency key, which Relight fills: it may then be
+    /// executed again. Its schema must list the argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// How its calls may be split when they take too long or return too much; the first rule that fits the arguments
-    /// counts. Default: not at all.
+    /// How its calls may be split when they take too long or return too much; the first rule that
+    /// fits the arguments counts. Default: not at all.
     pub chunk: Vec<ChunkRuleConfig>,
-    /// Arguments that the journal does not keep, as JSON pointers (`/user/email`, `/items/*/price`).
+    /// Arguments that the journal does not keep, as JSON pointers (`/user/email`,
+    /// `/items/*/price`).
     pub redact: Vec<String>,
     /// The longest time for one execution (100ms to 1h), where it differs from `tools.timeout`.
-    #[serde(with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "Option<String>")]
     pub timeout: Option<Duration>,
     /// How far its recovery goes, where it differs from `tools.recovery`.
@@ -47,13 +52,13 @@ pub struct ToolPolicyConfig {
     pub recovery: Option<ToolRecoveryPolicy>,
 }
 
-/// How calls of a tool may be split, by one or two of their arguments; each is a name, or a JSON pointer where it lies
-/// within another argument.
+/// How calls of a tool may be split, by one or two of their arguments; each is a name, or a JSON
+/// pointer where it lies within another argument.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChunkRuleConfig {
-    /// What is split: `list` (into shorter ones), `dates` (a range, into shorter ones) or `pages` (a number of results, into
-    /// smaller pages).
+    /// What is split: `list` (into shorter ones), `dates` (a range, into shorter ones) or `pages`
+    /// (a number of results, into smaller pages).
     pub by: ChunkKind,
     /// `list`: the argument that holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +69,8 @@ pub struct ChunkRuleConfig {
     /// `dates`: the argument that holds the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// `dates`: the length of a part (`day`, `week`, `month`); unset: months, or shorter where the range is shorter.
+    /// `dates`: the length of a part (`day`, `week`, `month`); unset: months, or shorter where the
+    /// range is shorter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<DateStep>,
     /// `dates`: whether the end belongs to the range; unset: for dates, and not for times.
@@ -94,7 +100,8 @@ pub struct ChunkRuleConfig {
     /// Most parts at once (1 to 16); unset: 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<usize>,
-    /// Numbers of the result that are added up, as JSON pointers (`/total`); others that differ are left out.
+    /// Numbers of the result that are added up, as JSON pointers (`/total`); others that differ are
+    /// left out.
     pub sum: Vec<String>,
 }
 
@@ -114,13 +121,16 @@ pub enum ChunkKind {
 // === impl ChunkRuleConfig ===
 
 impl ChunkRuleConfig {
-    /// The rule; `None` where an argument that it needs is missing, which no configuration in force lacks.
+    /// The rule; `None` where an argument that it needs is missing, which no configuration in force
+    /// lacks.
     #[must_use]
     pub fn rule(&self) -> Option<ChunkRule> {
         let by = match self.by {
             ChunkKind::List => ChunkBy::List {
                 argument: self.argument.clone()?,
-                size: self.size.map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
+                size: self
+                    .size
+                    .map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
             },
             ChunkKind::Dates => ChunkBy::Dates {
                 from: self.from.clone()?,
@@ -150,16 +160,28 @@ impl ChunkRuleConfig {
     pub(in crate::config) fn misplaced(&self) -> Vec<&'static str> {
         let of = |kinds: &[ChunkKind]| !kinds.contains(&self.by);
         [
-            ("argument", self.argument.is_some() && of(&[ChunkKind::List])),
+            (
+                "argument",
+                self.argument.is_some() && of(&[ChunkKind::List]),
+            ),
             ("from", self.from.is_some() && of(&[ChunkKind::Dates])),
             ("to", self.to.is_some() && of(&[ChunkKind::Dates])),
             ("step", self.step.is_some() && of(&[ChunkKind::Dates])),
-            ("end_included", self.end_included.is_some() && of(&[ChunkKind::Dates])),
+            (
+                "end_included",
+                self.end_included.is_some() && of(&[ChunkKind::Dates]),
+            ),
             ("limit", self.limit.is_some() && of(&[ChunkKind::Pages])),
             ("offset", self.offset.is_some() && of(&[ChunkKind::Pages])),
             ("page", self.page.is_some() && of(&[ChunkKind::Pages])),
-            ("first_page", self.first_page.is_some() && of(&[ChunkKind::Pages])),
-            ("size", self.size.is_some() && of(&[ChunkKind::List, ChunkKind::Pages])),
+            (
+                "first_page",
+                self.first_page.is_some() && of(&[ChunkKind::Pages]),
+            ),
+            (
+                "size",
+                self.size.is_some() && of(&[ChunkKind::List, ChunkKind::Pages]),
+            ),
         ]
         .into_iter()
         .filter_map(|(name, misplaced)| misplaced.then_some(name))
@@ -173,6 +195,10 @@ impl ChunkRuleConfig {
             ChunkKind::Dates => vec![("from", &self.from), ("to", &self.to)],
             ChunkKind::Pages => vec![("limit", &self.limit)],
         };
-        needed.into_iter().filter(|(_, argument)| argument.is_none()).map(|(name, _)| name).collect()
+        needed
+            .into_iter()
+            .filter(|(_, argument)| argument.is_none())
+            .map(|(name, _)| name)
+            .collect()
     }
 }

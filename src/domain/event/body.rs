@@ -1,7 +1,7 @@
 //! Each kind of event, with its fields.
 //!
-//! What is not known is `None`, not a zero that could be mistaken for a fact. No event holds a prompt, an answer or a
-//! key.
+//! What is not known is `None`, not a zero that could be mistaken for a fact. No event holds a
+//! prompt, an answer or a key.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,13 +73,15 @@ pub enum EventBody {
     InvocationParked {
         /// Why its target cannot be called: the class that closed its gate, or `circuit_open`.
         class: FailureClass,
-        /// Milliseconds until the next try at the latest; it wakes earlier when its target is ready.
+        /// Milliseconds until the next try at the latest; it wakes earlier when its target is
+        /// ready.
         wait_ms: u64,
         /// Whether it waits in a queue: several wait for the same gate and pass one at a time.
         in_line: bool,
     },
-    /// Calls were refused, within a second, because there was too much work: at a target, or before one was chosen. Each
-    /// of them has an `InvocationFailed` of its own; this is the one line that logs have for all.
+    /// Calls were refused, within a second, because there was too much work: at a target, or before
+    /// one was chosen. Each of them has an `InvocationFailed` of its own; this is the one line that
+    /// logs have for all.
     CallsRefused {
         /// How many.
         count: u64,
@@ -118,7 +120,8 @@ pub enum EventBody {
         class: FailureClass,
         /// What was wrong with the request, for `invalid_request` only.
         detail: Option<InvalidRequestDetail>,
-        /// What failures of one broken release share, by which releases are judged; empty where nothing is known.
+        /// What failures of one broken release share, by which releases are judged; empty where
+        /// nothing is known.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         signature: String,
         /// A redacted message without upstream text.
@@ -143,8 +146,8 @@ pub enum EventBody {
         error: String,
         /// The class of the failure.
         class: FailureClass,
-        /// The number of this recovery, from 1. Where an attempt was lost with its replica, the number that it had: 0 for
-        /// the first.
+        /// The number of this recovery, from 1. Where an attempt was lost with its replica, the
+        /// number that it had: 0 for the first.
         retry: u32,
         /// How many are allowed.
         max_retries: u32,
@@ -264,7 +267,8 @@ pub enum EventBody {
         /// What it holds when it is full, in tokens.
         capacity: f64,
     },
-    /// Something was decided about a release: it was rolled back, promoted, reinstated or held where it was.
+    /// Something was decided about a release: it was rolled back, promoted, reinstated or held
+    /// where it was.
     ReleaseDecided {
         /// The target or tool server that it is a version of.
         subject: String,
@@ -281,7 +285,8 @@ pub enum EventBody {
         generation: u64,
         /// The settings that changed, by path, without their values.
         changed: Vec<String>,
-        /// Those among them that are read at the start only, and so are not in force before a restart.
+        /// Those among them that are read at the start only, and so are not in force before a
+        /// restart.
         #[serde(default)]
         needs_restart: Vec<String>,
     },

@@ -17,20 +17,39 @@ const MAX_NAMED: usize = 3;
 impl Event {
     /// One line for people, such as `Retrying executor (attempt 1/2): Request timeout`.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of event")]
     pub fn display(&self) -> String {
-        let operation = self.scope.as_ref().map_or("invocation", |scope| scope.operation.as_str());
+        let operation = self
+            .scope
+            .as_ref()
+            .map_or("invocation", |scope| scope.operation.as_str());
         let target = self.target.as_ref().map_or("-", TargetId::as_str);
         match &self.body {
             EventBody::InvocationStarted { deadline_ms, .. } => {
-                format!("{operation} started ({} to answer)", duration_text(*deadline_ms))
+                format!(
+                    "{operation} started ({} to answer)",
+                    duration_text(*deadline_ms)
+                )
             }
             EventBody::InvocationSucceeded { duration_ms, .. } => {
                 format!("{operation} answered in {}", duration_text(*duration_ms))
             }
-            EventBody::InvocationRecovered { duration_ms, attempts, .. } => {
-                format!("{operation} recovered: answered by attempt {attempts} after {}", duration_text(*duration_ms))
+            EventBody::InvocationRecovered {
+                duration_ms,
+                attempts,
+                ..
+            } => {
+                format!(
+                    "{operation} recovered: answered by attempt {attempts} after {}",
+                    duration_text(*duration_ms)
+                )
             }
-            EventBody::InvocationFailed { attempts, message, class, .. } => {
+            EventBody::InvocationFailed {
+                attempts,
+                message,
+                class,
+                ..
+            } => {
                 let tries = match attempts {
                     0 => "before any attempt".to_owned(),
                     1 => "after 1 attempt".to_owned(),
@@ -38,98 +57,208 @@ impl Event {
                 };
                 format!("{operation} failed {tries}: {class}: {message}")
             }
-            EventBody::InvocationParked { class, wait_ms, in_line } => parked_words(target, *class, *wait_ms, *in_line),
+            EventBody::InvocationParked {
+                class,
+                wait_ms,
+                in_line,
+            } => parked_words(target, *class, *wait_ms, *in_line),
             EventBody::CallsRefused { count } => refused_words(self.target.as_ref(), *count),
             EventBody::AttemptStarted { cause, model, .. } => {
                 // A tool has no model.
-                let model = if model.is_empty() { String::new() } else { format!(" ({model})") };
-                format!("Attempt {} on {target}{model}: {}", self.attempt, cause.label())
+                let model = if model.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({model})")
+                };
+                format!(
+                    "Attempt {} on {target}{model}: {}",
+                    self.attempt,
+                    cause.label()
+                )
             }
             EventBody::FirstToken { after_ms } => {
-                format!("First token from {target} after {}", duration_text(*after_ms))
+                format!(
+                    "First token from {target} after {}",
+                    duration_text(*after_ms)
+                )
             }
             EventBody::AttemptReadOn { reason, requests } => {
-                format!("Attempt {} on {target} is read on ({requests}): {reason}", self.attempt)
+                format!(
+                    "Attempt {} on {target} is read on ({requests}): {reason}",
+                    self.attempt
+                )
             }
             EventBody::AttemptSucceeded { duration_ms, .. } => {
-                format!("Attempt {} on {target} answered in {}", self.attempt, duration_text(*duration_ms))
+                format!(
+                    "Attempt {} on {target} answered in {}",
+                    self.attempt,
+                    duration_text(*duration_ms)
+                )
             }
             EventBody::AttemptFailed { class, message, .. } => {
-                format!("Attempt {} on {target} failed: {class}: {message}", self.attempt)
+                format!(
+                    "Attempt {} on {target} failed: {class}: {message}",
+                    self.attempt
+                )
             }
-            EventBody::RecoveryAttempted { error, retry, max_retries, adaptation, going_on, .. } => {
-                recovery_words(operation, error, (*retry, *max_retries), adaptation.as_deref(), going_on.as_deref())
-            }
+            EventBody::RecoveryAttempted {
+                error,
+                retry,
+                max_retries,
+                adaptation,
+                going_on,
+                ..
+            } => recovery_words(
+                operation,
+                error,
+                (*retry, *max_retries),
+                adaptation.as_deref(),
+                going_on.as_deref(),
+            ),
             EventBody::ContextInjected { vehicle, .. } => {
-                format!("Informed the model of the failure (attempt {}, {vehicle})", self.attempt)
+                format!(
+                    "Informed the model of the failure (attempt {}, {vehicle})",
+                    self.attempt
+                )
             }
             EventBody::ContextInjectionSkipped { reason, .. } => {
                 format!("Did not inform the model of the failure: {reason}")
             }
             // Nothing failed in this call: the preferred target is closed to calls.
-            EventBody::FallbackChosen { from, class } if self.attempt <= 1 || *class == FailureClass::CircuitOpen => {
+            EventBody::FallbackChosen { from, class }
+                if self.attempt <= 1 || *class == FailureClass::CircuitOpen =>
+            {
                 format!("Going straight to {target}: {from} takes no calls now")
             }
-            EventBody::FallbackChosen { from, class } => format!("Falling back from {from} to {target}: {class}"),
+            EventBody::FallbackChosen { from, class } => {
+                format!("Falling back from {from} to {target}: {class}")
+            }
             EventBody::HedgeStarted { beside, after_ms } => {
-                format!("Hedging on {target}: {beside} sent no token within {}", duration_text(*after_ms))
+                format!(
+                    "Hedging on {target}: {beside} sent no token within {}",
+                    duration_text(*after_ms)
+                )
             }
             EventBody::CircuitOpened { .. } => self.opened_words(target),
             EventBody::CircuitHalfOpen { open_ms, .. } => {
-                format!("Circuit of {target} is half-open after {}: probing", duration_text(*open_ms))
+                format!(
+                    "Circuit of {target} is half-open after {}: probing",
+                    duration_text(*open_ms)
+                )
             }
-            EventBody::CircuitRecovering { admitted_percent, .. } => {
+            EventBody::CircuitRecovering {
+                admitted_percent, ..
+            } => {
                 format!("Circuit of {target} is recovering: {admitted_percent} % admitted")
             }
-            EventBody::CircuitClosed { forced: true, from: CircuitState::ForcedClosed, .. } => {
-                format!("An operator no longer holds the circuit of {target} closed: it opens again when calls fail")
+            EventBody::CircuitClosed {
+                forced: true,
+                from: CircuitState::ForcedClosed,
+                ..
+            } => {
+                format!(
+                    "An operator no longer holds the circuit of {target} closed: it opens again when calls fail"
+                )
             }
-            EventBody::CircuitClosed { forced: true, .. } => format!("An operator closed the circuit of {target}"),
+            EventBody::CircuitClosed { forced: true, .. } => {
+                format!("An operator closed the circuit of {target}")
+            }
             EventBody::CircuitClosed { disturbed_ms, .. } => {
-                format!("Circuit of {target} closed, {} after it had opened", duration_text(*disturbed_ms))
+                format!(
+                    "Circuit of {target} closed, {} after it had opened",
+                    duration_text(*disturbed_ms)
+                )
             }
-            EventBody::GateClosed { gate, reopens_in_ms, class, .. } => {
-                format!("The {} gate of {target} closed for {}: {class}", gate.as_str(), duration_text(*reopens_in_ms))
+            EventBody::GateClosed {
+                gate,
+                reopens_in_ms,
+                class,
+                ..
+            } => {
+                format!(
+                    "The {} gate of {target} closed for {}: {class}",
+                    gate.as_str(),
+                    duration_text(*reopens_in_ms)
+                )
             }
             EventBody::GateOpened { gate, closed_ms } => {
-                format!("The {} gate of {target} opened after {}", gate.as_str(), duration_text(*closed_ms))
+                format!(
+                    "The {} gate of {target} opened after {}",
+                    gate.as_str(),
+                    duration_text(*closed_ms)
+                )
             }
             EventBody::BudgetExhausted { level, capacity } => {
                 format!("The retry budget of {target} is empty ({level:.0} of {capacity:.0} left)")
             }
-            EventBody::ReleaseDecided { release, to, decision, .. } => decided_words(release, to, decision),
-            EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
-                reloaded_words(*generation, changed, needs_restart)
-            }
+            EventBody::ReleaseDecided {
+                release,
+                to,
+                decision,
+                ..
+            } => decided_words(release, to, decision),
+            EventBody::ConfigurationReloaded {
+                generation,
+                changed,
+                needs_restart,
+            } => reloaded_words(*generation, changed, needs_restart),
             EventBody::ConfigurationRejected { reason, .. } => {
                 format!("A new configuration was refused, the old one stays in force: {reason}")
             }
-            EventBody::StoreLost { store, reason } => format!("The {store} store is lost: {reason}"),
+            EventBody::StoreLost { store, reason } => {
+                format!("The {store} store is lost: {reason}")
+            }
             EventBody::StoreFound { store, lost_ms } => {
-                format!("The {store} store is back after {}", duration_text(*lost_ms))
+                format!(
+                    "The {store} store is back after {}",
+                    duration_text(*lost_ms)
+                )
             }
         }
     }
 
     /// The line for a circuit that opened; empty for any other event.
     fn opened_words(&self, target: &str) -> String {
-        let EventBody::CircuitOpened { evidence, retry_in_ms, reason, class, streak, forced, .. } = &self.body else {
+        let EventBody::CircuitOpened {
+            evidence,
+            retry_in_ms,
+            reason,
+            class,
+            streak,
+            forced,
+            ..
+        } = &self.body
+        else {
             return String::new();
         };
         if *forced {
             let (who, why) = reason.split_once(": ").unwrap_or((reason, ""));
-            let who = who.strip_prefix("forced open by an operator").unwrap_or_default();
-            let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+            let who = who
+                .strip_prefix("forced open by an operator")
+                .unwrap_or_default();
+            let why = if why.is_empty() {
+                String::new()
+            } else {
+                format!(" ({why})")
+            };
             return format!(
                 "An operator{who} opened the circuit of {target}{why}: no calls until an operator closes it"
             );
         }
         let class = class.map(|class| format!(", {class}")).unwrap_or_default();
-        let again = if *streak > 1 { format!(" again (time {streak} in a row)") } else { String::new() };
-        let probing = retry_in_ms.map(|ms| format!("; probing in {}", duration_text(ms))).unwrap_or_default();
+        let again = if *streak > 1 {
+            format!(" again (time {streak} in a row)")
+        } else {
+            String::new()
+        };
+        let probing = retry_in_ms
+            .map(|ms| format!("; probing in {}", duration_text(ms)))
+            .unwrap_or_default();
         let (failures, committed) = (evidence.failures, evidence.committed);
         let threshold = match evidence.threshold {
-            threshold @ 2.. if reason == "failures in a row" => format!(", {threshold} in a row open it"),
+            threshold @ 2.. if reason == "failures in a row" => {
+                format!(", {threshold} in a row open it")
+            }
             _ => String::new(),
         };
         format!(
@@ -138,8 +267,8 @@ impl Event {
     }
 }
 
-/// The line for what follows a failure, such as `Retrying executor (attempt 1/2): Request timeout`; `count`: the number of
-/// the recovery, and how many are allowed.
+/// The line for what follows a failure, such as `Retrying executor (attempt 1/2): Request timeout`;
+/// `count`: the number of the recovery, and how many are allowed.
 #[must_use]
 pub fn recovery_words(
     operation: &str,
@@ -152,7 +281,9 @@ pub fn recovery_words(
         return format!("Going on with {operation}: {error}; {words}");
     }
     let (retry, max_retries) = count;
-    let changed = adaptation.map(|words| format!("; {words}")).unwrap_or_default();
+    let changed = adaptation
+        .map(|words| format!("; {words}"))
+        .unwrap_or_default();
     format!("Retrying {operation} (attempt {retry}/{max_retries}): {error}{changed}")
 }
 
@@ -173,9 +304,15 @@ pub fn parked_words(target: &str, class: FailureClass, wait_ms: u64, in_line: bo
 
 /// The summary of calls that were refused within a second.
 fn refused_words(target: Option<&TargetId>, count: u64) -> String {
-    let calls = if count == 1 { "1 call was".to_owned() } else { format!("{count} calls were") };
+    let calls = if count == 1 {
+        "1 call was".to_owned()
+    } else {
+        format!("{count} calls were")
+    };
     match target {
-        Some(target) => format!("{calls} refused at target {target} in the last second: all of its slots are taken"),
+        Some(target) => format!(
+            "{calls} refused at target {target} in the last second: all of its slots are taken"
+        ),
         None => format!("{calls} refused in the last second: too many invocations are in flight"),
     }
 }
@@ -192,7 +329,12 @@ fn reloaded_words(generation: u64, changed: &[String], needs_restart: &[String])
 
 /// The first of these paths after an introduction; empty where there are none.
 fn named(introduction: &str, paths: &[String]) -> String {
-    let named = paths.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let named = paths
+        .iter()
+        .take(MAX_NAMED)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
     match paths.len().checked_sub(MAX_NAMED) {
         _ if paths.is_empty() => String::new(),
         None | Some(0) => format!("{introduction}{named}"),
@@ -203,14 +345,18 @@ fn named(introduction: &str, paths: &[String]) -> String {
 /// What was decided about a release, in words.
 fn decided_words(release: &str, to: &str, decision: &ReleaseDecision) -> String {
     let reason = Some(decision.reason.as_str()).filter(|reason| !reason.is_empty());
-    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let because = reason
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default();
     match decision.action {
         ReleaseAction::RolledBack if decision.provisional => {
             format!("Release {release} was rolled back to {to} provisionally{because}")
         }
         ReleaseAction::RolledBack => format!("Release {release} was rolled back to {to}{because}"),
         ReleaseAction::Promoted => format!("Release {release} became the stable one{because}"),
-        ReleaseAction::Reinstated => format!("Release {release} has its share of the traffic again{because}"),
+        ReleaseAction::Reinstated => {
+            format!("Release {release} has its share of the traffic again{because}")
+        }
         ReleaseAction::Held => format!("Release {release} stays as it is{because}"),
     }
 }

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::table::ROWS;
 
 /// The kind of a failure; the only property of it that policies and metrics match on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
     /// The caller's request, token or concurrency limit was reached.
@@ -98,7 +100,10 @@ impl FailureClass {
     /// Whether Relight itself refused, so that no target is to blame.
     #[must_use]
     pub const fn is_local_refusal(self) -> bool {
-        matches!(self, Self::CircuitOpen | Self::Shed | Self::BudgetEmpty | Self::Deadline)
+        matches!(
+            self,
+            Self::CircuitOpen | Self::Shed | Self::BudgetEmpty | Self::Deadline
+        )
     }
 
     /// The code that callers switch on.
@@ -165,9 +170,15 @@ impl InvalidRequestDetail {
     /// The detail of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::ParameterMismatch, Self::MessageOrder, Self::UnsupportedParameter, Self::BadSchema, Self::Other]
-            .into_iter()
-            .find(|detail| detail.as_str() == name)
+        [
+            Self::ParameterMismatch,
+            Self::MessageOrder,
+            Self::UnsupportedParameter,
+            Self::BadSchema,
+            Self::Other,
+        ]
+        .into_iter()
+        .find(|detail| detail.as_str() == name)
     }
 }
 
@@ -209,6 +220,9 @@ impl FailureCode {
     /// The code of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        FailureClass::ALL.into_iter().map(FailureClass::code).find(|code| code.as_str() == name)
+        FailureClass::ALL
+            .into_iter()
+            .map(FailureClass::code)
+            .find(|code| code.as_str() == name)
     }
 }

@@ -21,7 +21,8 @@ pub enum Surface {
     Tool,
 }
 
-/// A transport fault as Relight's own client observed it: typed, so that nothing matches on its text.
+/// A transport fault as Relight's own client observed it: typed, so that nothing matches on its
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportFault {
@@ -57,7 +58,8 @@ pub enum TransportFault {
     ProcessExited,
     /// The process behind the target could not be started.
     NotStarted,
-    /// The target did not become ready for requests, or was no longer: its start, handshake or session failed.
+    /// The target did not become ready for requests, or was no longer: its start, handshake or
+    /// session failed.
     NotReady,
     /// The call's deadline passed while the attempt ran.
     Deadline,
@@ -139,7 +141,11 @@ pub struct ProviderError {
 
 impl ProviderError {
     /// A transport fault, with a message for people.
-    pub fn transport(provider: impl Into<Arc<str>>, fault: TransportFault, message: impl Into<String>) -> Self {
+    pub fn transport(
+        provider: impl Into<Arc<str>>,
+        fault: TransportFault,
+        message: impl Into<String>,
+    ) -> Self {
         let surface = match fault {
             TransportFault::IdleTimeout | TransportFault::Cut => Surface::Stream,
             _ => Surface::Transport,
@@ -156,13 +162,19 @@ impl ProviderError {
     /// The body, or the text in place of one.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
-        self.body.as_deref().filter(|body| !body.is_empty()).or(self.message.as_deref())
+        self.body
+            .as_deref()
+            .filter(|body| !body.is_empty())
+            .or(self.message.as_deref())
     }
 
     /// The value of a kept header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(kept, _)| kept == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fixed properties of each failure class, one row a class.
 //!
-//! A new class is a variant of [`FailureClass`], a row here and a value of the contract. What depends on more than the
-//! class (its detail, a stated wait, settings) is decided where it is used.
+//! A new class is a variant of [`FailureClass`], a row here and a value of the contract. What
+//! depends on more than the class (its detail, a stated wait, settings) is decided where it is
+//! used.
 
 use super::{FailureClass, FailureCode};
 use crate::domain::circuit::GateKind;
@@ -460,7 +461,10 @@ pub(super) const ROWS: [ClassRow; 28] = [
 const _: () = {
     let mut index = 0;
     while index < ROWS.len() {
-        assert!(ROWS[index].class as usize == index, "the rows are in the order of the classes");
+        assert!(
+            ROWS[index].class as usize == index,
+            "the rows are in the order of the classes"
+        );
         index += 1;
     }
 };

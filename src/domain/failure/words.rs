@@ -1,6 +1,7 @@
 //! Messages of a failure: plain words for an end user, and for an operator what to do.
 //!
-//! Both are Relight's own sentences without upstream text, with the limit's wait where one is stated.
+//! Both are Relight's own sentences without upstream text, with the limit's wait where one is
+//! stated.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -18,10 +19,17 @@ pub fn for_user(class: C, wait: Option<&str>) -> Cow<'static, str> {
 }
 
 /// What an operator or developer can do.
-pub fn for_operator(class: C, detail: Option<D>, wait: Option<&str>, tool: bool) -> Cow<'static, str> {
+pub fn for_operator(
+    class: C,
+    detail: Option<D>,
+    wait: Option<&str>,
+    tool: bool,
+) -> Cow<'static, str> {
     let words = match (class, detail) {
         (C::ServerError, _) if tool => "The tool failed internally: see its logs.",
-        (C::NotFound, _) if tool => "No such tool or resource: compare the name with those that exist.",
+        (C::NotFound, _) if tool => {
+            "No such tool or resource: compare the name with those that exist."
+        }
         (C::InvalidRequest, Some(D::ParameterMismatch)) => {
             "The arguments do not fit the function: compare their names with its schema."
         }
@@ -60,18 +68,27 @@ pub const fn for_user_of_tool(class: C) -> Option<&'static str> {
     })
 }
 
-/// What an operator or developer can do where a tool failed; `None` where the words for a model fit.
+/// What an operator or developer can do where a tool failed; `None` where the words for a model
+/// fit.
 pub const fn for_operator_of_tool(class: C) -> Option<&'static str> {
     Some(match class {
-        C::Overloaded => "The tool server is at capacity: wait, or declare an alternative in `tools.groups`.",
+        C::Overloaded => {
+            "The tool server is at capacity: wait, or declare an alternative in `tools.groups`."
+        }
         C::ServerError => "The tool failed internally: see its server's log.",
-        C::Timeout => "Raise the tool's timeout, ask for less at once, or declare which argument can be split.",
+        C::Timeout => {
+            "Raise the tool's timeout, ask for less at once, or declare which argument can be split."
+        }
         C::Network => "Check that the tool server runs, its address and its log.",
         C::Crash => "The tool server's process ended: see its log; it is started again.",
-        C::PermissionDenied => "The account in use may not do this: ask with an account that may, or for other data.",
+        C::PermissionDenied => {
+            "The account in use may not do this: ask with an account that may, or for other data."
+        }
         C::InvalidRequest => "Compare the arguments with the tool's schema.",
         C::NotFound => "No such tool or resource: compare the name with those that exist.",
-        C::MalformedResponse => "The tool returned what its protocol does not allow: see its server's log.",
+        C::MalformedResponse => {
+            "The tool returned what its protocol does not allow: see its server's log."
+        }
         C::StreamInterrupted => "The connection to the tool server broke: see its log.",
         _ => return None,
     })

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::message::Message;
 
-/// A change to the caller's history, after which its next request continues exactly what the model saw.
+/// A change to the caller's history, after which its next request continues exactly what the model
+/// saw.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryPatch {
     /// How many of the caller's last messages are replaced; 0 where everything is only appended.
     pub replace_tail: u32,
-    /// The messages that replace and follow them: changed messages or notes, then the assistant's turn.
+    /// The messages that replace and follow them: changed messages or notes, then the assistant's
+    /// turn.
     pub messages: Vec<Message>,
 }
 

@@ -1,9 +1,11 @@
-//! The rest of an answer whose restarts say something else: how it is requested, and how both parts become one outcome.
+//! The rest of an answer whose restarts say something else: how it is requested, and how both parts
+//! become one outcome.
 //!
-//! Some models continue an assistant's turn that is given to them begun. Where the route has a target that can, the
-//! text that was sent is given back and the rest is requested, within the same deadline: the reader then holds one
-//! text, begun by one model and ended by another. Only plain text is ever continued: a tool call or an answer of a
-//! given shape that two models wrote half each would be worse than none.
+//! Some models continue an assistant's turn that is given to them begun. Where the route has a
+//! target that can, the text that was sent is given back and the rest is requested, within the same
+//! deadline: the reader then holds one text, begun by one model and ended by another. Only plain
+//! text is ever continued: a tool call or an answer of a given shape that two models wrote half
+//! each would be worse than none.
 
 use std::sync::Arc;
 
@@ -25,7 +27,9 @@ use crate::{
 
 /// The request for what follows `sent`; `None` where no target of the route can continue it.
 pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<InvocationContext> {
-    let Call::Model(call) = &incoming.invocation.call else { return None };
+    let Call::Model(call) = &incoming.invocation.call else {
+        return None;
+    };
     let is_plain = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
     // A turn that ends in white space is refused by most servers, and cannot be ended otherwise.
     if !is_plain || sent.is_empty() || sent.ends_with(char::is_whitespace) {
@@ -33,7 +37,8 @@ pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<Invoca
     }
     let mut request = incoming.clone();
     let plan = Arc::make_mut(&mut request.plan);
-    plan.targets.retain(|target: &Arc<Target>| target.capabilities.assistant_prefill);
+    plan.targets
+        .retain(|target: &Arc<Target>| target.capabilities.assistant_prefill);
     plan.retry = plan.retry.clone().with_max_retries(0);
     if plan.targets.is_empty() {
         return None;
@@ -43,7 +48,9 @@ pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<Invoca
     // The key belongs to the whole answer, not to its rest.
     invocation.request_id = None;
     if let Call::Model(call) = &mut invocation.call {
-        Arc::make_mut(call).messages.push(Message::text(Role::Assistant, sent));
+        Arc::make_mut(call)
+            .messages
+            .push(Message::text(Role::Assistant, sent));
     }
     (request.before, request.append_only) = (PreviousRun::default(), AppendOnly::default());
     Some(request)
@@ -57,7 +64,12 @@ pub(super) fn last_attempt(outcome: &Outcome) -> u32 {
 /// A step of the rest as one of the whole, of which there were so many attempts before.
 pub(super) fn renumbered(mut step: StreamStep, earlier: u32) -> StreamStep {
     match &mut step {
-        StreamStep::AttemptStarted { attempt, cause, repaired, .. } => {
+        StreamStep::AttemptStarted {
+            attempt,
+            cause,
+            repaired,
+            ..
+        } => {
             *attempt += earlier;
             if earlier > 0 {
                 *cause = cause_of_the_rest(*cause);
@@ -91,27 +103,38 @@ pub(super) fn joined(begun: Outcome, text: String, rest: Outcome) -> Outcome {
         record
     }));
     let mut recovery_applied = begun.recovery_applied;
-    for strategy in [RecoveryStrategy::Continue].into_iter().chain(rest.recovery_applied) {
+    for strategy in [RecoveryStrategy::Continue]
+        .into_iter()
+        .chain(rest.recovery_applied)
+    {
         if !recovery_applied.contains(&strategy) {
             recovery_applied.push(strategy);
         }
     }
     let result = rest.result.map(|completion| saying(text, completion));
-    let messages = result.as_ref().map(|completion| vec![completion.message.clone()]).unwrap_or_default();
+    let messages = result
+        .as_ref()
+        .map(|completion| vec![completion.message.clone()])
+        .unwrap_or_default();
     Outcome {
         invocation: begun.invocation,
         result,
         attempts,
         recovery_applied,
         usage: begun.usage.plus(rest.usage),
-        history_patch: HistoryPatch { replace_tail: 0, messages },
+        history_patch: HistoryPatch {
+            replace_tail: 0,
+            messages,
+        },
         ..rest
     }
 }
 
 /// The answer with this text in place of the text of its rest.
 fn saying(text: String, mut rest: Completion) -> Completion {
-    rest.message.parts.retain(|part| !matches!(part, Part::Text(_)));
+    rest.message
+        .parts
+        .retain(|part| !matches!(part, Part::Text(_)));
     rest.message.parts.push(Part::Text(text));
     rest
 }

@@ -1,9 +1,10 @@
 //! How one attempt's answer continues another's: what may be sent, given what was sent already.
 //!
-//! A client of this mode cannot take back. So what was sent is a promise about how the answer begins: after a restart nothing is
-//! sent while the new attempt only repeats it, the rest is sent once it has, and another text is an error.
-//! Tool calls are sent only when they are whole, so that half a call never has to be kept. Reasoning is no part of the
-//! promise: one that differs is left out. Pure: steps in, pieces out, no waits.
+//! A client of this mode cannot take back. So what was sent is a promise about how the answer
+//! begins: after a restart nothing is sent while the new attempt only repeats it, the rest is sent
+//! once it has, and another text is an error. Tool calls are sent only when they are whole, so that
+//! half a call never has to be kept. Reasoning is no part of the promise: one that differs is left
+//! out. Pure: steps in, pieces out, no waits.
 
 use serde_json::Value;
 
@@ -25,7 +26,8 @@ pub(super) enum AnswerPiece {
     Reasoning(String),
     /// The reasoning so far is whole, with what its provider needs back.
     Signed(Opaque),
-    /// Reasoning of another attempt than the one that was sent, whole, with what its provider needs back.
+    /// Reasoning of another attempt than the one that was sent, whole, with what its provider needs
+    /// back.
     SignedAnew(String, Opaque),
     /// A refusal in the model's words.
     Refusal(String),
@@ -114,16 +116,23 @@ impl AppendOnlyAnswer {
     /// The answer of which an earlier owner sent `blocks`.
     pub(super) fn restore(&mut self, blocks: &[Block]) {
         for block in blocks {
-            self.blocks.push(ReadBlock::new(block.id, block.kind.clone()));
+            self.blocks
+                .push(ReadBlock::new(block.id, block.kind.clone()));
             self.grow(self.blocks.len() - 1, &block.text);
             if block.stopped {
-                self.stop(self.blocks.len() - 1, block.opaque.as_ref(), block.committed);
+                self.stop(
+                    self.blocks.len() - 1,
+                    block.opaque.as_ref(),
+                    block.committed,
+                );
             }
         }
         for channel in [&mut self.text, &mut self.reasoning, &mut self.refusal] {
             channel.sent = channel.now.len();
         }
-        let is_signed = blocks.iter().any(|block| block.kind == BlockKind::Reasoning && block.opaque.is_some());
+        let is_signed = blocks
+            .iter()
+            .any(|block| block.kind == BlockKind::Reasoning && block.opaque.is_some());
         self.signed = if is_signed { self.reasoning.sent } else { 0 };
         self.calls = self.blocks.iter().filter_map(ReadBlock::call).collect();
     }
@@ -141,14 +150,20 @@ impl AppendOnlyAnswer {
     /// Takes a step, and returns what may be sent now.
     ///
     /// # Errors
-    /// When the attempt's answer is another than the one that was begun; nothing may be sent any more then.
+    /// When the attempt's answer is another than the one that was begun; nothing may be sent any
+    /// more then.
     pub(super) fn step(&mut self, step: &StreamStep) -> Result<Vec<AnswerPiece>, Diverged> {
         match step {
             StreamStep::BlockStart { block, kind } => {
                 self.blocks.push(ReadBlock::new(*block, kind.clone()));
             }
             StreamStep::BlockDelta { block, text, .. } => self.grow(self.index(*block)?, text),
-            StreamStep::BlockStop { block, opaque, committed, .. } => {
+            StreamStep::BlockStop {
+                block,
+                opaque,
+                committed,
+                ..
+            } => {
                 self.stop(self.index(*block)?, opaque.as_ref(), *committed);
             }
             StreamStep::Rewind { .. } => self.rewind(),
@@ -165,7 +180,12 @@ impl AppendOnlyAnswer {
             HoldBack::Whole => return Ok(Vec::new()),
         };
         let mut pieces = self.pieces(hold_back)?;
-        if let StreamStep::BlockStop { block, opaque: Some(opaque), .. } = step {
+        if let StreamStep::BlockStop {
+            block,
+            opaque: Some(opaque),
+            ..
+        } = step
+        {
             pieces.extend(self.sign(self.index(*block)?, opaque));
         }
         Ok(pieces)
@@ -180,7 +200,10 @@ impl AppendOnlyAnswer {
         if self.hold_back == HoldBack::Whole {
             for (index, block) in self.blocks.iter().enumerate() {
                 if let (BlockKind::Reasoning, Some(opaque)) = (&block.kind, &block.opaque) {
-                    pieces.push(AnswerPiece::SignedAnew(self.reasoning_of(index).to_owned(), opaque.clone()));
+                    pieces.push(AnswerPiece::SignedAnew(
+                        self.reasoning_of(index).to_owned(),
+                        opaque.clone(),
+                    ));
                 }
             }
             self.reasoning.closed |= !pieces.is_empty();
@@ -196,11 +219,14 @@ impl AppendOnlyAnswer {
 
     /// The place of a block.
     fn index(&self, id: u32) -> Result<usize, Diverged> {
-        self.blocks.iter().position(|block| block.id == id).ok_or_else(|| {
-            // The steps come from this very process, so this is a defect, not an input.
-            tracing::error!(block = id, "a step names a block that did not begin");
-            Diverged
-        })
+        self.blocks
+            .iter()
+            .position(|block| block.id == id)
+            .ok_or_else(|| {
+                // The steps come from this very process, so this is a defect, not an input.
+                tracing::error!(block = id, "a step names a block that did not begin");
+                Diverged
+            })
     }
 
     fn grow(&mut self, index: usize, text: &str) {
@@ -224,7 +250,11 @@ impl AppendOnlyAnswer {
     /// Where in its kind's channel the text of a block begins.
     fn begin_of(&self, index: usize) -> usize {
         let (before, block) = (&self.blocks[..index], &self.blocks[index]);
-        before.iter().filter(|other| other.kind == block.kind).map(|other| other.bytes).sum()
+        before
+            .iter()
+            .filter(|other| other.kind == block.kind)
+            .map(|other| other.bytes)
+            .sum()
     }
 
     /// The text of a block of reasoning.
@@ -233,8 +263,9 @@ impl AppendOnlyAnswer {
         &self.reasoning.now[begin..begin + self.blocks[index].bytes]
     }
 
-    /// A block stopped with what its provider needs back: reasoning is sent to its end and signed. Where other reasoning was
-    /// sent, and nothing that would come before it, it is sent whole; else what was sent stays as it is.
+    /// A block stopped with what its provider needs back: reasoning is sent to its end and signed.
+    /// Where other reasoning was sent, and nothing that would come before it, it is sent whole;
+    /// else what was sent stays as it is.
     fn sign(&mut self, index: usize, opaque: &Opaque) -> Vec<AnswerPiece> {
         if self.blocks[index].kind != BlockKind::Reasoning {
             return Vec::new();
@@ -243,7 +274,8 @@ impl AppendOnlyAnswer {
         let only_reasoning_was_sent = self.sent_only_text() && self.text.sent_text().is_empty();
         let is_another = self.reasoning.closed || self.reasoning.promised.is_some();
         if is_another || (is_empty && self.restarted) {
-            let signed = || AnswerPiece::SignedAnew(self.reasoning_of(index).to_owned(), opaque.clone());
+            let signed =
+                || AnswerPiece::SignedAnew(self.reasoning_of(index).to_owned(), opaque.clone());
             return Vec::from_iter(only_reasoning_was_sent.then(signed));
         }
         let mut pieces = Vec::from_iter(self.reasoning.next(0).map(AnswerPiece::Reasoning));
@@ -274,12 +306,18 @@ impl AppendOnlyAnswer {
         pieces.extend(self.reasoning.next(hold_back).map(AnswerPiece::Reasoning));
         pieces.extend(self.text.next(hold_back).map(AnswerPiece::Text));
         pieces.extend(self.refusal.next(hold_back).map(AnswerPiece::Refusal));
-        for (index, block) in self.blocks.iter().filter(|block| block.is_call()).enumerate() {
+        for (index, block) in self
+            .blocks
+            .iter()
+            .filter(|block| block.is_call())
+            .enumerate()
+        {
             // Calls keep their order: one that is open holds those behind it.
             let Some(call) = block.call() else { break };
             match self.calls.get(index) {
                 // Its id differs from attempt to attempt; the one that was sent stays.
-                Some(sent) if sent.name == call.name && same_json(&sent.arguments, &call.arguments) => {}
+                Some(sent)
+                    if sent.name == call.name && same_json(&sent.arguments, &call.arguments) => {}
                 Some(_) => return Err(Diverged),
                 None => {
                     self.calls.push(call.clone());
@@ -295,7 +333,14 @@ impl AppendOnlyAnswer {
 
 impl ReadBlock {
     fn new(id: u32, kind: BlockKind) -> Self {
-        Self { id, kind, bytes: 0, arguments: String::new(), opaque: None, is_whole: false }
+        Self {
+            id,
+            kind,
+            bytes: 0,
+            arguments: String::new(),
+            opaque: None,
+            is_whole: false,
+        }
     }
 
     fn is_call(&self) -> bool {
@@ -304,9 +349,16 @@ impl ReadBlock {
 
     /// The tool call, where it is one and whole.
     fn call(&self) -> Option<SentCall> {
-        let BlockKind::ToolCall { id, name } = &self.kind else { return None };
+        let BlockKind::ToolCall { id, name } = &self.kind else {
+            return None;
+        };
         let (arguments, opaque) = (self.arguments.clone(), self.opaque.clone());
-        self.is_whole.then(|| SentCall { id: id.clone(), name: name.clone(), arguments, opaque })
+        self.is_whole.then(|| SentCall {
+            id: id.clone(),
+            name: name.clone(),
+            arguments,
+            opaque,
+        })
     }
 }
 
@@ -318,8 +370,8 @@ impl TextChannel {
         self.promised.as_deref().unwrap_or(&self.now[..self.sent])
     }
 
-    /// Adds to the text. Blocks of one kind follow each other; should one grow before another, what was sent is compared with
-    /// the whole anew.
+    /// Adds to the text. Blocks of one kind follow each other; should one grow before another, what
+    /// was sent is compared with the whole anew.
     fn insert(&mut self, at: usize, text: &str) {
         if at == self.now.len() {
             self.now.push_str(text);
@@ -342,7 +394,9 @@ impl TextChannel {
 
     /// Compares the text with the promise.
     fn settle(&mut self) -> Result<(), Diverged> {
-        let Some(promised) = self.promised.as_deref().filter(|_| !self.closed) else { return Ok(()) };
+        let Some(promised) = self.promised.as_deref().filter(|_| !self.closed) else {
+            return Ok(());
+        };
         if self.now.len() >= promised.len() && self.now.starts_with(promised) {
             self.sent = promised.len();
             self.promised = None;
@@ -359,8 +413,14 @@ impl TextChannel {
         if self.closed || self.promised.is_some() {
             return None;
         }
-        let end = self.now.floor_char_boundary(self.now.len().saturating_sub(hold_back));
-        let piece = self.now.get(self.sent..end).filter(|piece| !piece.is_empty())?.to_owned();
+        let end = self
+            .now
+            .floor_char_boundary(self.now.len().saturating_sub(hold_back));
+        let piece = self
+            .now
+            .get(self.sent..end)
+            .filter(|piece| !piece.is_empty())?
+            .to_owned();
         self.sent = end;
         Some(piece)
     }

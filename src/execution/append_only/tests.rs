@@ -6,7 +6,10 @@ use super::*;
 use crate::domain::fold::AnswerState;
 
 fn piece() -> impl Strategy<Value = AnswerPiece> {
-    let opaque = || Opaque { kind: "test.signature".to_owned(), bytes: vec![1] };
+    let opaque = || Opaque {
+        kind: "test.signature".to_owned(),
+        bytes: vec![1],
+    };
     ("[abß ]{0,6}", 0..6).prop_map(move |(text, kind)| match kind {
         0 => AnswerPiece::Reasoning(text),
         1 => AnswerPiece::Refusal(text),
@@ -23,7 +26,8 @@ fn piece() -> impl Strategy<Value = AnswerPiece> {
 }
 
 proptest! {
-    /// Lengths, offsets and hashes fit, also where another owner continues what the first one wrote.
+    /// Lengths, offsets and hashes fit, also where another owner continues what the first one
+    /// wrote.
     #[test]
     fn what_is_written_folds_where_another_owner_continues_it(pieces in prop::collection::vec(piece(), 0..20), owned in 0_usize..20) {
         let (mut writer, mut fold) = (BlockWriter::default(), AnswerState::default());

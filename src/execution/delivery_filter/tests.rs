@@ -18,26 +18,48 @@ use crate::{
 };
 
 fn start(block: u32) -> StreamStep {
-    StreamStep::BlockStart { block, kind: BlockKind::Text }
+    StreamStep::BlockStart {
+        block,
+        kind: BlockKind::Text,
+    }
 }
 
 fn delta(block: u32, offset: u64, text: &str) -> StreamStep {
-    StreamStep::BlockDelta { block, offset, text: text.to_owned() }
+    StreamStep::BlockDelta {
+        block,
+        offset,
+        text: text.to_owned(),
+    }
 }
 
 fn stop(block: u32, text: &str) -> StreamStep {
     let (bytes, hash) = (text.len() as u64, hash_text(text));
-    StreamStep::BlockStop { block, bytes, hash, opaque: None, committed: true }
+    StreamStep::BlockStop {
+        block,
+        bytes,
+        hash,
+        opaque: None,
+        committed: true,
+    }
 }
 
 fn rewind() -> StreamStep {
     let hash = hash_blocks(std::iter::empty());
-    StreamStep::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash }
+    StreamStep::Rewind {
+        keep: Vec::new(),
+        cause: FailureClass::StreamInterrupted,
+        attempt: 1,
+        hash,
+    }
 }
 
 /// The end of an invocation, well or not.
 fn end(well: bool) -> StreamStep {
-    let outcome = failed(&InvocationId::mint(), Failure::local(FailureClass::Overloaded, "busy"), "");
+    let outcome = failed(
+        &InvocationId::mint(),
+        Failure::local(FailureClass::Overloaded, "busy"),
+        "",
+    );
     let completion = Completion {
         message: Message::text(Role::Assistant, ""),
         finish: FinishReason::Stop,
@@ -56,7 +78,11 @@ fn play(mode: RewindMode, steps: Vec<StreamStep>) -> Vec<StreamStep> {
 }
 
 /// What is emitted of these steps behind these blocks, and all blocks that were emitted then.
-fn play_after(mode: RewindMode, before: Vec<Block>, steps: Vec<StreamStep>) -> (Vec<StreamStep>, Vec<Block>) {
+fn play_after(
+    mode: RewindMode,
+    before: Vec<Block>,
+    steps: Vec<StreamStep>,
+) -> (Vec<StreamStep>, Vec<Block>) {
     let mut filter = DeliveryFilter::new(mode, &before);
     let (mut made, mut fold) = (AnswerState::default(), AnswerState::default());
     made.restore(before.clone());
@@ -72,8 +98,15 @@ fn play_after(mode: RewindMode, before: Vec<Block>, steps: Vec<StreamStep>) -> (
             out.push(step);
         }
         for block in fold.blocks() {
-            let made = made.blocks().iter().find(|made| made.id == block.id).unwrap();
-            assert!(made.text.starts_with(&block.text), "{block:?} is no prefix of {made:?}");
+            let made = made
+                .blocks()
+                .iter()
+                .find(|made| made.id == block.id)
+                .unwrap();
+            assert!(
+                made.text.starts_with(&block.text),
+                "{block:?} is no prefix of {made:?}"
+            );
         }
     }
     (out, fold.into_blocks())
@@ -89,7 +122,12 @@ fn text_of(steps: &[StreamStep]) -> String {
 
 #[test]
 fn rewind_emits_everything_as_it_comes() {
-    let steps = vec![start(1), delta(1, 0, "ab"), delta(1, 2, "cd"), stop(1, "abcd")];
+    let steps = vec![
+        start(1),
+        delta(1, 0, "ab"),
+        delta(1, 2, "cd"),
+        stop(1, "abcd"),
+    ];
     assert_eq!(play(RewindMode::Rewind, steps.clone()), steps);
     let steps = vec![start(1), delta(1, 0, "ab"), rewind()];
     assert_eq!(play(RewindMode::Rewind, steps.clone()), steps);
@@ -108,11 +146,21 @@ fn holdback_keeps_the_last_bytes_until_the_block_ends() {
 
 #[test]
 fn what_was_held_back_needs_no_rewind() {
-    for mode in [RewindMode::HoldBack { bytes: 8 }, RewindMode::HoldBack { bytes: 0 }, RewindMode::Atomic] {
+    for mode in [
+        RewindMode::HoldBack { bytes: 8 },
+        RewindMode::HoldBack { bytes: 0 },
+        RewindMode::Atomic,
+    ] {
         assert_eq!(play(mode, vec![start(1), delta(1, 0, "abc"), rewind()]), []);
     }
-    let steps = play(RewindMode::HoldBack { bytes: 2 }, vec![start(1), delta(1, 0, "abc"), rewind()]);
-    assert!(matches!(&steps[..], [.., StreamStep::Rewind { keep, .. }] if keep.is_empty()), "{steps:?}");
+    let steps = play(
+        RewindMode::HoldBack { bytes: 2 },
+        vec![start(1), delta(1, 0, "abc"), rewind()],
+    );
+    assert!(
+        matches!(&steps[..], [.., StreamStep::Rewind { keep, .. }] if keep.is_empty()),
+        "{steps:?}"
+    );
 }
 
 #[test]
@@ -125,11 +173,23 @@ fn atomic_emits_a_block_whole_and_only_with_the_answer() {
 fn a_tool_call_s_end_waits_for_the_answer_in_every_mode() {
     let call = StreamStep::BlockStart {
         block: 1,
-        kind: BlockKind::ToolCall { id: "c".to_owned(), name: "search".to_owned() },
+        kind: BlockKind::ToolCall {
+            id: "c".to_owned(),
+            name: "search".to_owned(),
+        },
     };
-    for mode in [RewindMode::Rewind, RewindMode::HoldBack { bytes: 0 }, RewindMode::Atomic] {
+    for mode in [
+        RewindMode::Rewind,
+        RewindMode::HoldBack { bytes: 0 },
+        RewindMode::Atomic,
+    ] {
         let steps = play(mode, vec![call.clone(), delta(1, 0, "{}"), stop(1, "{}")]);
-        assert!(!steps.iter().any(|step| matches!(step, StreamStep::BlockStop { .. })), "{mode:?}: {steps:?}");
+        assert!(
+            !steps
+                .iter()
+                .any(|step| matches!(step, StreamStep::BlockStop { .. })),
+            "{mode:?}: {steps:?}"
+        );
     }
 }
 
@@ -142,13 +202,17 @@ fn no_delta_is_longer_than_its_bound() {
     for step in &steps {
         if let StreamStep::BlockDelta { text, .. } = step {
             assert!(text.len() <= MAX_DELTA_BYTES);
-            assert!(!text.starts_with('\u{200d}'), "a piece begins inside a grapheme");
+            assert!(
+                !text.starts_with('\u{200d}'),
+                "a piece begins inside a grapheme"
+            );
         }
     }
 }
 
 proptest! {
-    /// Whatever was made, taken back and made anew, in every mode and behind what an earlier owner emitted.
+    /// Whatever was made, taken back and made anew, in every mode and behind what an earlier owner
+    /// emitted.
     #[test]
     fn what_was_emitted_is_a_prefix_of_the_answer_and_all_of_it_at_a_good_end(
         steps in steps_of_layers(),

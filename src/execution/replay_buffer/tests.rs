@@ -6,12 +6,24 @@ use super::*;
 use crate::{domain::clock, execution::tests::steps::steps};
 
 fn entry(seq: u64, step: &StreamStep) -> Entry {
-    Entry { epoch: 1, seq, attempt: 1, at: clock::wall_now(), step: step.clone() }
+    Entry {
+        epoch: 1,
+        seq,
+        attempt: 1,
+        at: clock::wall_now(),
+        step: step.clone(),
+    }
 }
 
 /// The bytes that are kept of what these steps make once they went.
 fn folded(buffer: &ReplayBuffer) -> usize {
-    buffer.state().gone.blocks().iter().map(|block| block.text.len()).sum()
+    buffer
+        .state()
+        .gone
+        .blocks()
+        .iter()
+        .map(|block| block.text.len())
+        .sum()
 }
 
 #[test]
@@ -20,7 +32,11 @@ fn no_text_is_copied_while_every_step_is_held() {
     let kind = crate::domain::completion::BlockKind::Text;
     buffer.publish([entry(1, &StreamStep::BlockStart { block: 1, kind })]);
     for seq in 0..1000 {
-        let delta = StreamStep::BlockDelta { block: 1, offset: seq * 5, text: "word ".to_owned() };
+        let delta = StreamStep::BlockDelta {
+            block: 1,
+            offset: seq * 5,
+            text: "word ".to_owned(),
+        };
         buffer.publish([entry(seq + 2, &delta)]);
         buffer.recorded(seq + 2);
     }
@@ -29,8 +45,8 @@ fn no_text_is_copied_while_every_step_is_held() {
 }
 
 proptest! {
-    /// Whatever is held, and however much of it the journal has: all blocks at once, and the steps after them, are what
-    /// the steps from the first one make.
+    /// Whatever is held, and however much of it the journal has: all blocks at once, and the steps
+    /// after them, are what the steps from the first one make.
     #[test]
     fn a_reader_that_joins_late_gets_the_blocks_of_one_from_the_start(
         steps in steps(),

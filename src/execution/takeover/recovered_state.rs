@@ -16,8 +16,8 @@ use crate::{
     journal::{Entry, JournalError},
 };
 
-/// How often one invocation's answer is read on by a new owner at most: an answer that kills its readers is not read for
-/// ever.
+/// How often one invocation's answer is read on by a new owner at most: an answer that kills its
+/// readers is not read for ever.
 const MAX_ATTACHED: usize = 8;
 
 /// What was recorded of an invocation.
@@ -40,23 +40,47 @@ pub(super) struct RecoveredState {
 impl RecoveredState {
     pub(super) fn see(&mut self, entry: &Entry) -> Result<(), JournalError> {
         self.last_seq = entry.seq;
-        self.fold.apply(&entry.step).map_err(|error| JournalError::Corrupt(error.to_string()))?;
+        self.fold
+            .apply(&entry.step)
+            .map_err(|error| JournalError::Corrupt(error.to_string()))?;
         match &entry.step {
-            StreamStep::AttemptStarted { attempt, target, cause, model, repaired } => {
+            StreamStep::AttemptStarted {
+                attempt,
+                target,
+                cause,
+                model,
+                repaired,
+            } => {
                 self.epochs.insert(*attempt, entry.epoch);
                 self.attempts.push(AttemptRecord {
                     sent: true,
                     repaired: repaired.clone(),
-                    ..AttemptRecord::begun(*attempt, *cause, target.clone(), model.clone(), entry.at)
+                    ..AttemptRecord::begun(
+                        *attempt,
+                        *cause,
+                        target.clone(),
+                        model.clone(),
+                        entry.at,
+                    )
                 });
             }
-            StreamStep::Recovery { attempt, class, adaptation, .. } => {
+            StreamStep::Recovery {
+                attempt,
+                class,
+                adaptation,
+                ..
+            } => {
                 self.decided.insert(*attempt);
                 let begun_in = self.epochs.get(attempt).copied();
                 if let Some(record) = self.attempt(*attempt) {
                     let mut failure = Failure::local(*class, class.phrase());
-                    // Something was done about it, so that something could be; the class says what could not.
-                    (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
+                    // Something was done about it, so that something could be; the class says what
+                    // could not.
+                    (
+                        failure.retryable,
+                        failure.fallback_helps,
+                        failure.never_sent,
+                    ) = (true, true, false);
                     failure.target.clone_from(&record.target);
                     failure.at = entry.at;
                     record.duration = between(record.started_at, entry.at);
@@ -93,7 +117,9 @@ impl RecoveredState {
     }
 
     fn attempt(&mut self, number: u32) -> Option<&mut AttemptRecord> {
-        self.attempts.iter_mut().find(|record| record.number == number)
+        self.attempts
+            .iter_mut()
+            .find(|record| record.number == number)
     }
 
     /// Whether the attempt that waits for the answer at this handle had not been given up.
@@ -101,9 +127,14 @@ impl RecoveredState {
         !self.decided.contains(&handle.attempt)
     }
 
-    /// Whether the answer at this handle is what its attempt was to bring: whole, and as the conversation knows it.
+    /// Whether the answer at this handle is what its attempt was to bring: whole, and as the
+    /// conversation knows it.
     pub(super) fn may_be_read_on(&self, handle: &UpstreamHandle) -> bool {
-        let attached = self.attempts.iter().filter(|record| record.cause.reads_existing_response()).count();
+        let attached = self
+            .attempts
+            .iter()
+            .filter(|record| record.cause.reads_existing_response())
+            .count();
         let suits = |record: &AttemptRecord| match record.cause {
             AttemptCause::Initial
             | AttemptCause::Retry(_)
@@ -115,7 +146,10 @@ impl RecoveredState {
             // Such an answer is only the rest of one.
             AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Chunk(_) => false,
         };
-        let made_by = self.attempts.iter().find(|record| record.number == handle.attempt);
+        let made_by = self
+            .attempts
+            .iter()
+            .find(|record| record.number == handle.attempt);
         let suits = match made_by {
             Some(record) => suits(record),
             // Its very first steps died with the owner that made them.
@@ -133,10 +167,23 @@ impl RecoveredState {
 
     /// Whatever was under way ended with its replica.
     pub(super) fn orphan_last(&mut self) {
-        let Some(record) = self.attempts.last_mut().filter(|record| record.failure.is_none()) else { return };
+        let Some(record) = self
+            .attempts
+            .last_mut()
+            .filter(|record| record.failure.is_none())
+        else {
+            return;
+        };
         record.lost_with_replica = true;
-        let mut failure = Failure::local(FailureClass::StreamInterrupted, "the replica that sent the request is gone");
-        (failure.retryable, failure.fallback_helps, failure.never_sent) = (true, true, false);
+        let mut failure = Failure::local(
+            FailureClass::StreamInterrupted,
+            "the replica that sent the request is gone",
+        );
+        (
+            failure.retryable,
+            failure.fallback_helps,
+            failure.never_sent,
+        ) = (true, true, false);
         failure.target.clone_from(&record.target);
         record.failure = Some(failure);
     }

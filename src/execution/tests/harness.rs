@@ -1,4 +1,5 @@
-//! A world for executions: scripted models, replicas on one journal, and a client that folds and checks every step.
+//! A world for executions: scripted models, replicas on one journal, and a client that folds and
+//! checks every step.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,13 +45,18 @@ pub(super) fn engine_with(script: &str, more: &str, retry: &str) -> Engine {
          timers: {{ first_token: 400ms, first_token_alone: 400ms, soft_first_token: 0ms, idle: 400ms }}\n\
          policies: {{ standard: {{ retry: {{ max_retries: 4, {retry}, backoff: {{ base: 10ms, cap: 40ms }} }} }} }}\n"
     );
-    let loaded = load_text(&yaml, None, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}\n{yaml}"));
+    let loaded = load_text(&yaml, None, &GivenEnvironment::new())
+        .unwrap_or_else(|faults| panic!("{faults}\n{yaml}"));
     Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap()
 }
 
 /// A replica on a journal.
 pub(super) fn replica(name: &str, engine: &Engine, journal: &Arc<dyn Journal>) -> Executions {
-    Executions::new(engine.clone(), Arc::clone(journal), Settings::new(Owner::new(name)))
+    Executions::new(
+        engine.clone(),
+        Arc::clone(journal),
+        Settings::new(Owner::new(name)),
+    )
 }
 
 /// What a caller asks.
@@ -65,7 +71,13 @@ pub(super) struct Ask {
 
 impl Ask {
     pub(super) fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), mode: Some(RewindMode::Rewind), grace: None, request_id: None, thread: None }
+        Self {
+            text: text.to_owned(),
+            mode: Some(RewindMode::Rewind),
+            grace: None,
+            request_id: None,
+            thread: None,
+        }
     }
 
     pub(super) fn resumable(mut self) -> Self {
@@ -79,8 +91,15 @@ impl Ask {
     }
 
     pub(super) fn resolved(self, engine: &Engine) -> InvocationContext {
-        let call = ModelCall { messages: vec![Message::text(Role::User, self.text)], ..ModelCall::default() };
-        let overrides = Overrides { rewind_mode: self.mode, resumable_grace: self.grace, ..Overrides::default() };
+        let call = ModelCall {
+            messages: vec![Message::text(Role::User, self.text)],
+            ..ModelCall::default()
+        };
+        let overrides = Overrides {
+            rewind_mode: self.mode,
+            resumable_grace: self.grace,
+            ..Overrides::default()
+        };
         let arrival = Arrival::new(tenant(), EntryPoint::Grpc("test"));
         let request = InvocationRequest {
             request_id: self.request_id,
@@ -106,15 +125,25 @@ impl Executions {
     pub(super) async fn crash(&self) {
         let held = self.shared.held();
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
-        self.shared.closing.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.shared
+            .closing
+            .store(true, std::sync::atomic::Ordering::SeqCst);
         tasks.shutdown().await;
-        self.shared.journal.release(&self.shared.settings.owner, &held).await.unwrap();
+        self.shared
+            .journal
+            .release(&self.shared.settings.owner, &held)
+            .await
+            .unwrap();
     }
 
     /// Lets the leases pass, as if this replica slept for long: it still runs.
     pub(super) async fn oversleep(&self) {
         let held = self.shared.held();
-        self.shared.journal.release(&self.shared.settings.owner, &held).await.unwrap();
+        self.shared
+            .journal
+            .release(&self.shared.settings.owner, &held)
+            .await
+            .unwrap();
     }
 
     /// How many invocations run here.
@@ -150,7 +179,9 @@ impl Client {
                     known = true;
                     self.believed.apply(&entry.step).unwrap();
                 }
-                StreamItem::Snapshot { epoch, seq, blocks, .. } => {
+                StreamItem::Snapshot {
+                    epoch, seq, blocks, ..
+                } => {
                     known = false;
                     self.snapshots += 1;
                     self.fold.restore(blocks);
@@ -158,7 +189,11 @@ impl Client {
                 }
                 StreamItem::Step(entry) => {
                     if std::mem::take(&mut known) && self.outcome.is_none() {
-                        assert_eq!(self.believed.hash(), self.fold.hash(), "what the client is believed to hold");
+                        assert_eq!(
+                            self.believed.hash(),
+                            self.fold.hash(),
+                            "what the client is believed to hold"
+                        );
                     }
                     self.take(&entry);
                 }
@@ -190,7 +225,10 @@ impl Client {
             StreamStep::BlockDelta { text, .. } => {
                 assert!(!text.is_empty());
                 let first = text.graphemes(true).next().unwrap();
-                assert!(!first.starts_with(['\u{301}', '\u{200d}']), "a delta begins inside a grapheme: {text:?}");
+                assert!(
+                    !first.starts_with(['\u{301}', '\u{200d}']),
+                    "a delta begins inside a grapheme: {text:?}"
+                );
             }
             StreamStep::AttemptStarted { .. }
             | StreamStep::ContextInjected { .. }
@@ -201,7 +239,9 @@ impl Client {
             | StreamStep::Usage { .. }
             | StreamStep::Terminal(_) => {}
         }
-        self.fold.apply(&entry.step).unwrap_or_else(|error| panic!("{error} at {entry:?}"));
+        self.fold
+            .apply(&entry.step)
+            .unwrap_or_else(|error| panic!("{error} at {entry:?}"));
         if let Some(outcome) = self.fold.outcome() {
             self.outcome = Some(outcome.clone());
         }
@@ -211,7 +251,11 @@ impl Client {
     pub(super) async fn finish(&mut self, executions: &Executions, id: &InvocationId) {
         let name = super::super::InvocationName::Id(id.clone());
         while self.outcome.is_none() {
-            let record = executions.find(&tenant(), &name).await.unwrap().expect("it is kept");
+            let record = executions
+                .find(&tenant(), &name)
+                .await
+                .unwrap()
+                .expect("it is kept");
             let mut follower = executions.follow(&record, self.cursor).follower;
             self.read(&mut follower, usize::MAX).await.unwrap();
         }
@@ -220,10 +264,20 @@ impl Client {
     /// The answer, as the outcome has it; checks that it is what was folded.
     pub(super) fn answer(&self) -> &str {
         let outcome = self.outcome.as_ref().expect("it ended");
-        let completion = outcome.result.as_ref().unwrap_or_else(|failure| panic!("{failure:?}"));
+        let completion = outcome
+            .result
+            .as_ref()
+            .unwrap_or_else(|failure| panic!("{failure:?}"));
         let folded = self.fold.message();
-        assert_eq!(folded, completion.message, "the folded answer is the answer");
-        let block = self.fold.blocks().iter().find(|block| block.kind == BlockKind::Text);
+        assert_eq!(
+            folded, completion.message,
+            "the folded answer is the answer"
+        );
+        let block = self
+            .fold
+            .blocks()
+            .iter()
+            .find(|block| block.kind == BlockKind::Text);
         block.map_or("", |block| &block.text)
     }
 }

@@ -1,7 +1,9 @@
-//! The lease protocol against a model of the world: replicas that pause, die and come back, and a database that goes away.
+//! The lease protocol against a model of the world: replicas that pause, die and come back, and a
+//! database that goes away.
 //!
-//! The journal and the judgement of when to take over are the real ones; time passes in steps of 500 ms, and every
-//! replica does what its maintenance does when it is due. Replicas' wall clocks play no part: the journal's decides.
+//! The journal and the judgement of when to take over are the real ones; time passes in steps of
+//! 500 ms, and every replica does what its maintenance does when it is due. Replicas' wall clocks
+//! play no part: the journal's decides.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +15,8 @@ use super::super::steadiness::Steadiness;
 use crate::{
     domain::invocation::Call,
     journal::{
-        BeginResult, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner, RecordedRequest, Takeover,
+        BeginResult, Fingerprint, Held, Journal, LEASE, MemoryJournal, NewInvocation, Owner,
+        RecordedRequest, Takeover,
     },
 };
 
@@ -96,7 +99,10 @@ impl World {
             };
             let begun = now_or_never(world.journal.begin(new, world.wall())).unwrap();
             assert_eq!(begun, BeginResult::New { epoch: 1 });
-            replica.held.push(Held { id: id.as_str().into(), epoch: 1 });
+            replica.held.push(Held {
+                id: id.as_str().into(),
+                epoch: 1,
+            });
             world.replicas.push(replica);
         }
         world
@@ -160,7 +166,8 @@ impl World {
                 replica.due = self.step + 1;
                 continue;
             }
-            let renewed = now_or_never(self.journal.renew(&replica.owner, &replica.held, wall)).unwrap();
+            let renewed =
+                now_or_never(self.journal.renew(&replica.owner, &replica.held, wall)).unwrap();
             replica.held.retain(|held| !renewed.lost.contains(&held.id));
             replica.steadiness.renewed(now, now);
             replica.due = self.step + OFTEN;
@@ -175,28 +182,47 @@ impl World {
     fn take_over(&mut self, at: usize) {
         let wall = self.wall();
         for orphan in now_or_never(self.journal.expired(wall, 10)).unwrap() {
-            if let Some(victim) = self.replicas.iter().position(|other| other.held.contains(&orphan)) {
+            if let Some(victim) = self
+                .replicas
+                .iter()
+                .position(|other| other.held.contains(&orphan))
+            {
                 let victim = &self.replicas[victim];
                 // It stood still for less than others wait after an outage.
                 if !victim.dead && !victim.paused && victim.still < 7 {
-                    self.stolen_from_living.push(format!("{orphan:?} of {:?}", victim.owner));
+                    self.stolen_from_living
+                        .push(format!("{orphan:?} of {:?}", victim.owner));
                 }
             }
             let owner = self.replicas[at].owner.clone();
-            if let Takeover::Taken(record) = now_or_never(self.journal.take_over(&orphan, &owner, wall)).unwrap() {
-                self.replicas[at].held.push(Held { id: record.id, epoch: record.epoch });
+            if let Takeover::Taken(record) =
+                now_or_never(self.journal.take_over(&orphan, &owner, wall)).unwrap()
+            {
+                self.replicas[at].held.push(Held {
+                    id: record.id,
+                    epoch: record.epoch,
+                });
             }
         }
     }
 
     /// What holds at every moment.
     fn check(&self) {
-        assert!(self.stolen_from_living.is_empty(), "taken from a living owner: {:?}", self.stolen_from_living);
+        assert!(
+            self.stolen_from_living.is_empty(),
+            "taken from a living owner: {:?}",
+            self.stolen_from_living
+        );
         for number in 0..REPLICAS {
             let id = format!("invocation {number}");
-            let record = now_or_never(self.journal.get(&id.as_str().into())).unwrap().unwrap();
+            let record = now_or_never(self.journal.get(&id.as_str().into()))
+                .unwrap()
+                .unwrap();
             let believers = self.replicas.iter().filter(|replica| {
-                let held = Held { id: record.id.clone(), epoch: record.epoch };
+                let held = Held {
+                    id: record.id.clone(),
+                    epoch: record.epoch,
+                };
                 !replica.dead && replica.held.contains(&held)
             });
             assert!(believers.count() <= 1, "two owners of one epoch");
@@ -207,8 +233,12 @@ impl World {
     fn all_owned(&self) -> bool {
         (0..REPLICAS).all(|number| {
             let id = format!("invocation {number}");
-            let record = now_or_never(self.journal.get(&id.as_str().into())).unwrap().unwrap();
-            self.replicas.iter().any(|replica| !replica.dead && !replica.paused && replica.owner == record.owner)
+            let record = now_or_never(self.journal.get(&id.as_str().into()))
+                .unwrap()
+                .unwrap();
+            self.replicas
+                .iter()
+                .any(|replica| !replica.dead && !replica.paused && replica.owner == record.owner)
         })
     }
 }

@@ -1,12 +1,23 @@
-//! The invariants of the stream, under random cuts, stalls, departures, resumptions, crashes and takeovers.
+//! The invariants of the stream, under random cuts, stalls, departures, resumptions, crashes and
+//! takeovers.
 
 use std::time::Duration;
 
 use super::harness::{Ask, Client, TestRng, engine, replica, usual};
 use crate::domain::invocation::RewindMode;
 
-const WORDS: [&str; 10] =
-    ["the ", "cafe\u{301} ", "👩\u{200d}👩\u{200d}👧 ", "नमस्ते ", "fox ", "🇳🇴 ", "jumps ", "over ", "naïve ", "dog "];
+const WORDS: [&str; 10] = [
+    "the ",
+    "cafe\u{301} ",
+    "👩\u{200d}👩\u{200d}👧 ",
+    "नमस्ते ",
+    "fox ",
+    "🇳🇴 ",
+    "jumps ",
+    "over ",
+    "naïve ",
+    "dog ",
+];
 
 const MODES: [RewindMode; 5] = [
     RewindMode::Rewind,
@@ -18,7 +29,11 @@ const MODES: [RewindMode; 5] = [
 
 fn words(rng: &mut TestRng, max: usize) -> String {
     let count = 1 + rng.below(max);
-    (0..count).map(|_| *rng.pick(&WORDS)).collect::<String>().trim_end().to_owned()
+    (0..count)
+        .map(|_| *rng.pick(&WORDS))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 /// A script of failures and then an answer, and that answer.
@@ -26,8 +41,15 @@ fn script(rng: &mut TestRng) -> (String, String) {
     let answer = words(rng, 30);
     let mut steps = Vec::new();
     for _ in 0..rng.below(3) {
-        let prefix: String = answer.chars().take(rng.below(answer.chars().count() + 1)).collect();
-        let text = if rng.below(3) == 0 { words(rng, 9) } else { prefix };
+        let prefix: String = answer
+            .chars()
+            .take(rng.below(answer.chars().count() + 1))
+            .collect();
+        let text = if rng.below(3) == 0 {
+            words(rng, 9)
+        } else {
+            prefix
+        };
         steps.push(match rng.below(5) {
             0 => "{ status: { code: 503 } }".to_owned(),
             1 => "reset".to_owned(),
@@ -35,7 +57,11 @@ fn script(rng: &mut TestRng) -> (String, String) {
             _ => format!("{{ cut: {{ after_text: {} }} }}", quoted(&text)),
         });
     }
-    let tools = if rng.below(4) == 0 { ", tool_calls: [{ name: search, arguments: { q: 1 } }]" } else { "" };
+    let tools = if rng.below(4) == 0 {
+        ", tool_calls: [{ name: search, arguments: { q: 1 } }]"
+    } else {
+        ""
+    };
     let script = format!(
         "{{ steps: [{}], otherwise: {{ answer: {{ text: {}, tokens_per_second: 50{tools} }} }} }}",
         steps.join(", "),
@@ -74,8 +100,14 @@ async fn one_course(seed: u64, crashes: bool) {
             replicas += 1;
             here = replica(&format!("replica-{replicas}"), &engine, &journal);
         }
-        let record =
-            here.find(&super::harness::tenant(), &super::super::InvocationName::Id(id.clone())).await.unwrap().unwrap();
+        let record = here
+            .find(
+                &super::harness::tenant(),
+                &super::super::InvocationName::Id(id.clone()),
+            )
+            .await
+            .unwrap()
+            .unwrap();
         follower = here.follow(&record, client.cursor).follower;
         if client.outcome.is_some() {
             break;

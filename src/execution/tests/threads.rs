@@ -15,7 +15,11 @@ fn key() -> ThreadKey {
 }
 
 fn texts(thread: &Thread) -> Vec<String> {
-    thread.messages.iter().map(|message| format!("{:?}: {}", message.role, message.joined_text())).collect()
+    thread
+        .messages
+        .iter()
+        .map(|message| format!("{:?}: {}", message.role, message.joined_text()))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,12 +30,32 @@ async fn turns_follow_each_other_and_a_failed_one_leaves_only_its_error() {
     for (text, answered) in [("One?", true), ("Two?", false), ("Three?", true)] {
         let mut started = Ask::new(text).on("t-1").start(&here).await.unwrap();
         let outcome = started.follower.outcome().await.unwrap();
-        assert_eq!(outcome.result.is_ok(), answered, "{text}: {:?}", outcome.result);
+        assert_eq!(
+            outcome.result.is_ok(),
+            answered,
+            "{text}: {:?}",
+            outcome.result
+        );
     }
     let thread = here.thread(&key()).await.unwrap().unwrap();
-    assert_eq!(texts(&thread), ["User: One?", "Assistant: First.", "User: Three?", "Assistant: Second."]);
+    assert_eq!(
+        texts(&thread),
+        [
+            "User: One?",
+            "Assistant: First.",
+            "User: Three?",
+            "Assistant: Second."
+        ]
+    );
     assert_eq!((thread.errors.len(), thread.running.as_ref()), (1, None));
-    assert_eq!(thread.messages.iter().filter(|message| message.role == Role::User).count(), 2);
+    assert_eq!(
+        thread
+            .messages
+            .iter()
+            .filter(|message| message.role == Role::User)
+            .count(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,26 +65,40 @@ async fn the_second_invocation_on_a_thread_is_refused_with_the_running_one() {
     let here = replica("a", &engine, &journal);
     let asks = (0..8).map(|_| Ask::new("Hello").on("t-1").start(&here));
     let started = futures_util::future::join_all(asks).await;
-    let mut running: Vec<_> =
-        started.iter().filter_map(|started| started.as_ref().ok()).map(|one| one.id.clone()).collect();
+    let mut running: Vec<_> = started
+        .iter()
+        .filter_map(|started| started.as_ref().ok())
+        .map(|one| one.id.clone())
+        .collect();
     assert_eq!(running.len(), 1, "{started:?}");
     let first = running.remove(0);
     for refused in started.iter().filter_map(|started| started.as_ref().err()) {
-        assert!(matches!(refused, StartError::ThreadBusy(id) if *id == first), "{refused:?}");
+        assert!(
+            matches!(refused, StartError::ThreadBusy(id) if *id == first),
+            "{refused:?}"
+        );
     }
-    assert!(matches!(here.delete_thread(&key(), None).await, Err(ThreadError::Busy { running }) if running == first));
+    assert!(
+        matches!(here.delete_thread(&key(), None).await, Err(ThreadError::Busy { running }) if running == first)
+    );
     for one in started.into_iter().flatten() {
         let mut one = one;
         one.follower.outcome().await.unwrap();
     }
-    assert!(here.delete_thread(&key(), Some(7)).await.is_err(), "another version");
+    assert!(
+        here.delete_thread(&key(), Some(7)).await.is_err(),
+        "another version"
+    );
     assert!(here.delete_thread(&key(), Some(2)).await.unwrap());
     assert!(!here.delete_thread(&key(), None).await.unwrap());
 }
 
 /// A replica where so many may wait for a thread.
 fn with_a_line(engine: &Engine, journal: &Arc<dyn Journal>, name: &str, max: usize) -> Executions {
-    let settings = Settings { thread_queue: max, ..Settings::new(Owner::new(name)) };
+    let settings = Settings {
+        thread_queue: max,
+        ..Settings::new(Owner::new(name))
+    };
     Executions::new(engine.clone(), Arc::clone(journal), settings)
 }
 
@@ -77,11 +115,28 @@ async fn where_the_operator_lets_them_wait_invocations_follow_each_other_in_orde
         }
     });
     let ended = futures_util::future::join_all(asked).await;
-    let refused = ended.iter().filter(|one| matches!(one, Err(StartError::ThreadBusy(_)))).count();
-    assert_eq!((refused, ended.iter().filter(|one| matches!(one, Ok(true))).count()), (2, 4), "{ended:?}");
+    let refused = ended
+        .iter()
+        .filter(|one| matches!(one, Err(StartError::ThreadBusy(_))))
+        .count();
+    assert_eq!(
+        (
+            refused,
+            ended.iter().filter(|one| matches!(one, Ok(true))).count()
+        ),
+        (2, 4),
+        "{ended:?}"
+    );
     let thread = here.thread(&key()).await.unwrap().unwrap();
-    let questions: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
-    assert_eq!(questions, ["User: 0?", "User: 1?", "User: 2?", "User: 3?"], "first come, first served");
+    let questions: Vec<String> = texts(&thread)
+        .into_iter()
+        .filter(|text| text.starts_with("User"))
+        .collect();
+    assert_eq!(
+        questions,
+        ["User: 0?", "User: 1?", "User: 2?", "User: 3?"],
+        "first come, first served"
+    );
     assert_eq!((thread.version, thread.messages.len()), (5, 8));
 }
 
@@ -89,14 +144,36 @@ async fn where_the_operator_lets_them_wait_invocations_follow_each_other_in_orde
 async fn lines_of_two_replicas_take_turns_and_lose_no_turn() {
     let slow = "{ otherwise: { answer: { text: one two, tokens_per_second: 5 } } }";
     let (engine, journal) = (engine(slow), usual());
-    let replicas = [with_a_line(&engine, &journal, "a", 8), with_a_line(&engine, &journal, "b", 8)];
+    let replicas = [
+        with_a_line(&engine, &journal, "a", 8),
+        with_a_line(&engine, &journal, "b", 8),
+    ];
     let asked = (0..10).map(|number| {
-        let ask = Ask::new(&format!("{number}?")).on("t-1").start(&replicas[number % 2]);
-        async move { ask.await.unwrap().follower.outcome().await.unwrap().result.is_ok() }
+        let ask = Ask::new(&format!("{number}?"))
+            .on("t-1")
+            .start(&replicas[number % 2]);
+        async move {
+            ask.await
+                .unwrap()
+                .follower
+                .outcome()
+                .await
+                .unwrap()
+                .result
+                .is_ok()
+        }
     });
-    assert!(futures_util::future::join_all(asked).await.into_iter().all(|answered| answered));
+    assert!(
+        futures_util::future::join_all(asked)
+            .await
+            .into_iter()
+            .all(|answered| answered)
+    );
     let thread = replicas[0].thread(&key()).await.unwrap().unwrap();
-    let mut questions: Vec<String> = texts(&thread).into_iter().filter(|text| text.starts_with("User")).collect();
+    let mut questions: Vec<String> = texts(&thread)
+        .into_iter()
+        .filter(|text| text.starts_with("User"))
+        .collect();
     questions.sort();
     let expected: Vec<String> = (0..10).map(|number| format!("User: {number}?")).collect();
     assert_eq!(questions, expected, "each turn once");
@@ -116,7 +193,10 @@ async fn one_who_waits_is_refused_at_its_deadline_and_one_who_leaves_frees_its_p
     assert!(matches!(here.start(hurried).await, Err(StartError::ThreadBusy(id)) if id == first.id));
     assert_eq!(began.elapsed(), second);
     let waiting = Box::pin(Ask::new("Third?").on("t-1").start(&here));
-    assert!(tokio::time::timeout(second, waiting).await.is_err(), "it waits");
+    assert!(
+        tokio::time::timeout(second, waiting).await.is_err(),
+        "it waits"
+    );
     let mut last = {
         let last = Ask::new("Fourth?").on("t-1").start(&here);
         let (last, _) = tokio::join!(last, first.follower.outcome());
@@ -147,7 +227,12 @@ async fn a_turn_survives_the_crash_of_its_replica_once() {
     let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 5 } } }";
     let (engine, journal) = (engine(slow), usual());
     let here = replica("a", &engine, &journal);
-    let mut started = Ask::new("Hello?").on("t-1").resumable().start(&here).await.unwrap();
+    let mut started = Ask::new("Hello?")
+        .on("t-1")
+        .resumable()
+        .start(&here)
+        .await
+        .unwrap();
     let mut client = Client::default();
     client.read(&mut started.follower, 4).await.unwrap();
     tokio::time::sleep(Duration::from_millis(250)).await;
@@ -156,6 +241,16 @@ async fn a_turn_survives_the_crash_of_its_replica_once() {
     client.finish(&there, &started.id).await;
     assert_eq!(client.answer(), "one two three four");
     let thread = there.thread(&key()).await.unwrap().unwrap();
-    assert_eq!(texts(&thread), ["User: Hello?", "Assistant: one two three four"]);
-    assert!(there.find(&tenant(), &InvocationName::Id(started.id)).await.unwrap().unwrap().is_finished());
+    assert_eq!(
+        texts(&thread),
+        ["User: Hello?", "Assistant: one two three four"]
+    );
+    assert!(
+        there
+            .find(&tenant(), &InvocationName::Id(started.id))
+            .await
+            .unwrap()
+            .unwrap()
+            .is_finished()
+    );
 }

@@ -1,7 +1,8 @@
 //! The stream of this wire: each event as bytes, in the order that clients expect.
 //!
-//! The role comes first and once, every chunk has the same id, usage comes in a chunk of its own without choices and
-//! only when it was asked for, and `[DONE]` ends a whole answer and nothing else.
+//! The role comes first and once, every chunk has the same id, usage comes in a chunk of its own
+//! without choices and only when it was asked for, and `[DONE]` ends a whole answer and nothing
+//! else.
 
 use axum::body::Bytes;
 use serde::Serialize;
@@ -82,13 +83,31 @@ struct AnswerDelta<'a> {
 
 impl Chunks {
     /// Nothing was written.
-    pub(super) fn new(invocation: &InvocationId, created_unix: i64, model: String, include_usage: bool) -> Self {
-        Self { id: document::answer_id(invocation), created_unix, include_usage, model, begun: false, calls: 0 }
+    pub(super) fn new(
+        invocation: &InvocationId,
+        created_unix: i64,
+        model: String,
+        include_usage: bool,
+    ) -> Self {
+        Self {
+            id: document::answer_id(invocation),
+            created_unix,
+            include_usage,
+            model,
+            begun: false,
+            calls: 0,
+        }
     }
 
     fn role(&mut self) -> Option<Bytes> {
         let first = !std::mem::replace(&mut self.begun, true);
-        first.then(|| self.delta(AnswerDelta { role: Some("assistant"), content: Some(""), ..AnswerDelta::default() }))
+        first.then(|| {
+            self.delta(AnswerDelta {
+                role: Some("assistant"),
+                content: Some(""),
+                ..AnswerDelta::default()
+            })
+        })
     }
 
     fn delta(&self, delta: AnswerDelta<'_>) -> Bytes {
@@ -96,13 +115,32 @@ impl Chunks {
     }
 
     fn chunk(&self, delta: AnswerDelta<'_>, finish_reason: Option<&'static str>) -> Bytes {
-        let choice = DeltaChoice { index: 0, delta, logprobs: (), finish_reason };
-        self.event(&[choice], if self.include_usage { ChunkUsage::Said(None) } else { ChunkUsage::Missing })
+        let choice = DeltaChoice {
+            index: 0,
+            delta,
+            logprobs: (),
+            finish_reason,
+        };
+        self.event(
+            &[choice],
+            if self.include_usage {
+                ChunkUsage::Said(None)
+            } else {
+                ChunkUsage::Missing
+            },
+        )
     }
 
     fn event(&self, choices: &[DeltaChoice<'_>], usage: ChunkUsage) -> Bytes {
         let (object, created) = ("chat.completion.chunk", self.created_unix);
-        event(&ChatChunk { id: &self.id, object, created, model: &self.model, choices, usage })
+        event(&ChatChunk {
+            id: &self.id,
+            object,
+            created,
+            model: &self.model,
+            choices,
+            usage,
+        })
     }
 }
 
@@ -133,15 +171,31 @@ impl AnswerEvents for Chunks {
     }
 
     fn stop(&mut self, block: &Block) -> Vec<Bytes> {
-        let BlockKind::ToolCall { id, name } = &block.kind else { return Vec::new() };
+        let BlockKind::ToolCall { id, name } = &block.kind else {
+            return Vec::new();
+        };
         let mut events = Vec::from_iter(self.role());
         let index = self.calls;
         self.calls += 1;
-        let begin = AnswerCall { index: Some(index), ..AnswerCall::whole(id, name, "") };
-        let function = AnswerFunction { name: None, arguments: &block.text };
-        let rest = AnswerCall { index: Some(index), id: None, kind: None, function };
+        let begin = AnswerCall {
+            index: Some(index),
+            ..AnswerCall::whole(id, name, "")
+        };
+        let function = AnswerFunction {
+            name: None,
+            arguments: &block.text,
+        };
+        let rest = AnswerCall {
+            index: Some(index),
+            id: None,
+            kind: None,
+            function,
+        };
         for call in [begin, rest] {
-            events.push(self.delta(AnswerDelta { tool_calls: Some([call]), ..AnswerDelta::default() }));
+            events.push(self.delta(AnswerDelta {
+                tool_calls: Some([call]),
+                ..AnswerDelta::default()
+            }));
         }
         events
     }
@@ -149,7 +203,10 @@ impl AnswerEvents for Chunks {
     fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
         self.answered_by(&completion.model);
         let mut events = Vec::from_iter(self.role());
-        events.push(self.chunk(AnswerDelta::default(), Some(document::finish_reason(completion.finish))));
+        events.push(self.chunk(
+            AnswerDelta::default(),
+            Some(document::finish_reason(completion.finish)),
+        ));
         if self.include_usage {
             events.push(self.event(&[], ChunkUsage::Said(document::usage(completion.usage))));
         }

@@ -82,7 +82,11 @@ struct ReasoningTokens {
 const AROUND_ANSWER: usize = 512;
 
 /// The document of a whole answer.
-pub(super) fn completion(invocation: &InvocationId, created_unix: i64, completion: &Completion) -> Vec<u8> {
+pub(super) fn completion(
+    invocation: &InvocationId,
+    created_unix: i64,
+    completion: &Completion,
+) -> Vec<u8> {
     let document = ChatCompletion {
         id: answer_id(invocation),
         object: "chat.completion",
@@ -126,15 +130,20 @@ pub(super) const fn finish_reason(reason: FinishReason) -> &'static str {
 
 /// What the answer cost, without the attempts that failed; nothing where nothing is known.
 pub(super) fn usage(usage: Usage) -> Option<UsageFields> {
-    if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0 {
+    if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0
+    {
         return None;
     }
     Some(UsageFields {
         prompt_tokens: usage.input_tokens,
         completion_tokens: usage.output_tokens,
         total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-        prompt_tokens_details: CachedTokens { cached_tokens: usage.cached_input_tokens },
-        completion_tokens_details: ReasoningTokens { reasoning_tokens: usage.reasoning_tokens },
+        prompt_tokens_details: CachedTokens {
+            cached_tokens: usage.cached_input_tokens,
+        },
+        completion_tokens_details: ReasoningTokens {
+            reasoning_tokens: usage.reasoning_tokens,
+        },
     })
 }
 
@@ -142,22 +151,35 @@ pub(super) fn usage(usage: Usage) -> Option<UsageFields> {
 
 impl<'a> AnswerMessage<'a> {
     fn of(parts: &'a [Part]) -> Self {
-        let (mut content, mut reasoning, mut refusal) = (String::new(), String::new(), String::new());
+        let (mut content, mut reasoning, mut refusal) =
+            (String::new(), String::new(), String::new());
         let mut calls = Vec::new();
         for part in parts {
             match part {
                 Part::Text(text) => content.push_str(text),
                 Part::Reasoning(part) => reasoning.push_str(&part.text),
                 Part::Refusal(text) => refusal.push_str(text),
-                Part::ToolCall(call) => calls.push(AnswerCall::whole(&call.id, &call.name, &call.arguments)),
+                Part::ToolCall(call) => {
+                    calls.push(AnswerCall::whole(&call.id, &call.name, &call.arguments));
+                }
                 Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
             }
         }
         let unless_empty = |text: String| (!text.is_empty()).then_some(text);
         // An answer that is nothing but an empty text is the empty text.
-        let content = if calls.is_empty() && refusal.is_empty() { Some(content) } else { unless_empty(content) };
+        let content = if calls.is_empty() && refusal.is_empty() {
+            Some(content)
+        } else {
+            unless_empty(content)
+        };
         let (refusal, reasoning_content) = (unless_empty(refusal), unless_empty(reasoning));
-        Self { role: "assistant", content, refusal, reasoning_content, tool_calls: calls }
+        Self {
+            role: "assistant",
+            content,
+            refusal,
+            reasoning_content,
+            tool_calls: calls,
+        }
     }
 }
 
@@ -166,8 +188,16 @@ impl<'a> AnswerMessage<'a> {
 impl<'a> AnswerCall<'a> {
     /// A call with all that names it.
     pub(super) const fn whole(id: &'a str, name: &'a str, arguments: &'a str) -> Self {
-        let function = AnswerFunction { name: Some(name), arguments };
-        Self { index: None, id: Some(id), kind: Some("function"), function }
+        let function = AnswerFunction {
+            name: Some(name),
+            arguments,
+        };
+        Self {
+            index: None,
+            id: Some(id),
+            kind: Some("function"),
+            function,
+        }
     }
 }
 
@@ -180,9 +210,17 @@ mod tests {
 
     #[test]
     fn every_part_of_an_answer_has_its_place_in_the_document() {
-        let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: "{}".into(), opaque: None };
+        let call = ToolCall {
+            id: "c1".into(),
+            name: "add".into(),
+            arguments: "{}".into(),
+            opaque: None,
+        };
         let parts = vec![
-            Part::Reasoning(Reasoning { text: "Hm.".into(), opaque: None }),
+            Part::Reasoning(Reasoning {
+                text: "Hm.".into(),
+                opaque: None,
+            }),
             Part::Text("Let me add.".into()),
             Part::ToolCall(call),
         ];
@@ -193,11 +231,19 @@ mod tests {
             finish_raw: "tool_calls".into(),
             model: "m-1".into(),
             response_id: None,
-            usage: Usage { input_tokens: 3, output_tokens: 4, exactness: Exactness::Exact, ..Usage::default() },
+            usage: Usage {
+                input_tokens: 3,
+                output_tokens: 4,
+                exactness: Exactness::Exact,
+                ..Usage::default()
+            },
         };
         let document = completion(&InvocationId::from("i-1"), 7, &answer);
         let document: Value = serde_json::from_slice(&document).unwrap();
-        assert_eq!((&document["id"], &document["model"]), (&json!("chatcmpl-i-1"), &json!("m-1")));
+        assert_eq!(
+            (&document["id"], &document["model"]),
+            (&json!("chatcmpl-i-1"), &json!("m-1"))
+        );
         let choice = &document["choices"][0];
         assert_eq!(choice["finish_reason"], "tool_calls");
         assert_eq!(choice["message"]["content"], "Let me add.");

@@ -1,6 +1,7 @@
 //! Chat messages of this wire, read into the neutral conversation.
 //!
-//! A message that cannot be carried whole is refused with its place: a conversation that lost a part is another one.
+//! A message that cannot be carried whole is refused with its place: a conversation that lost a
+//! part is another one.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,7 +44,10 @@ pub(super) struct MessageFields<'a> {
 /// When it is empty, or a message is not what it must be.
 pub(super) fn read(messages: Vec<Object<MessageFields<'_>>>) -> Result<Vec<Message>, Refused> {
     if messages.is_empty() {
-        return Err(Refused::invalid("messages", "`messages` must be a non-empty array"));
+        return Err(Refused::invalid(
+            "messages",
+            "`messages` must be a non-empty array",
+        ));
     }
     let mut read: Vec<Message> = Vec::with_capacity(messages.len());
     for (index, Object(message)) in messages.into_iter().enumerate() {
@@ -57,10 +61,17 @@ pub(super) fn read(messages: Vec<Object<MessageFields<'_>>>) -> Result<Vec<Messa
 /// The fields of each message, of which one is not what it must be. What is no object has none.
 pub(super) fn fields(messages: &Value) -> Vec<Object<MessageFields<'_>>> {
     let messages = messages.as_array().map(Vec::as_slice).unwrap_or_default();
-    messages.iter().map(|message| Object::deserialize(message).unwrap_or_default()).collect()
+    messages
+        .iter()
+        .map(|message| Object::deserialize(message).unwrap_or_default())
+        .collect()
 }
 
-fn one(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) -> Result<Message, Refused> {
+fn one(
+    place: &FieldPath<'_>,
+    message: MessageFields<'_>,
+    before: &[Message],
+) -> Result<Message, Refused> {
     let role = match text(&place.below("role"), message.role.as_ref())? {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -72,25 +83,39 @@ fn one(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) ->
             return Err(place.below("role").refused(roles));
         }
     };
-    let name = message.name.as_ref().map(|name| text(&place.below("name"), Some(name))).transpose()?;
+    let name = message
+        .name
+        .as_ref()
+        .map(|name| text(&place.below("name"), Some(name)))
+        .transpose()?;
     let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
     let parts = match role {
         Role::Tool => vec![tool_result(place, message, before)?],
         Role::Assistant => assistant(place, message)?,
         Role::System | Role::Developer | Role::User => {
             let place = place.below("content");
-            content(&place, message.content.ok_or_else(|| place.refused("is missing"))?)?
+            content(
+                &place,
+                message.content.ok_or_else(|| place.refused("is missing"))?,
+            )?
         }
     };
-    Ok(Message { name, ..Message::new(role, parts) })
+    Ok(Message {
+        name,
+        ..Message::new(role, parts)
+    })
 }
 
 fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Part>, Refused> {
     let mut parts = Vec::new();
     // Providers of reasoning models disagree on the field's name.
-    let reasoning = as_text(message.reasoning_content.as_ref()).or(as_text(message.reasoning.as_ref()));
+    let reasoning =
+        as_text(message.reasoning_content.as_ref()).or(as_text(message.reasoning.as_ref()));
     if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
-        parts.push(Part::Reasoning(Reasoning { text: text.to_owned(), opaque: None }));
+        parts.push(Part::Reasoning(Reasoning {
+            text: text.to_owned(),
+            opaque: None,
+        }));
     }
     if let Some(written) = message.content {
         parts.extend(content(&place.below("content"), written)?);
@@ -100,30 +125,45 @@ fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Pa
     }
     let calls = place.below("tool_calls");
     if let Some(made) = message.tool_calls {
-        let made = made.as_array().ok_or_else(|| calls.refused("must be an array"))?;
+        let made = made
+            .as_array()
+            .ok_or_else(|| calls.refused("must be an array"))?;
         for (index, call) in made.iter().enumerate() {
             parts.push(Part::ToolCall(tool_call(&calls.at(index), call)?));
         }
     }
     if message.function_call.is_some() {
-        return Err(place.below("function_call").refused("is not taken here; use `tool_calls`"));
+        return Err(place
+            .below("function_call")
+            .refused("is not taken here; use `tool_calls`"));
     }
     Ok(parts)
 }
 
 fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
-    let function = call.get("function").ok_or_else(|| place.below("function").refused("is missing"))?;
+    let function = call
+        .get("function")
+        .ok_or_else(|| place.below("function").refused("is missing"))?;
     Ok(ToolCall {
         id: place.text(call, "id")?.to_owned(),
         name: place.below("function").text(function, "name")?.to_owned(),
-        arguments: place.below("function").text(function, "arguments")?.to_owned(),
+        arguments: place
+            .below("function")
+            .text(function, "arguments")?
+            .to_owned(),
         opaque: None,
     })
 }
 
-fn tool_result(place: &FieldPath<'_>, message: MessageFields<'_>, before: &[Message]) -> Result<Part, Refused> {
+fn tool_result(
+    place: &FieldPath<'_>,
+    message: MessageFields<'_>,
+    before: &[Message],
+) -> Result<Part, Refused> {
     let call_id = text(&place.below("tool_call_id"), message.tool_call_id.as_ref())?;
-    let written = message.content.ok_or_else(|| place.below("content").refused("is missing"))?;
+    let written = message
+        .content
+        .ok_or_else(|| place.below("content").refused("is missing"))?;
     let texts = content(&place.below("content"), written)?;
     let texts: Option<Vec<&str>> = texts.iter().map(Part::as_text).collect();
     let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
@@ -140,8 +180,14 @@ fn content(place: &FieldPath<'_>, written: TextOrValue<'_>) -> Result<Vec<Part>,
         TextOrValue::Text(text) => return Ok(vec![Part::Text(text.into_owned())]),
         TextOrValue::Value(parts) => parts,
     };
-    let parts = parts.as_array().ok_or_else(|| place.refused("must be a string or an array of parts"))?;
-    parts.iter().enumerate().map(|(index, part)| content_part(&place.at(index), part)).collect()
+    let parts = parts
+        .as_array()
+        .ok_or_else(|| place.refused("must be a string or an array of parts"))?;
+    parts
+        .iter()
+        .enumerate()
+        .map(|(index, part)| content_part(&place.at(index), part))
+        .collect()
 }
 
 /// A field that must be a text.
@@ -158,33 +204,62 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
         "text" => Ok(Part::Text(place.text(part, "text")?.to_owned())),
         "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
         "image_url" => {
-            let url = part.pointer("/image_url/url").or_else(|| part.get("image_url")).and_then(Value::as_str);
-            let detail = detail(&place.below("image_url"), part.get("image_url").unwrap_or(&Value::Null))?;
+            let url = part
+                .pointer("/image_url/url")
+                .or_else(|| part.get("image_url"))
+                .and_then(Value::as_str);
+            let detail = detail(
+                &place.below("image_url"),
+                part.get("image_url").unwrap_or(&Value::Null),
+            )?;
             let place = place.below("image_url.url");
             let url = url.ok_or_else(|| place.refused("must be a string"))?;
-            Ok(Part::Image(Media { detail, ..image(&place, url)? }))
+            Ok(Part::Image(Media {
+                detail,
+                ..image(&place, url)?
+            }))
         }
         "input_audio" => {
             let place = place.below("input_audio");
             let audio = part.get("input_audio").unwrap_or(&Value::Null);
             let mime_type = format!("audio/{}", place.text(audio, "format")?);
             let bytes = decoded(&place.below("data"), place.text(audio, "data")?)?;
-            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name: None, detail: None }))
+            Ok(Part::File(Media {
+                mime_type,
+                source: MediaSource::Bytes(bytes),
+                name: None,
+                detail: None,
+            }))
         }
         "file" => {
             let place = place.below("file");
             let file = part.get("file").unwrap_or(&Value::Null);
             if file.get("file_id").is_some_and(|id| !id.is_null()) {
-                return Err(place.below("file_id").refused("is known to one provider only; send `file_data`"));
+                return Err(place
+                    .below("file_id")
+                    .refused("is known to one provider only; send `file_data`"));
             }
-            let name = file.get("filename").and_then(Value::as_str).map(str::to_owned);
+            let name = file
+                .get("filename")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
             let data = place.text(file, "file_data")?;
             let (mime_type, bytes) = match data_url(&place.below("file_data"), data)? {
                 Some((mime_type, bytes)) => (mime_type, bytes),
-                None => ("application/octet-stream".to_owned(), decoded(&place.below("file_data"), data)?),
+                None => (
+                    "application/octet-stream".to_owned(),
+                    decoded(&place.below("file_data"), data)?,
+                ),
             };
-            Ok(Part::File(Media { mime_type, source: MediaSource::Bytes(bytes), name, detail: None }))
+            Ok(Part::File(Media {
+                mime_type,
+                source: MediaSource::Bytes(bytes),
+                name,
+                detail: None,
+            }))
         }
-        _ => Err(place.below("type").refused("must be one of text, image_url, input_audio, file and refusal")),
+        _ => Err(place
+            .below("type")
+            .refused("must be one of text, image_url, input_audio, file and refusal")),
     }
 }

@@ -16,7 +16,10 @@ fn every_class_has_a_status_that_says_whose_fault_it_is() {
         let kind = kind(class, status);
         assert!((400..600).contains(&status), "{class}: {status}");
         assert!(!kind.is_empty() && !code.is_empty());
-        assert_ne!(status, 401, "{class}: the caller's key is right when an invocation runs");
+        assert_ne!(
+            status, 401,
+            "{class}: the caller's key is right when an invocation runs"
+        );
     }
 }
 
@@ -24,7 +27,10 @@ fn every_class_has_a_status_that_says_whose_fault_it_is() {
 fn a_stated_wait_is_told_in_both_units_and_lets_the_client_retry() {
     let limited = Failure::local(FailureClass::RateLimited, "slow down")
         .with_retry_after(Duration::from_millis(1500), WaitSource::RetryAfter);
-    let response = response(&Failure { retryable: true, ..limited });
+    let response = response(&Failure {
+        retryable: true,
+        ..limited
+    });
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()[header::RETRY_AFTER], "2");
     assert_eq!(response.headers()[RETRY_AFTER_MS], "1500");
@@ -41,7 +47,15 @@ fn what_was_tried_again_already_is_not_to_be_multiplied() {
 
 #[test]
 fn upstream_words_about_a_credential_are_not_repeated() {
-    let refused = Refused::failure(&Failure::local(FailureClass::Authentication, "bad key sk-12"));
+    let refused = Refused::failure(&Failure::local(
+        FailureClass::Authentication,
+        "bad key sk-12",
+    ));
     assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
-    assert!(!refused.object(Protocol::Openai).to_string().contains("sk-12"));
+    assert!(
+        !refused
+            .object(Protocol::Openai)
+            .to_string()
+            .contains("sk-12")
+    );
 }

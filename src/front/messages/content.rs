@@ -1,13 +1,16 @@
 //! Messages of blocks, read into the neutral conversation.
 //!
-//! A block that cannot be carried whole is refused with its place. Blocks of the model that have no neutral word (server
-//! tools and their results) go back to this dialect as they came. Marks for caching stay at their blocks; one within the
-//! result of a tool is that of the result, which is one text.
+//! A block that cannot be carried whole is refused with its place. Blocks of the model that have no
+//! neutral word (server tools and their results) go back to this dialect as they came. Marks for
+//! caching stay at their blocks; one within the result of a tool is that of the result, which is
+//! one text.
 
 use serde_json::Value;
 
 use crate::{
-    domain::message::{CacheMark, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+    domain::message::{
+        CacheMark, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult,
+    },
     front::{
         carried,
         error::Refused,
@@ -23,25 +26,41 @@ use crate::{
 /// When it is empty, or a message is not what it must be.
 pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Message>, Refused> {
     let messages = messages.as_array().filter(|messages| !messages.is_empty());
-    let messages = messages.ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
+    let messages = messages
+        .ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
     let mut read: Vec<Message> = Vec::with_capacity(messages.len() + 1);
     if let Some(system) = system {
         let place = FieldPath::new("system");
-        read.push(content(Role::System, &place, system, |place, block| match place.text(block, "type")? {
-            "text" => Ok(vec![Part::Text(place.text(block, "text")?.to_owned())]),
-            _ => Err(place.below("type").refused("must be text")),
-        })?);
+        read.push(content(
+            Role::System,
+            &place,
+            system,
+            |place, block| match place.text(block, "type")? {
+                "text" => Ok(vec![Part::Text(place.text(block, "text")?.to_owned())]),
+                _ => Err(place.below("type").refused("must be text")),
+            },
+        )?);
     }
     for (index, message) in messages.iter().enumerate() {
         let list = FieldPath::new("messages");
         let place = list.at(index);
-        let written = message.get("content").ok_or_else(|| place.below("content").refused("is missing"))?;
+        let written = message
+            .get("content")
+            .ok_or_else(|| place.below("content").refused("is missing"))?;
         let at = place.below("content");
         let message = match place.text(message, "role")? {
-            "user" => content(Role::User, &at, written, |place, block| users(place, block, &read))?,
-            "system" => content(Role::System, &at, written, |place, block| users(place, block, &read))?,
+            "user" => content(Role::User, &at, written, |place, block| {
+                users(place, block, &read)
+            })?,
+            "system" => content(Role::System, &at, written, |place, block| {
+                users(place, block, &read)
+            })?,
             "assistant" => content(Role::Assistant, &at, written, models)?,
-            _ => return Err(place.below("role").refused("must be one of user, assistant and system")),
+            _ => {
+                return Err(place
+                    .below("role")
+                    .refused("must be one of user, assistant and system"));
+            }
         };
         read.push(message);
         give_back(&mut read);
@@ -61,7 +80,12 @@ fn content(
             let mut message = Message::new(role, Vec::with_capacity(blocks.len()));
             for (index, block) in blocks.iter().enumerate() {
                 let part = message.parts.len();
-                message.cache_marks.extend(mark(block).map(|mark| CacheMark { part, mark: mark.clone() }));
+                message
+                    .cache_marks
+                    .extend(mark(block).map(|mark| CacheMark {
+                        part,
+                        mark: mark.clone(),
+                    }));
                 message.parts.extend(read(&place.at(index), block)?);
             }
             Ok(message)
@@ -72,20 +96,44 @@ fn content(
 
 /// The mark for caching on a block, or else the last one within it.
 fn mark(block: &Value) -> Option<&Value> {
-    let within = || block.get("content")?.as_array()?.iter().rev().find_map(mark);
-    block.get("cache_control").filter(|mark| mark.is_object()).or_else(within)
+    let within = || {
+        block
+            .get("content")?
+            .as_array()?
+            .iter()
+            .rev()
+            .find_map(mark)
+    };
+    block
+        .get("cache_control")
+        .filter(|mark| mark.is_object())
+        .or_else(within)
 }
 
 fn users(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
     Ok(match place.text(block, "type")? {
         "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
-        "image" => vec![Part::Image(media(&place.below("source"), block, "image/*")?)],
+        "image" => vec![Part::Image(media(
+            &place.below("source"),
+            block,
+            "image/*",
+        )?)],
         "document" => {
-            let name = block.get("title").and_then(Value::as_str).map(str::to_owned);
-            vec![Part::File(Media { name, ..media(&place.below("source"), block, "application/pdf")? })]
+            let name = block
+                .get("title")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
+            vec![Part::File(Media {
+                name,
+                ..media(&place.below("source"), block, "application/pdf")?
+            })]
         }
         "tool_result" => result(place, block, before)?,
-        _ => return Err(place.below("type").refused("must be one of text, image, document and tool_result")),
+        _ => {
+            return Err(place
+                .below("type")
+                .refused("must be one of text, image, document and tool_result"));
+        }
     })
 }
 
@@ -97,27 +145,48 @@ fn result(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Ve
         Some(written) => {
             let read = |place: &FieldPath<'_>, block: &Value| match place.text(block, "type")? {
                 "text" | "image" | "document" => users(place, block, &[]),
-                _ => Err(place.below("type").refused("must be one of text, image and document")),
+                _ => Err(place
+                    .below("type")
+                    .refused("must be one of text, image and document")),
             };
             content(Role::Tool, &place.below("content"), written, read)?.parts
         }
     };
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
     let name = called(before, &call_id);
-    let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-    let mut result = vec![Part::ToolResult(ToolResult { call_id, name, content: texts.join("\n"), is_error })];
+    let is_error = block
+        .get("is_error")
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    let mut result = vec![Part::ToolResult(ToolResult {
+        call_id,
+        name,
+        content: texts.join("\n"),
+        is_error,
+    })];
     result.extend(parts.into_iter().filter(|part| part.as_text().is_none()));
     Ok(result)
 }
 
 fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
-    let reasoning = |text: &str, opaque| vec![Part::Reasoning(Reasoning { text: text.to_owned(), opaque })];
-    let opaque = |kind: &str, bytes: &str| Some(Opaque { kind: kind.to_owned(), bytes: bytes.as_bytes().to_vec() });
+    let reasoning = |text: &str, opaque| {
+        vec![Part::Reasoning(Reasoning {
+            text: text.to_owned(),
+            opaque,
+        })]
+    };
+    let opaque = |kind: &str, bytes: &str| {
+        Some(Opaque {
+            kind: kind.to_owned(),
+            bytes: bytes.as_bytes().to_vec(),
+        })
+    };
     Ok(match place.text(block, "type")? {
         "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
         "tool_use" => {
             let arguments = block.get("input").filter(|input| input.is_object());
-            let arguments = arguments.ok_or_else(|| place.below("input").refused("must be an object"))?;
+            let arguments =
+                arguments.ok_or_else(|| place.below("input").refused("must be an object"))?;
             vec![Part::ToolCall(ToolCall {
                 id: place.text(block, "id")?.to_owned(),
                 name: place.text(block, "name")?.to_owned(),
@@ -126,7 +195,10 @@ fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
             })]
         }
         "thinking" => {
-            let signature = block.get("signature").and_then(Value::as_str).unwrap_or_default();
+            let signature = block
+                .get("signature")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let own = || opaque(SIGNATURE, signature).filter(|_| !signature.is_empty());
             let opaque = carried::open(signature).map_or_else(own, |(opaque, _)| Some(opaque));
             reasoning(place.text(block, "thinking")?, opaque)
@@ -141,11 +213,24 @@ fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
 
 /// Takes the envelopes of tool calls out of the last message, and gives each its call.
 fn give_back(messages: &mut [Message]) {
-    let Some(last) = messages.last_mut().filter(|message| message.role == Role::Assistant) else { return };
+    let Some(last) = messages
+        .last_mut()
+        .filter(|message| message.role == Role::Assistant)
+    else {
+        return;
+    };
     let mut sealed = Vec::new();
     let envelopes = last.take_parts(|part| {
-        let Part::Reasoning(Reasoning { opaque: Some(opaque), .. }) = part else { return false };
-        let text = std::str::from_utf8(&opaque.bytes).ok().filter(|_| opaque.kind == REDACTED);
+        let Part::Reasoning(Reasoning {
+            opaque: Some(opaque),
+            ..
+        }) = part
+        else {
+            return false;
+        };
+        let text = std::str::from_utf8(&opaque.bytes)
+            .ok()
+            .filter(|_| opaque.kind == REDACTED);
         match text.and_then(carried::open) {
             Some((opaque, Some(call))) => {
                 sealed.push((opaque, call));
@@ -168,10 +253,29 @@ fn media(place: &FieldPath<'_>, block: &Value, usual: &str) -> Result<Media, Ref
             let bytes = decoded(&place.below("data"), place.text(source, "data")?)?;
             (place.text(source, "media_type")?, MediaSource::Bytes(bytes))
         }
-        "text" => ("text/plain", MediaSource::Bytes(place.text(source, "data")?.as_bytes().to_vec())),
-        "url" => (usual, MediaSource::Url(place.text(source, "url")?.to_owned())),
-        "file" => return Err(place.below("type").refused("is known to one provider only; send the data")),
-        _ => return Err(place.below("type").refused("must be one of base64, text and url")),
+        "text" => (
+            "text/plain",
+            MediaSource::Bytes(place.text(source, "data")?.as_bytes().to_vec()),
+        ),
+        "url" => (
+            usual,
+            MediaSource::Url(place.text(source, "url")?.to_owned()),
+        ),
+        "file" => {
+            return Err(place
+                .below("type")
+                .refused("is known to one provider only; send the data"));
+        }
+        _ => {
+            return Err(place
+                .below("type")
+                .refused("must be one of base64, text and url"));
+        }
     };
-    Ok(Media { mime_type: mime_type.to_owned(), source, name: None, detail: None })
+    Ok(Media {
+        mime_type: mime_type.to_owned(),
+        source,
+        name: None,
+        detail: None,
+    })
 }

@@ -38,7 +38,9 @@ pub(super) fn begun(invocation: &InvocationId, model: &str, usage: Usage) -> Val
 /// Why the model stopped, in this protocol's words.
 pub(super) fn stop_reason(completion: &Completion) -> &'static str {
     match completion.finish {
-        FinishReason::Stop | FinishReason::Other if completion.finish_raw == "stop_sequence" => "stop_sequence",
+        FinishReason::Stop | FinishReason::Other if completion.finish_raw == "stop_sequence" => {
+            "stop_sequence"
+        }
         FinishReason::Stop | FinishReason::Other => "end_turn",
         FinishReason::ToolCalls | FinishReason::MalformedToolCall => "tool_use",
         FinishReason::Length => "max_tokens",
@@ -48,9 +50,12 @@ pub(super) fn stop_reason(completion: &Completion) -> &'static str {
     }
 }
 
-/// What the answer cost, without the attempts that failed. This protocol counts cached tokens apart.
+/// What the answer cost, without the attempts that failed. This protocol counts cached tokens
+/// apart.
 pub(super) fn usage(usage: Usage) -> Value {
-    let cached = usage.cached_input_tokens.saturating_add(usage.cache_write_tokens);
+    let cached = usage
+        .cached_input_tokens
+        .saturating_add(usage.cache_write_tokens);
     json!({
         "input_tokens": usage.input_tokens.saturating_sub(cached),
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -65,7 +70,11 @@ fn blocks(part: &Part) -> Vec<Value> {
         Part::Text(text) | Part::Refusal(text) => vec![json!({"type": "text", "text": text})],
         Part::Reasoning(reasoning) => vec![thinking(reasoning)],
         Part::ToolCall(call) => {
-            let mut blocks = Vec::from_iter(call.opaque.as_ref().map(|opaque| before_call(opaque, &call.id)));
+            let mut blocks = Vec::from_iter(
+                call.opaque
+                    .as_ref()
+                    .map(|opaque| before_call(opaque, &call.id)),
+            );
             blocks.push(tool_use(&call.id, &call.name, &input(&call.arguments)));
             blocks
         }
@@ -82,7 +91,8 @@ fn thinking(reasoning: &Reasoning) -> Value {
     json!({"type": "thinking", "thinking": reasoning.text, "signature": signature})
 }
 
-/// The block that is nothing but what the provider needs back; `None` where that is a signature of a text.
+/// The block that is nothing but what the provider needs back; `None` where that is a signature of
+/// a text.
 pub(super) fn block_of(opaque: &Opaque) -> Option<Value> {
     let text = || String::from_utf8_lossy(&opaque.bytes);
     match opaque.kind.as_str() {

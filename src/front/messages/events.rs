@@ -1,4 +1,5 @@
-//! The stream of this protocol: one message, its blocks one after the other, and its end or an error.
+//! The stream of this protocol: one message, its blocks one after the other, and its end or an
+//! error.
 
 use std::mem;
 
@@ -38,7 +39,14 @@ impl MessageEvents {
     /// Nothing was written.
     pub(super) fn new(invocation: &InvocationId, model: String) -> Self {
         let invocation = invocation.clone();
-        Self { invocation, model, usage: Usage::default(), begun: false, open: None, index: 0 }
+        Self {
+            invocation,
+            model,
+            usage: Usage::default(),
+            begun: false,
+            open: None,
+            index: 0,
+        }
     }
 
     fn begin(&mut self) -> Option<Bytes> {
@@ -55,12 +63,18 @@ impl MessageEvents {
         let mut events = Vec::from_iter(self.begin());
         events.extend(self.close());
         self.open = Some(block);
-        events.push(event("content_block_start", json!({"index": self.index, "content_block": content})));
+        events.push(event(
+            "content_block_start",
+            json!({"index": self.index, "content_block": content}),
+        ));
         events
     }
 
     fn delta(&self, delta: &Value) -> Bytes {
-        event("content_block_delta", json!({"index": self.index, "delta": delta}))
+        event(
+            "content_block_delta",
+            json!({"index": self.index, "delta": delta}),
+        )
     }
 
     /// The arguments of a call.
@@ -87,9 +101,10 @@ impl AnswerEvents for MessageEvents {
 
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
         let (content, delta) = match &block.kind {
-            BlockKind::Text | BlockKind::Refusal => {
-                (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": text}))
-            }
+            BlockKind::Text | BlockKind::Refusal => (
+                json!({"type": "text", "text": ""}),
+                json!({"type": "text_delta", "text": text}),
+            ),
             BlockKind::Reasoning => (
                 json!({"type": "thinking", "thinking": "", "signature": ""}),
                 json!({"type": "thinking_delta", "thinking": text}),
@@ -107,7 +122,8 @@ impl AnswerEvents for MessageEvents {
             (BlockKind::Text | BlockKind::Refusal, _) | (BlockKind::Reasoning, None) => {}
             (BlockKind::Reasoning, Some(opaque)) => {
                 if let Some(mut whole) = document::block_of(opaque) {
-                    // As the API streams it: clients read the arguments of a call from the deltas alone.
+                    // As the API streams it: clients read the arguments of a call from the deltas
+                    // alone.
                     let input = whole
                         .get_mut("input")
                         .filter(|input| input.is_object())
@@ -115,9 +131,14 @@ impl AnswerEvents for MessageEvents {
                     events.extend(self.open(block.id, &whole));
                     events.extend(input.map(|input| self.input(&input.to_string())));
                 } else {
-                    events.extend(self.open(block.id, &json!({"type": "thinking", "thinking": "", "signature": ""})));
+                    events.extend(self.open(
+                        block.id,
+                        &json!({"type": "thinking", "thinking": "", "signature": ""}),
+                    ));
                     let signature = document::signature(opaque);
-                    events.push(self.delta(&json!({"type": "signature_delta", "signature": signature})));
+                    events.push(
+                        self.delta(&json!({"type": "signature_delta", "signature": signature})),
+                    );
                 }
             }
             (BlockKind::ToolCall { id, name }, opaque) => {
@@ -139,9 +160,13 @@ impl AnswerEvents for MessageEvents {
         self.answered_by(&completion.model);
         let mut events = Vec::from_iter(self.begin());
         events.extend(self.close());
-        let delta = json!({"stop_reason": document::stop_reason(completion), "stop_sequence": null});
+        let delta =
+            json!({"stop_reason": document::stop_reason(completion), "stop_sequence": null});
         let usage = document::usage(completion.usage);
-        events.push(event("message_delta", json!({"delta": delta, "usage": usage})));
+        events.push(event(
+            "message_delta",
+            json!({"delta": delta, "usage": usage}),
+        ));
         events.push(event("message_stop", json!({})));
         events
     }

@@ -1,9 +1,10 @@
 //! A request of the Messages API, read into the neutral call.
 //!
-//! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this dialect, and to no
-//! other: they would not be understood there. So do marks for caching, each at its block or tool, and tools that this
-//! API defines. A tool's `strict` is left out, for models of this dialect differ in taking it; the arguments of a call are
-//! checked against the schema here in any case.
+//! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this
+//! dialect, and to no other: they would not be understood there. So do marks for caching, each at
+//! its block or tool, and tools that this API defines. A tool's `strict` is left out, for models of
+//! this dialect differ in taking it; the arguments of a call are checked against the schema here in
+//! any case.
 
 use std::collections::BTreeMap;
 
@@ -49,15 +50,31 @@ impl MessagesRequest {
         let mut fields = RequestFields::read(body)?;
         let model = fields.model()?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
-        let (system, messages) = (fields.take("system")?, fields.take("messages")?.unwrap_or_default());
-        let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
+        let (system, messages) = (
+            fields.take("system")?,
+            fields.take("messages")?.unwrap_or_default(),
+        );
+        let tools = fields
+            .typed("tools", "an array", |value| value.as_array().cloned())?
+            .unwrap_or_default();
         let choice = fields.take("tool_choice")?;
-        let (tool_choice, parallel_tool_calls) = choice.as_ref().map(tool_choice).transpose()?.unwrap_or_default();
+        let (tool_choice, parallel_tool_calls) = choice
+            .as_ref()
+            .map(tool_choice)
+            .transpose()?
+            .unwrap_or_default();
         let (reasoning_effort, response_format) = output_config(&mut fields)?;
         let metadata = fields.take("metadata")?;
-        let labels = metadata.as_ref().map(labels).transpose()?.unwrap_or_default();
+        let labels = metadata
+            .as_ref()
+            .map(labels)
+            .transpose()?
+            .unwrap_or_default();
         let messages = content::read(system.as_ref(), &messages)?;
-        let (own, theirs): (Vec<_>, Vec<_>) = tools.iter().enumerate().partition(|(_, tool)| is_custom(tool));
+        let (own, theirs): (Vec<_>, Vec<_>) = tools
+            .iter()
+            .enumerate()
+            .partition(|(_, tool)| is_custom(tool));
         let tools: Result<Vec<ToolDefinition>, Refused> = own.into_iter().map(tool).collect();
         let mut call = ModelCall {
             messages,
@@ -78,9 +95,13 @@ impl MessagesRequest {
             extra_of: Some(Dialect::Anthropic.as_str().to_owned()),
             ..ModelCall::default()
         };
-        call.extra.extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
+        call.extra
+            .extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
         if !theirs.is_empty() {
-            call.extra.insert("tools".to_owned(), theirs.into_iter().map(|(_, tool)| tool.clone()).collect());
+            call.extra.insert(
+                "tools".to_owned(),
+                theirs.into_iter().map(|(_, tool)| tool.clone()).collect(),
+            );
             // What other dialects know nothing of must not be chosen there.
             let is_theirs = match &call.tool_choice {
                 ToolChoice::Tool(name) => !call.tools.iter().any(|tool| tool.name == *name),
@@ -91,7 +112,12 @@ impl MessagesRequest {
                 (call.tool_choice, call.parallel_tool_calls) = (ToolChoice::Unset, None);
             }
         }
-        Ok(Self { model, stream, call, labels })
+        Ok(Self {
+            model,
+            stream,
+            call,
+            labels,
+        })
     }
 }
 
@@ -100,19 +126,24 @@ fn labels(metadata: &Value) -> Result<BTreeMap<String, String>, Refused> {
     let read = || match metadata.as_object()?.get("user_id") {
         None | Some(Value::Null) => Some(None),
         Some(user) => {
-            let user = user.as_str().filter(|user| user.len() <= 512 && !user.chars().any(char::is_control))?;
+            let user = user
+                .as_str()
+                .filter(|user| user.len() <= 512 && !user.chars().any(char::is_control))?;
             Some(Some(user.to_owned()).filter(|user| !user.is_empty()))
         }
     };
-    let what =
-        "`metadata` must be an object whose `user_id` is a string of at most 512 bytes, without control characters";
+    let what = "`metadata` must be an object whose `user_id` is a string of at most 512 bytes, without control characters";
     let user = read().ok_or_else(|| Refused::invalid("metadata", what))?;
-    Ok(user.map(|user| ("user".to_owned(), user)).into_iter().collect())
+    Ok(user
+        .map(|user| ("user".to_owned(), user))
+        .into_iter()
+        .collect())
 }
 
 /// Whether a tool is the client's own, and not one that this API defines.
 fn is_custom(tool: &Value) -> bool {
-    tool.get("type").is_none_or(|kind| kind.is_null() || kind == "custom")
+    tool.get("type")
+        .is_none_or(|kind| kind.is_null() || kind == "custom")
 }
 
 fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
@@ -124,13 +155,21 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
     let mut extra = tool.as_object().cloned().unwrap_or_default();
     extra.retain(|name, value| !READ_OF_TOOLS.contains(&name.as_str()) && !value.is_null());
-    Ok(ToolDefinition { name, description, parameters: schema.to_string(), strict: None, extra })
+    Ok(ToolDefinition {
+        name,
+        description,
+        parameters: schema.to_string(),
+        strict: None,
+        extra,
+    })
 }
 
 /// The choice, and whether several calls at once may be made.
 fn tool_choice(value: &Value) -> Result<(ToolChoice, Option<bool>), Refused> {
     let read = || {
-        let one = value.get("disable_parallel_tool_use").and_then(Value::as_bool);
+        let one = value
+            .get("disable_parallel_tool_use")
+            .and_then(Value::as_bool);
         let choice = match value.get("type")?.as_str()? {
             "auto" => ToolChoice::Auto,
             "any" => ToolChoice::Required,
@@ -145,7 +184,9 @@ fn tool_choice(value: &Value) -> Result<(ToolChoice, Option<bool>), Refused> {
 }
 
 /// The effort and the shape of the answer; what else is in the field is passed on.
-fn output_config(fields: &mut RequestFields<'_>) -> Result<(Option<String>, ResponseFormat), Refused> {
+fn output_config(
+    fields: &mut RequestFields<'_>,
+) -> Result<(Option<String>, ResponseFormat), Refused> {
     let what = "an object whose `effort` is a string and whose `format` is of type `json_schema` with a schema";
     let read = |value: &Value| {
         let config: &Map<String, Value> = value.as_object()?;
@@ -156,19 +197,37 @@ fn output_config(fields: &mut RequestFields<'_>) -> Result<(Option<String>, Resp
         let format = match config.get("format") {
             None | Some(Value::Null) => ResponseFormat::Text,
             Some(format) if format.get("type")? == "json_schema" => {
-                let schema = format.get("schema").filter(|schema| schema.is_object())?.to_string();
-                ResponseFormat::JsonSchema { name: "answer".to_owned(), description: None, schema, strict: true }
+                let schema = format
+                    .get("schema")
+                    .filter(|schema| schema.is_object())?
+                    .to_string();
+                ResponseFormat::JsonSchema {
+                    name: "answer".to_owned(),
+                    description: None,
+                    schema,
+                    strict: true,
+                }
             }
             Some(_) => return None,
         };
         Some((effort, format))
     };
-    Ok(fields.typed("output_config", what, read)?.unwrap_or_default())
+    Ok(fields
+        .typed("output_config", what, read)?
+        .unwrap_or_default())
 }
 
 fn stop_sequences(fields: &mut RequestFields<'_>) -> Result<Vec<String>, Refused> {
-    let read = |value: &Value| value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect();
-    Ok(fields.typed("stop_sequences", "an array of strings", read)?.unwrap_or_default())
+    let read = |value: &Value| {
+        value
+            .as_array()?
+            .iter()
+            .map(|one| one.as_str().map(str::to_owned))
+            .collect()
+    };
+    Ok(fields
+        .typed("stop_sequences", "an array of strings", read)?
+        .unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -28,10 +28,25 @@ pub(super) struct ResponseDocument {
 
 impl ResponseDocument {
     /// The document of this invocation; `echo` is what of its request is repeated.
-    pub(super) fn new(invocation: &InvocationId, created_unix: i64, echo: Map<String, Value>, is_stored: bool) -> Self {
-        let tools = echo.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    pub(super) fn new(
+        invocation: &InvocationId,
+        created_unix: i64,
+        echo: Map<String, Value>,
+        is_stored: bool,
+    ) -> Self {
+        let tools = echo
+            .get("tools")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let custom_tools = custom_names(tools).map(str::to_owned).collect();
-        Self { invocation: invocation.clone(), created_unix, echo, is_stored, custom_tools }
+        Self {
+            invocation: invocation.clone(),
+            created_unix,
+            echo,
+            is_stored,
+            custom_tools,
+        }
     }
 
     /// The items of these parts of its answer.
@@ -46,7 +61,13 @@ impl ResponseDocument {
 
     /// The item of a tool call that has begun.
     pub(super) fn begun_call(&self, index: usize, call: &ToolCall) -> Value {
-        items::tool_call(&self.invocation, &self.custom_tools, index, "in_progress", call)
+        items::tool_call(
+            &self.invocation,
+            &self.custom_tools,
+            index,
+            "in_progress",
+            call,
+        )
     }
 
     /// Whose it is.
@@ -57,7 +78,9 @@ impl ResponseDocument {
     /// A response that ended well, or was cut short by a limit or a filter.
     pub(super) fn ended(&self, completion: &Completion, output: &[Value]) -> Value {
         let why = match completion.finish {
-            FinishReason::Length | FinishReason::ContextFull | FinishReason::Paused => Some("max_output_tokens"),
+            FinishReason::Length | FinishReason::ContextFull | FinishReason::Paused => {
+                Some("max_output_tokens")
+            }
             FinishReason::ContentFilter => Some("content_filter"),
             FinishReason::Stop
             | FinishReason::ToolCalls
@@ -65,7 +88,11 @@ impl ResponseDocument {
             | FinishReason::MalformedToolCall
             | FinishReason::Other => None,
         };
-        let status = if why.is_some() { "incomplete" } else { "completed" };
+        let status = if why.is_some() {
+            "incomplete"
+        } else {
+            "completed"
+        };
         let mut response = self.in_state(status, &completion.model, output);
         response["incomplete_details"] = why.map_or(Value::Null, |why| json!({"reason": why}));
         response["usage"] = usage(completion.usage);
@@ -107,7 +134,8 @@ impl ResponseDocument {
 
 /// What the answer cost, without the attempts that failed; null where nothing is known.
 fn usage(usage: Usage) -> Value {
-    if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0 {
+    if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0
+    {
         return Value::Null;
     }
     json!({

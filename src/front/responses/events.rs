@@ -1,4 +1,5 @@
-//! The stream of this protocol: numbered events, of each item its beginning, its pieces and its end.
+//! The stream of this protocol: numbered events, of each item its beginning, its pieces and its
+//! end.
 
 use axum::body::Bytes;
 use serde_json::{Value, json};
@@ -36,7 +37,13 @@ pub(super) struct ResponseEvents {
 impl ResponseEvents {
     /// Nothing was written.
     pub(super) fn new(document: ResponseDocument, model: String) -> Self {
-        Self { document, model, sequence: 0, open: None, output: Vec::new() }
+        Self {
+            document,
+            model,
+            sequence: 0,
+            open: None,
+            output: Vec::new(),
+        }
     }
 
     fn begin(&mut self) -> Vec<Bytes> {
@@ -45,7 +52,10 @@ impl ResponseEvents {
         }
         let response = self.document.in_state("in_progress", &self.model, &[]);
         let created = self.event("response.created", json!({"response": response}));
-        vec![created, self.event("response.in_progress", json!({"response": response}))]
+        vec![
+            created,
+            self.event("response.in_progress", json!({"response": response})),
+        ]
     }
 
     fn event(&mut self, name: &str, mut data: Value) -> Bytes {
@@ -81,7 +91,8 @@ impl ResponseEvents {
                 events.push(self.about("response.content_part.added", &item, data));
             }
             BlockKind::Reasoning => {
-                let data = json!({"summary_index": 0, "part": {"type": "summary_text", "text": ""}});
+                let data =
+                    json!({"summary_index": 0, "part": {"type": "summary_text", "text": ""}});
                 events.push(self.about("response.reasoning_summary_part.added", &item, data));
             }
             BlockKind::ToolCall { .. } => {}
@@ -93,18 +104,36 @@ impl ResponseEvents {
     fn begun(&self, block: &Block) -> Value {
         let (invocation, index) = (self.document.invocation(), self.output.len());
         match &block.kind {
-            BlockKind::Text | BlockKind::Refusal => items::message(invocation, index, "in_progress", &[]),
+            BlockKind::Text | BlockKind::Refusal => {
+                items::message(invocation, index, "in_progress", &[])
+            }
             BlockKind::Reasoning => items::reasoning(invocation, index, &Reasoning::default()),
             BlockKind::ToolCall { id, name } => {
-                let (id, name, arguments, opaque) = (id.clone(), name.clone(), String::new(), block.opaque.clone());
-                self.document.begun_call(index, &ToolCall { id, name, arguments, opaque })
+                let (id, name, arguments, opaque) = (
+                    id.clone(),
+                    name.clone(),
+                    String::new(),
+                    block.opaque.clone(),
+                );
+                self.document.begun_call(
+                    index,
+                    &ToolCall {
+                        id,
+                        name,
+                        arguments,
+                        opaque,
+                    },
+                )
             }
         }
     }
 
     /// The end of an item.
     fn done(&mut self, item: Value) -> Bytes {
-        let done = self.event("response.output_item.done", json!({"output_index": self.output.len(), "item": item}));
+        let done = self.event(
+            "response.output_item.done",
+            json!({"output_index": self.output.len(), "item": item}),
+        );
         self.output.push(item);
         self.open = None;
         done
@@ -122,13 +151,18 @@ impl AnswerEvents for ResponseEvents {
 
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
         let (name, data) = match block.kind {
-            BlockKind::Text => {
-                ("response.output_text.delta", json!({"content_index": 0, "delta": text, "logprobs": []}))
-            }
-            BlockKind::Refusal => ("response.refusal.delta", json!({"content_index": 0, "delta": text})),
-            BlockKind::Reasoning => {
-                ("response.reasoning_summary_text.delta", json!({"summary_index": 0, "delta": text}))
-            }
+            BlockKind::Text => (
+                "response.output_text.delta",
+                json!({"content_index": 0, "delta": text, "logprobs": []}),
+            ),
+            BlockKind::Refusal => (
+                "response.refusal.delta",
+                json!({"content_index": 0, "delta": text}),
+            ),
+            BlockKind::Reasoning => (
+                "response.reasoning_summary_text.delta",
+                json!({"summary_index": 0, "delta": text}),
+            ),
             BlockKind::ToolCall { .. } => return Vec::new(),
         };
         let mut events = self.open(block);
@@ -139,14 +173,18 @@ impl AnswerEvents for ResponseEvents {
 
     fn stop(&mut self, block: &Block) -> Vec<Bytes> {
         let mut events = self.begin();
-        let came_whole = block.opaque.as_ref().is_some_and(|opaque| opaque.kind == ITEM);
+        let came_whole = block
+            .opaque
+            .as_ref()
+            .is_some_and(|opaque| opaque.kind == ITEM);
         for item in self.document.items_of(self.output.len(), &block.part()) {
             // What a tool call's provider needs back is an item of its own, before the call.
             let is_beside = item["type"] == "reasoning" && block.kind != BlockKind::Reasoning;
             if came_whole || is_beside {
-                events.push(
-                    self.event("response.output_item.added", json!({"output_index": self.output.len(), "item": item})),
-                );
+                events.push(self.event(
+                    "response.output_item.added",
+                    json!({"output_index": self.output.len(), "item": item}),
+                ));
                 events.push(self.done(item));
                 continue;
             }
@@ -193,7 +231,11 @@ impl AnswerEvents for ResponseEvents {
         self.answered_by(&completion.model);
         let mut events = self.begin();
         let response = self.document.ended(completion, &self.output);
-        let name = if response["status"] == "completed" { "response.completed" } else { "response.incomplete" };
+        let name = if response["status"] == "completed" {
+            "response.completed"
+        } else {
+            "response.incomplete"
+        };
         events.push(self.event(name, json!({"response": response})));
         events
     }
@@ -207,7 +249,10 @@ impl AnswerEvents for ResponseEvents {
         let mut response = self.document.in_state("failed", &self.model, &self.output);
         response["error"] = json!({"code": error["code"], "message": error["message"]});
         // Some clients end at the first of the two, some know only the second.
-        vec![self.event("error", data), self.event("response.failed", json!({"response": response}))]
+        vec![
+            self.event("error", data),
+            self.event("response.failed", json!({"response": response})),
+        ]
     }
 }
 
@@ -218,9 +263,13 @@ mod tests {
 
     #[test]
     fn events_are_numbered_and_items_keep_their_place() {
-        let document = ResponseDocument::new(&InvocationId::from("i"), 7, serde_json::Map::new(), true);
+        let document =
+            ResponseDocument::new(&InvocationId::from("i"), 7, serde_json::Map::new(), true);
         let mut events = ResponseEvents::new(document, "m".to_owned());
-        let opaque = Some(Opaque { kind: "gemini.thought_signature".to_owned(), bytes: vec![1] });
+        let opaque = Some(Opaque {
+            kind: "gemini.thought_signature".to_owned(),
+            bytes: vec![1],
+        });
         let block = |id, kind, text: &str, opaque| Block {
             id,
             kind,
@@ -230,7 +279,10 @@ mod tests {
             committed: true,
         };
         let text = block(1, BlockKind::Text, "Yes.", None);
-        let call = BlockKind::ToolCall { id: "c1".to_owned(), name: "add".to_owned() };
+        let call = BlockKind::ToolCall {
+            id: "c1".to_owned(),
+            name: "add".to_owned(),
+        };
         let call = block(2, call, "{}", opaque);
         let mut bytes = events.text(&text, "Yes.");
         bytes.extend(events.stop(&text));
@@ -245,8 +297,12 @@ mod tests {
         for (number, event) in (0_u64..).zip(&all) {
             assert_eq!(event["sequence_number"], number, "{event}");
         }
-        let done = all.iter().filter(|event| event["type"] == "response.output_item.done");
-        let ids: Vec<&str> = done.filter_map(|event| event["item"]["id"].as_str()).collect();
+        let done = all
+            .iter()
+            .filter(|event| event["type"] == "response.output_item.done");
+        let ids: Vec<&str> = done
+            .filter_map(|event| event["item"]["id"].as_str())
+            .collect();
         assert_eq!(ids, ["msg_i_0", "rs_i_1", "fc_i_2"]);
     }
 }

@@ -1,5 +1,6 @@
-//! The items of a response's output: what a message holds, each piece as an item with an id of its own; items that came from a
-//! provider of this protocol, and have no word in the neutral answer, as they came.
+//! The items of a response's output: what a message holds, each piece as an item with an id of its
+//! own; items that came from a provider of this protocol, and have no word in the neutral answer,
+//! as they came.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,8 @@ use crate::{
     provider::responses::{ITEM, NAMESPACE, custom_input},
 };
 
-/// The items of these parts of an answer; `custom` are the names of the tools that take a text and no JSON.
+/// The items of these parts of an answer; `custom` are the names of the tools that take a text and
+/// no JSON.
 pub(super) fn of_parts(
     invocation: &InvocationId,
     custom: &[String],
@@ -27,25 +29,47 @@ pub(super) fn of_parts(
 }
 
 /// The items of one part, of which the first is the item `index` of the output.
-pub(super) fn of_part(invocation: &InvocationId, custom: &[String], index: usize, part: &Part) -> Vec<Value> {
+pub(super) fn of_part(
+    invocation: &InvocationId,
+    custom: &[String],
+    index: usize,
+    part: &Part,
+) -> Vec<Value> {
     let opaque = match part {
         Part::Reasoning(thought) => thought.opaque.as_ref(),
         Part::ToolCall(call) => call.opaque.as_ref(),
-        Part::Text(_) | Part::Refusal(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => None,
+        Part::Text(_) | Part::Refusal(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {
+            None
+        }
     };
     if let Some(opaque) = opaque.filter(|opaque| opaque.kind == ITEM) {
         return serde_json::from_slice(&opaque.bytes).into_iter().collect();
     }
     match part {
-        Part::Text(text) => vec![message(invocation, index, "completed", &[output_text(text)])],
+        Part::Text(text) => vec![message(
+            invocation,
+            index,
+            "completed",
+            &[output_text(text)],
+        )],
         Part::Refusal(text) => vec![message(invocation, index, "completed", &[refusal(text)])],
         Part::Reasoning(thought) => vec![reasoning(invocation, index, thought)],
         Part::ToolCall(call) => {
             let mut items = Vec::new();
-            if let Some(opaque) = call.opaque.as_ref().filter(|opaque| opaque.kind != NAMESPACE) {
+            if let Some(opaque) = call
+                .opaque
+                .as_ref()
+                .filter(|opaque| opaque.kind != NAMESPACE)
+            {
                 items.push(before_call(invocation, index, opaque, &call.id));
             }
-            items.push(tool_call(invocation, custom, index + items.len(), "completed", call));
+            items.push(tool_call(
+                invocation,
+                custom,
+                index + items.len(),
+                "completed",
+                call,
+            ));
             items
         }
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => Vec::new(),
@@ -59,7 +83,12 @@ pub(super) fn read_id(id: &str) -> Option<(InvocationId, usize)> {
 }
 
 /// A message of the model.
-pub(super) fn message(invocation: &InvocationId, index: usize, status: &str, content: &[Value]) -> Value {
+pub(super) fn message(
+    invocation: &InvocationId,
+    index: usize,
+    status: &str,
+    content: &[Value],
+) -> Value {
     let id = format!("msg_{invocation}_{index}");
     json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
 }
@@ -76,9 +105,13 @@ pub(super) fn refusal(text: &str) -> Value {
 
 /// What the model thought, with what its provider needs back.
 pub(super) fn reasoning(invocation: &InvocationId, index: usize, thought: &Reasoning) -> Value {
-    let summary =
-        if thought.text.is_empty() { json!([]) } else { json!([{"type": "summary_text", "text": thought.text}]) };
-    let mut item = json!({"id": format!("rs_{invocation}_{index}"), "type": "reasoning", "summary": summary});
+    let summary = if thought.text.is_empty() {
+        json!([])
+    } else {
+        json!([{"type": "summary_text", "text": thought.text}])
+    };
+    let mut item =
+        json!({"id": format!("rs_{invocation}_{index}"), "type": "reasoning", "summary": summary});
     if let Some(opaque) = &thought.opaque {
         item["encrypted_content"] = json!(carried::seal(opaque, None));
     }
@@ -86,7 +119,12 @@ pub(super) fn reasoning(invocation: &InvocationId, index: usize, thought: &Reaso
 }
 
 /// What a provider needs back with a tool call, for which this protocol's tool calls have no field.
-pub(super) fn before_call(invocation: &InvocationId, index: usize, opaque: &Opaque, call: &str) -> Value {
+pub(super) fn before_call(
+    invocation: &InvocationId,
+    index: usize,
+    opaque: &Opaque,
+    call: &str,
+) -> Value {
     let sealed = carried::seal(opaque, Some(call));
     json!({"id": format!("rs_{invocation}_{index}"), "type": "reasoning", "summary": [], "encrypted_content": sealed})
 }
@@ -99,7 +137,12 @@ pub(super) fn tool_call(
     status: &str,
     call: &ToolCall,
 ) -> Value {
-    let ToolCall { id, name, arguments, opaque } = call;
+    let ToolCall {
+        id,
+        name,
+        arguments,
+        opaque,
+    } = call;
     if custom.contains(name) {
         let (item, input) = (format!("ctc_{invocation}_{index}"), custom_input(arguments));
         let kind = "custom_tool_call";
@@ -126,13 +169,32 @@ mod tests {
     #[test]
     fn an_id_leads_back_to_its_item() {
         let invocation = InvocationId::mint();
-        let opaque = Some(Opaque { kind: "gemini.thought_signature".to_owned(), bytes: vec![1] });
-        let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: "{}".into(), opaque };
-        let items = of_parts(&invocation, &[], [Part::Text("Yes.".into()), Part::ToolCall(call)]);
-        let kinds: Vec<&str> = items.iter().filter_map(|item| item["type"].as_str()).collect();
+        let opaque = Some(Opaque {
+            kind: "gemini.thought_signature".to_owned(),
+            bytes: vec![1],
+        });
+        let call = ToolCall {
+            id: "c1".into(),
+            name: "add".into(),
+            arguments: "{}".into(),
+            opaque,
+        };
+        let items = of_parts(
+            &invocation,
+            &[],
+            [Part::Text("Yes.".into()), Part::ToolCall(call)],
+        );
+        let kinds: Vec<&str> = items
+            .iter()
+            .filter_map(|item| item["type"].as_str())
+            .collect();
         assert_eq!(kinds, ["message", "reasoning", "function_call"]);
         for (index, item) in items.iter().enumerate() {
-            assert_eq!(read_id(item["id"].as_str().unwrap()), Some((invocation.clone(), index)), "{item}");
+            assert_eq!(
+                read_id(item["id"].as_str().unwrap()),
+                Some((invocation.clone(), index)),
+                "{item}"
+            );
         }
         assert_eq!(read_id("msg_123"), None);
     }

@@ -1,8 +1,9 @@
 //! A request of the Responses API, read into the neutral call.
 //!
-//! Fields that are not read here (`truncation`, `service_tier`, …) go as they are to targets of this dialect, and to no
-//! other. So do tools that are no functions (`web_search`, namespaces, …); a custom tool is offered to others as a function of
-//! one text. What was requested and cannot be given (background, stored prompts) is refused and never silently left out.
+//! Fields that are not read here (`truncation`, `service_tier`, …) go as they are to targets of
+//! this dialect, and to no other. So do tools that are no functions (`web_search`, namespaces, …);
+//! a custom tool is offered to others as a function of one text. What was requested and cannot be
+//! given (background, stored prompts) is refused and never silently left out.
 
 use std::collections::BTreeMap;
 
@@ -71,22 +72,33 @@ impl ResponsesRequest {
     /// When a field is missing, is not what it must be, or asks for what this front has not.
     pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
         let mut fields = RequestFields::read(body)?;
-        let repeated = fields.all().iter().filter(|(name, value)| REPEATED.contains(&name.as_str()) && !is_null(value));
+        let repeated = fields
+            .all()
+            .iter()
+            .filter(|(name, value)| REPEATED.contains(&name.as_str()) && !is_null(value));
         let echo = repeated
             .map(|(name, value)| parsed(name, value).map(|value| (name.clone(), value)))
             .collect::<Result<_, _>>()?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
-        let (stream, store) = (fields.boolean("stream")?.unwrap_or(false), fields.boolean("store")?);
-        let (previous, instructions) = (fields.text("previous_response_id")?, fields.text("instructions")?);
+        let (stream, store) = (
+            fields.boolean("stream")?.unwrap_or(false),
+            fields.boolean("store")?,
+        );
+        let (previous, instructions) = (
+            fields.text("previous_response_id")?,
+            fields.text("instructions")?,
+        );
         if previous.is_some() && store == Some(false) {
-            let message =
-                "`store` may not be false where a stored conversation goes on: its next turn is stored as well";
+            let message = "`store` may not be false where a stored conversation goes on: its next turn is stored as well";
             return Err(Refused::unsupported("store", message));
         }
         let input = input_items(&mut fields)?;
         if input.is_empty() && previous.is_none() {
-            return Err(Refused::invalid("input", "`input` is missing: a text or an array of items"));
+            return Err(Refused::invalid(
+                "input",
+                "`input` is missing: a text or an array of items",
+            ));
         }
         let labels = fields.labels()?;
         let (reasoning_effort, reasoning) = reasoning(&mut fields)?;
@@ -123,7 +135,17 @@ impl ResponsesRequest {
         for (name, own) in [("tools", own_tools), ("tool_choice", own_choice)] {
             call.extra.extend(own.map(|own| (name.to_owned(), own)));
         }
-        Ok(Self { model, stream, store, previous, input, call, labels, echo, instructions })
+        Ok(Self {
+            model,
+            stream,
+            store,
+            previous,
+            input,
+            call,
+            labels,
+            echo,
+            instructions,
+        })
     }
 
     /// The conversation that the instructions and the input make.
@@ -140,26 +162,41 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
     }
     for name in ["conversation", "prompt", "max_tool_calls"] {
         if fields.take_raw(name).is_some() {
-            return Err(Refused::unsupported(name, format!("`{name}` is not available here")));
+            return Err(Refused::unsupported(
+                name,
+                format!("`{name}` is not available here"),
+            ));
         }
     }
-    if fields.take("top_logprobs")?.is_some_and(|value| value.as_u64() != Some(0)) {
-        return Err(Refused::unsupported("top_logprobs", "`top_logprobs` is not available here"));
+    if fields
+        .take("top_logprobs")?
+        .is_some_and(|value| value.as_u64() != Some(0))
+    {
+        return Err(Refused::unsupported(
+            "top_logprobs",
+            "`top_logprobs` is not available here",
+        ));
     }
     Ok(())
 }
 
 fn input_items(fields: &mut RequestFields<'_>) -> Result<Vec<Value>, Refused> {
     let read = |value: &Value| match value {
-        Value::String(text) => Some(vec![json!({"type": "message", "role": "user", "content": text})]),
+        Value::String(text) => Some(vec![
+            json!({"type": "message", "role": "user", "content": text}),
+        ]),
         Value::Array(items) => Some(items.clone()),
         _ => None,
     };
-    Ok(fields.typed("input", "a string or an array of items", read)?.unwrap_or_default())
+    Ok(fields
+        .typed("input", "a string or an array of items", read)?
+        .unwrap_or_default())
 }
 
 /// The effort, and what else is said of reasoning.
-fn reasoning(fields: &mut RequestFields<'_>) -> Result<(Option<String>, Map<String, Value>), Refused> {
+fn reasoning(
+    fields: &mut RequestFields<'_>,
+) -> Result<(Option<String>, Map<String, Value>), Refused> {
     let read = |value: &Value| {
         let mut rest: Map<String, Value> = value.as_object()?.clone();
         rest.retain(|_, value| !value.is_null());
@@ -169,7 +206,9 @@ fn reasoning(fields: &mut RequestFields<'_>) -> Result<(Option<String>, Map<Stri
         };
         Some((effort, rest))
     };
-    Ok(fields.typed("reasoning", "an object whose `effort` is a string", read)?.unwrap_or_default())
+    Ok(fields
+        .typed("reasoning", "an object whose `effort` is a string", read)?
+        .unwrap_or_default())
 }
 
 /// The shape of the answer, and what else is said of its text.
@@ -178,15 +217,26 @@ fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, V
     let read = |value: &Value| {
         let mut rest: Map<String, Value> = value.as_object()?.clone();
         rest.retain(|_, value| !value.is_null());
-        let Some(format) = rest.shift_remove("format") else { return Some((ResponseFormat::Text, rest)) };
+        let Some(format) = rest.shift_remove("format") else {
+            return Some((ResponseFormat::Text, rest));
+        };
         let format = match format.get("type")?.as_str()? {
             "text" => ResponseFormat::Text,
             "json_object" => ResponseFormat::JsonObject,
             "json_schema" => ResponseFormat::JsonSchema {
                 name: format.get("name")?.as_str()?.to_owned(),
-                description: format.get("description").and_then(Value::as_str).map(str::to_owned),
-                schema: format.get("schema").filter(|schema| schema.is_object())?.to_string(),
-                strict: format.get("strict").and_then(Value::as_bool).unwrap_or(false),
+                description: format
+                    .get("description")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+                schema: format
+                    .get("schema")
+                    .filter(|schema| schema.is_object())?
+                    .to_string(),
+                strict: format
+                    .get("strict")
+                    .and_then(Value::as_bool)
+                    .unwrap_or(false),
             },
             _ => return None,
         };
@@ -197,7 +247,9 @@ fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, V
 
 /// The tools, and those among them that are no functions, as they came: a custom tool is in both.
 fn tools(fields: &mut RequestFields<'_>) -> Result<(Vec<ToolDefinition>, Vec<Value>), Refused> {
-    let tools = fields.typed("tools", "an array", |value| value.as_array().cloned())?.unwrap_or_default();
+    let tools = fields
+        .typed("tools", "an array", |value| value.as_array().cloned())?
+        .unwrap_or_default();
     let (mut functions, mut own) = (Vec::with_capacity(tools.len()), Vec::new());
     for (index, tool) in tools.into_iter().enumerate() {
         let list = FieldPath::new("tools");
@@ -222,10 +274,20 @@ fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refus
     };
     let strict = match tool.get("strict") {
         None | Some(Value::Null) => None,
-        Some(strict) => Some(strict.as_bool().ok_or_else(|| place.below("strict").refused("must be a boolean"))?),
+        Some(strict) => Some(
+            strict
+                .as_bool()
+                .ok_or_else(|| place.below("strict").refused("must be a boolean"))?,
+        ),
     };
     let (name, description) = (place.text(tool, "name")?.to_owned(), description(tool));
-    Ok(ToolDefinition { name, description, parameters, strict, ..ToolDefinition::default() })
+    Ok(ToolDefinition {
+        name,
+        description,
+        parameters,
+        strict,
+        ..ToolDefinition::default()
+    })
 }
 
 /// A custom tool as a function of one text, whose grammar, where it has one, is described.
@@ -236,12 +298,19 @@ fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused
         |grammar| format!("The input of the tool, as it is, in this grammar:\n{grammar}"),
     );
     let input = json!({"type": "string", "description": words});
-    let schema = json!({"type": "object", "properties": {CUSTOM_INPUT: input}, "required": [CUSTOM_INPUT]});
+    let schema =
+        json!({"type": "object", "properties": {CUSTOM_INPUT: input}, "required": [CUSTOM_INPUT]});
     let (name, parameters) = (place.text(tool, "name")?.to_owned(), schema.to_string());
-    Ok(ToolDefinition { name, description: description(tool), parameters, ..ToolDefinition::default() })
+    Ok(ToolDefinition {
+        name,
+        description: description(tool),
+        parameters,
+        ..ToolDefinition::default()
+    })
 }
 
-/// The choice; one that is no function's and no custom tool's goes to targets of this dialect as it came.
+/// The choice; one that is no function's and no custom tool's goes to targets of this dialect as it
+/// came.
 fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<Value>), Refused> {
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
@@ -251,9 +320,10 @@ fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<Val
             _ => None,
         },
         _ => match value.get("type").and_then(Value::as_str) {
-            None | Some("function" | "custom") => {
-                Some((ToolChoice::Tool(value.get("name")?.as_str()?.to_owned()), None))
-            }
+            None | Some("function" | "custom") => Some((
+                ToolChoice::Tool(value.get("name")?.as_str()?.to_owned()),
+                None,
+            )),
             Some(_) => Some((ToolChoice::Unset, Some(value.clone()))),
         },
     };

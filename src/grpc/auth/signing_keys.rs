@@ -1,4 +1,5 @@
-//! The public keys with which an identity provider's tokens are verified, as a JSON Web Key Set names them.
+//! The public keys with which an identity provider's tokens are verified, as a JSON Web Key Set
+//! names them.
 //!
 //! Asymmetric algorithms only: with a shared secret, a party that can verify a token can make one.
 
@@ -66,19 +67,23 @@ struct Jwk {
 // === impl SigningKeys ===
 
 impl SigningKeys {
-    /// Reads a set. Keys of kinds that are not known, or that are not for signatures, are left out, as the specification
-    /// wants it.
+    /// Reads a set. Keys of kinds that are not known, or that are not for signatures, are left out,
+    /// as the specification wants it.
     ///
     /// # Errors
     /// When it is no set, has too many keys, or none that can be used.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
-        let set: JwkSet =
-            serde_json::from_slice(text).map_err(|error| format!("it is no JSON Web Key Set: {error}"))?;
+        let set: JwkSet = serde_json::from_slice(text)
+            .map_err(|error| format!("it is no JSON Web Key Set: {error}"))?;
         if set.keys.len() > MAX_KEYS {
             return Err(format!("it has more than {MAX_KEYS} keys"));
         }
         let keys: Vec<SigningKey> = set.keys.into_iter().filter_map(SigningKey::of).collect();
-        if keys.is_empty() { Err("it has no key that can verify a signature".to_owned()) } else { Ok(Self { keys }) }
+        if keys.is_empty() {
+            Err("it has no key that can verify a signature".to_owned())
+        } else {
+            Ok(Self { keys })
+        }
     }
 
     /// How many there are.
@@ -86,7 +91,8 @@ impl SigningKeys {
         self.keys.len()
     }
 
-    /// Whether the key with this name, or any where none is named, made this signature of a message.
+    /// Whether the key with this name, or any where none is named, made this signature of a
+    /// message.
     ///
     /// # Errors
     /// Why it is not accepted.
@@ -98,7 +104,11 @@ impl SigningKeys {
         signature: &[u8],
     ) -> Result<(), SignatureFault> {
         let mut fault = SignatureFault::UnknownKey;
-        for key in self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id) {
+        for key in self
+            .keys
+            .iter()
+            .filter(|key| id.is_none() || key.id.as_deref() == id)
+        {
             match key.verify(algorithm, message, signature) {
                 Some(true) => return Ok(()),
                 Some(false) => fault = SignatureFault::Wrong,
@@ -113,37 +123,62 @@ impl SigningKeys {
 
 impl SigningKey {
     fn of(jwk: Jwk) -> Option<Self> {
-        if jwk.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+        if jwk
+            .purpose
+            .as_deref()
+            .is_some_and(|purpose| purpose != "sig")
+        {
             return None;
         }
-        let bytes = |text: Option<&String>| BASE64.decode(text?).ok().filter(|bytes| !bytes.is_empty());
+        let bytes =
+            |text: Option<&String>| BASE64.decode(text?).ok().filter(|bytes| !bytes.is_empty());
         let point = |length: usize| {
             let (x, y) = (bytes(jwk.x.as_ref())?, bytes(jwk.y.as_ref())?);
             (x.len() == length && y.len() == length).then(|| [&[UNCOMPRESSED], &*x, &*y].concat())
         };
         let material = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
-            ("RSA", _) => KeyMaterial::Rsa { modulus: bytes(jwk.n.as_ref())?, exponent: bytes(jwk.e.as_ref())? },
+            ("RSA", _) => KeyMaterial::Rsa {
+                modulus: bytes(jwk.n.as_ref())?,
+                exponent: bytes(jwk.e.as_ref())?,
+            },
             ("EC", Some("P-256")) => KeyMaterial::P256(point(32)?),
             ("EC", Some("P-384")) => KeyMaterial::P384(point(48)?),
             ("OKP", Some("Ed25519")) => KeyMaterial::Ed25519(bytes(jwk.x.as_ref())?),
             _ => return None,
         };
-        Some(Self { id: jwk.kid, algorithm: jwk.alg, material })
+        Some(Self {
+            id: jwk.kid,
+            algorithm: jwk.alg,
+            material,
+        })
     }
 
     /// Whether it made this signature; `None` where it is not for this algorithm.
     fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
-        if self.algorithm.as_deref().is_some_and(|own| own != algorithm) {
+        if self
+            .algorithm
+            .as_deref()
+            .is_some_and(|own| own != algorithm)
+        {
             return None;
         }
         let rsa = |parameters| match &self.material {
-            KeyMaterial::Rsa { modulus: n, exponent: e } => {
-                Some(RsaPublicKeyComponents { n, e }.verify(parameters, message, signature).is_ok())
-            }
+            KeyMaterial::Rsa {
+                modulus: n,
+                exponent: e,
+            } => Some(
+                RsaPublicKeyComponents { n, e }
+                    .verify(parameters, message, signature)
+                    .is_ok(),
+            ),
             _ => None,
         };
         let by = |scheme: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
-            Some(UnparsedPublicKey::new(scheme, key).verify(message, signature).is_ok())
+            Some(
+                UnparsedPublicKey::new(scheme, key)
+                    .verify(message, signature)
+                    .is_ok(),
+            )
         };
         match (algorithm, &self.material) {
             ("RS256", _) => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
@@ -203,15 +238,31 @@ mod tests {
         let any = keys(&json!({}));
         assert_eq!(any.verify("RS256", Some("one"), b"signed", &pkcs1), Ok(()));
         assert_eq!(any.verify("PS256", None, b"signed", &pss), Ok(()));
-        assert_eq!(any.verify("RS256", Some("one"), b"Signed", &pkcs1), Err(SignatureFault::Wrong));
-        assert_eq!(any.verify("RS512", Some("one"), b"signed", &pkcs1), Err(SignatureFault::Wrong));
-        assert_eq!(any.verify("RS256", Some("two"), b"signed", &pkcs1), Err(SignatureFault::UnknownKey));
+        assert_eq!(
+            any.verify("RS256", Some("one"), b"Signed", &pkcs1),
+            Err(SignatureFault::Wrong)
+        );
+        assert_eq!(
+            any.verify("RS512", Some("one"), b"signed", &pkcs1),
+            Err(SignatureFault::Wrong)
+        );
+        assert_eq!(
+            any.verify("RS256", Some("two"), b"signed", &pkcs1),
+            Err(SignatureFault::UnknownKey)
+        );
         for algorithm in ["none", "HS256", "ES256", "EdDSA", ""] {
-            assert_eq!(any.verify(algorithm, None, b"signed", &pkcs1), Err(SignatureFault::UnknownKey), "{algorithm}");
+            assert_eq!(
+                any.verify(algorithm, None, b"signed", &pkcs1),
+                Err(SignatureFault::UnknownKey),
+                "{algorithm}"
+            );
         }
         let one = keys(&json!({ "alg": "PS256", "use": "sig" }));
         assert_eq!(one.verify("PS256", Some("one"), b"signed", &pss), Ok(()));
-        assert_eq!(one.verify("RS256", Some("one"), b"signed", &pkcs1), Err(SignatureFault::UnknownKey));
+        assert_eq!(
+            one.verify("RS256", Some("one"), b"signed", &pkcs1),
+            Err(SignatureFault::UnknownKey)
+        );
     }
 
     #[test]

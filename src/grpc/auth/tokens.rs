@@ -1,4 +1,5 @@
-//! Callers by JSON Web Token: verified with the keys of the identity provider, which are fetched again as they are rotated.
+//! Callers by JSON Web Token: verified with the keys of the identity provider, which are fetched
+//! again as they are rotated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -72,10 +73,15 @@ enum Audience {
 impl TokenVerifier {
     /// A verifier that has no keys yet.
     pub fn new(settings: JwtConfig) -> Self {
-        Self { settings, keys: ArcSwap::default(), fetched: Mutex::new(None) }
+        Self {
+            settings,
+            keys: ArcSwap::default(),
+            fetched: Mutex::new(None),
+        }
     }
 
-    /// Whether a bearer credential has the form of a token: three parts between dots, of which an API key has none.
+    /// Whether a bearer credential has the form of a token: three parts between dots, of which an
+    /// API key has none.
     pub(super) fn is_token(credential: &str) -> bool {
         credential.split('.').count() == 3
     }
@@ -85,12 +91,17 @@ impl TokenVerifier {
         loop {
             let fetched = self.fetch(&mut *self.fetched.lock().await).await;
             // Without any key no token is accepted: that is not waited for as long.
-            let wait = if fetched { self.settings.refresh } else { self.settings.refresh.min(QUIET) };
+            let wait = if fetched {
+                self.settings.refresh
+            } else {
+                self.settings.refresh.min(QUIET)
+            };
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Fetches the keys if they were not fetched since `needed_at`, and not just now; returns whether they are new.
+    /// Fetches the keys if they were not fetched since `needed_at`, and not just now; returns
+    /// whether they are new.
     pub(super) async fn fetch_since(&self, needed_at: Instant) -> bool {
         let mut fetched = self.fetched.lock().await;
         match *fetched {
@@ -103,7 +114,8 @@ impl TokenVerifier {
     async fn fetch(&self, fetched: &mut Option<Instant>) -> bool {
         let read = tokio::time::timeout(FETCH_BOUND, self.source()).await;
         *fetched = Some(Instant::now());
-        let read = read.unwrap_or_else(|_| Err(format!("nothing came within {} s", FETCH_BOUND.as_secs())));
+        let read = read
+            .unwrap_or_else(|_| Err(format!("nothing came within {} s", FETCH_BOUND.as_secs())));
         match read.and_then(|text| SigningKeys::read(&text)) {
             Ok(keys) => {
                 tracing::debug!(keys = keys.len(), "the signing keys of tokens were fetched");
@@ -124,11 +136,19 @@ impl TokenVerifier {
 
     async fn source(&self) -> Result<Vec<u8>, String> {
         if let Some(file) = &self.settings.jwks_file {
-            let text = tokio::fs::read(file).await.map_err(|error| format!("{}: {error}", file.display()))?;
-            return if text.len() > MAX_SET_BYTES { Err(format!("{}: too large", file.display())) } else { Ok(text) };
+            let text = tokio::fs::read(file)
+                .await
+                .map_err(|error| format!("{}: {error}", file.display()))?;
+            return if text.len() > MAX_SET_BYTES {
+                Err(format!("{}: too large", file.display()))
+            } else {
+                Ok(text)
+            };
         }
         let url = self.settings.jwks_url.as_deref().unwrap_or_default();
-        outbound::fetch(url, MAX_SET_BYTES).await.map_err(|reason| format!("{url}: {reason}"))
+        outbound::fetch(url, MAX_SET_BYTES)
+            .await
+            .map_err(|reason| format!("{url}: {reason}"))
     }
 
     /// Who a token says that its bearer is.
@@ -146,21 +166,30 @@ impl TokenVerifier {
         if header.crit.is_some() {
             return Err(Unrecognised::BrokenToken);
         }
-        let signature = BASE64.decode(signature).map_err(|_| Unrecognised::BrokenToken)?;
+        let signature = BASE64
+            .decode(signature)
+            .map_err(|_| Unrecognised::BrokenToken)?;
         let keys = self.keys.load();
-        keys.verify(&header.alg, header.kid.as_deref(), signed.as_bytes(), &signature).map_err(
-            |fault| match fault {
-                SignatureFault::UnknownKey => Unrecognised::UnknownSigner,
-                SignatureFault::Wrong => Unrecognised::WrongSignature,
-            },
-        )?;
+        keys.verify(
+            &header.alg,
+            header.kid.as_deref(),
+            signed.as_bytes(),
+            &signature,
+        )
+        .map_err(|fault| match fault {
+            SignatureFault::UnknownKey => Unrecognised::UnknownSigner,
+            SignatureFault::Wrong => Unrecognised::WrongSignature,
+        })?;
         let claims: Claims = part(claims)?;
         self.judge(&claims)?;
         self.identity(&claims.others)
     }
 
     fn judge(&self, claims: &Claims) -> Result<(), Unrecognised> {
-        let (now, skew) = (wall_now().as_duration().as_secs_f64(), self.settings.clock_skew.as_secs_f64());
+        let (now, skew) = (
+            wall_now().as_duration().as_secs_f64(),
+            self.settings.clock_skew.as_secs_f64(),
+        );
         if now >= claims.exp + skew {
             return Err(Unrecognised::ExpiredToken);
         }
@@ -176,16 +205,25 @@ impl TokenVerifier {
             Some(Audience::Many(audiences)) => audiences.iter().any(|audience| audience == wanted),
             None => false,
         };
-        if is_meant { Ok(()) } else { Err(Unrecognised::OtherAudience) }
+        if is_meant {
+            Ok(())
+        } else {
+            Err(Unrecognised::OtherAudience)
+        }
     }
 
     fn identity(&self, claims: &Map<String, Value>) -> Result<Identity, Unrecognised> {
         let tenant = claim(claims, &self.settings.tenant_claim).and_then(Value::as_str);
-        let tenant = tenant.filter(|name| is_usable_name(name)).ok_or(Unrecognised::NoTenant)?;
+        let tenant = tenant
+            .filter(|name| is_usable_name(name))
+            .ok_or(Unrecognised::NoTenant)?;
         let role = match claim(claims, &self.settings.role_claim) {
             None => CallerRole::Caller,
             // What is named and not known gives no right, the weakest not either.
-            Some(value) => words(value).filter_map(role).max().ok_or(Unrecognised::NoRole)?,
+            Some(value) => words(value)
+                .filter_map(role)
+                .max()
+                .ok_or(Unrecognised::NoRole)?,
         };
         let routes = match claim(claims, &self.settings.routes_claim) {
             None => Vec::new(),
@@ -198,7 +236,11 @@ impl TokenVerifier {
                 routes
             }
         };
-        Ok(Identity { tenant: TenantId::from(tenant), role, routes })
+        Ok(Identity {
+            tenant: TenantId::from(tenant),
+            role,
+            routes,
+        })
     }
 }
 
@@ -218,7 +260,11 @@ fn claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
 
 /// The words of a list, or of a text with spaces between them, as scopes are written.
 fn words(value: &Value) -> impl Iterator<Item = &str> {
-    let list = value.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str);
+    let list = value
+        .as_array()
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .filter_map(Value::as_str);
     list.chain(value.as_str().unwrap_or_default().split_whitespace())
 }
 

@@ -1,7 +1,8 @@
 //! The enumerations of the contract and of the domain, value for value in both directions.
 //!
-//! Every match is exhaustive on the domain's side, so that a new value there does not compile until the contract has
-//! one for it. Where the domain is more precise than the contract, the nearest value is sent and the comment names it.
+//! Every match is exhaustive on the domain's side, so that a new value there does not compile until
+//! the contract has one for it. Where the domain is more precise than the contract, the nearest
+//! value is sent and the comment names it.
 
 use crate::{
     domain::{
@@ -158,7 +159,9 @@ impl From<AttemptCause> for v1::AttemptCause {
             AttemptCause::Retry(_) => Self::Retry,
             AttemptCause::Fallback(_) => Self::Fallback,
             AttemptCause::Hedge => Self::Hedge,
-            AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => Self::Continue,
+            AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => {
+                Self::Continue
+            }
             AttemptCause::Chunk(_) => Self::Chunk,
             AttemptCause::Adapt(_) => Self::Adapt,
         }
@@ -179,13 +182,20 @@ impl From<&BlockKind> for v1::BlockKind {
 /// A failure class as a field of the contract; `None` is "it did not fail".
 #[must_use]
 pub fn class_field(class: Option<FailureClass>) -> i32 {
-    class.map_or(v1::FailureClass::Unspecified, v1::FailureClass::from).into()
+    class
+        .map_or(v1::FailureClass::Unspecified, v1::FailureClass::from)
+        .into()
 }
 
 /// What is wrong with an invalid request, as a field of the contract.
 #[must_use]
 pub fn detail_field(detail: Option<InvalidRequestDetail>) -> i32 {
-    detail.map_or(v1::InvalidRequestDetail::Unspecified, v1::InvalidRequestDetail::from).into()
+    detail
+        .map_or(
+            v1::InvalidRequestDetail::Unspecified,
+            v1::InvalidRequestDetail::from,
+        )
+        .into()
 }
 
 /// What was done to recover, as a field of the contract: exactly `NONE` when nothing was.
@@ -196,7 +206,11 @@ pub fn strategies_field(applied: &[RecoveryStrategy]) -> Vec<i32> {
         .filter(|strategy| **strategy != RecoveryStrategy::None)
         .map(|strategy| v1::RecoveryStrategy::from(*strategy).into())
         .collect();
-    if done.is_empty() { vec![v1::RecoveryStrategy::None.into()] } else { done }
+    if done.is_empty() {
+        vec![v1::RecoveryStrategy::None.into()]
+    } else {
+        done
+    }
 }
 
 /// The class of the failure that led to an attempt; `None` for a first one and for a hedge.
@@ -213,10 +227,14 @@ pub const fn cause_class(cause: AttemptCause) -> Option<FailureClass> {
     }
 }
 
-/// Where a wait was read. `to_other_target` distinguishes the spread before a switch from a backoff; `class`
-/// distinguishes a gate from a circuit, which share one value in the domain.
+/// Where a wait was read. `to_other_target` distinguishes the spread before a switch from a
+/// backoff; `class` distinguishes a gate from a circuit, which share one value in the domain.
 #[must_use]
-pub fn wait_source(source: WaitSource, to_other_target: bool, class: Option<FailureClass>) -> v1::WaitSource {
+pub fn wait_source(
+    source: WaitSource,
+    to_other_target: bool,
+    class: Option<FailureClass>,
+) -> v1::WaitSource {
     match source {
         WaitSource::Backoff if to_other_target => v1::WaitSource::TargetSwitch,
         WaitSource::Backoff => v1::WaitSource::Backoff,
@@ -226,14 +244,21 @@ pub fn wait_source(source: WaitSource, to_other_target: bool, class: Option<Fail
         WaitSource::BodyField => v1::WaitSource::ErrorBody,
         WaitSource::Text => v1::WaitSource::ErrorText,
         WaitSource::Gate => v1::WaitSource::Gate,
-        WaitSource::Parked if class.is_some_and(|class| class.row().gate.is_some()) => v1::WaitSource::Gate,
+        WaitSource::Parked if class.is_some_and(|class| class.row().gate.is_some()) => {
+            v1::WaitSource::Gate
+        }
         WaitSource::Parked => v1::WaitSource::Circuit,
     }
 }
 
-/// A wait as the two fields of the contract: milliseconds, and where it was read (not set when there is no wait).
+/// A wait as the two fields of the contract: milliseconds, and where it was read (not set when
+/// there is no wait).
 #[must_use]
-pub fn wait_fields(wait: Option<Wait>, to_other_target: bool, class: Option<FailureClass>) -> (u64, i32) {
+pub fn wait_fields(
+    wait: Option<Wait>,
+    to_other_target: bool,
+    class: Option<FailureClass>,
+) -> (u64, i32) {
     match wait {
         Some(wait) if !wait.duration.is_zero() => {
             let source = wait_source(wait.source, to_other_target, class);
@@ -243,27 +268,36 @@ pub fn wait_fields(wait: Option<Wait>, to_other_target: bool, class: Option<Fail
     }
 }
 
-/// The position of a note, by its name in snake case as in events: the contract's own value, or the two that
-/// `policy::inject` has beside them.
+/// The position of a note, by its name in snake case as in events: the contract's own value, or the
+/// two that `policy::inject` has beside them.
 #[must_use]
 pub fn vehicle(name: &str) -> v1::InjectionVehicle {
     match name {
         "user_text_block" => v1::InjectionVehicle::TextPart,
         "after_tool_results" => v1::InjectionVehicle::UserMessage,
-        name => by_name(name, "INJECTION_VEHICLE_", v1::InjectionVehicle::from_str_name).unwrap_or_default(),
+        name => by_name(
+            name,
+            "INJECTION_VEHICLE_",
+            v1::InjectionVehicle::from_str_name,
+        )
+        .unwrap_or_default(),
     }
 }
 
-/// Why there was no note, as in events: the contract's value in snake case (`not_actionable`), the value by which
-/// `layers::inject` marks a target that rejected earlier notes, or other text for people, which always concerns the
-/// position. Empty: there was a note, or none was needed.
+/// Why there was no note, as in events: the contract's value in snake case (`not_actionable`), the
+/// value by which `layers::inject` marks a target that rejected earlier notes, or other text for
+/// people, which always concerns the position. Empty: there was a note, or none was needed.
 #[must_use]
 pub fn skip_reason(reason: &str) -> v1::InjectionSkipReason {
     match reason {
         "" => v1::InjectionSkipReason::Unspecified,
         "this target refused a note before" => v1::InjectionSkipReason::TargetRefused,
-        reason => by_name(reason, "INJECTION_SKIP_REASON_", v1::InjectionSkipReason::from_str_name)
-            .unwrap_or(v1::InjectionSkipReason::NoLegalPlace),
+        reason => by_name(
+            reason,
+            "INJECTION_SKIP_REASON_",
+            v1::InjectionSkipReason::from_str_name,
+        )
+        .unwrap_or(v1::InjectionSkipReason::NoLegalPlace),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Events as watchers receive them: the envelope, one typed body, and cursors.
 //!
-//! A cursor is opaque to clients; it is the event's position in this process's journal in decimal digits. Two kinds of
-//! event are not sent, since the contract has no body for them: a first token and a successful attempt.
+//! A cursor is opaque to clients; it is the event's position in this process's journal in decimal
+//! digits. Two kinds of event are not sent, since the contract has no body for them: a first token
+//! and a successful attempt.
 
 use jiff::Timestamp;
 
@@ -29,7 +30,8 @@ pub fn cursor_text(cursor: Cursor) -> String {
 /// The place that a cursor's text names.
 ///
 /// # Errors
-/// When the text is none that Relight gave out; the reason completes a sentence that begins with the field.
+/// When the text is none that Relight gave out; the reason completes a sentence that begins with
+/// the field.
 pub fn parse_cursor(text: &str) -> Result<Cursor, &'static str> {
     const GARBAGE: &str = "is no cursor: give back the cursor of an event, unchanged";
     if text.is_empty() || text.len() > 20 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -46,22 +48,38 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
     Some(v1::RecoveryEvent {
         cursor: cursor_text(event.cursor),
         time: Some(wire_time(event.at)),
-        invocation_id: scope.map(|scope| scope.invocation.as_str().to_owned()).unwrap_or_default(),
+        invocation_id: scope
+            .map(|scope| scope.invocation.as_str().to_owned())
+            .unwrap_or_default(),
         attempt: event.attempt,
-        operation: scope.map(|scope| scope.operation.as_str().to_owned()).unwrap_or_default(),
+        operation: scope
+            .map(|scope| scope.operation.as_str().to_owned())
+            .unwrap_or_default(),
         target: target_field(event.target.as_ref()),
-        route: scope.map(|scope| scope.route.as_str().to_owned()).unwrap_or_default(),
+        route: scope
+            .map(|scope| scope.route.as_str().to_owned())
+            .unwrap_or_default(),
         thread_id: scope
             .and_then(|scope| scope.thread.as_ref())
             .map(|thread| thread.as_str().to_owned())
             .unwrap_or_default(),
         labels: scope
-            .map(|scope| scope.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+            .map(|scope| {
+                scope
+                    .labels
+                    .iter()
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect()
+            })
             .unwrap_or_default(),
         severity: v1::Severity::from(event.body.severity()).into(),
-        trace_id: scope.map(|scope| scope.trace_id.clone()).unwrap_or_default(),
+        trace_id: scope
+            .map(|scope| scope.trace_id.clone())
+            .unwrap_or_default(),
         display_text: event.display(),
-        tenant: scope.map(|scope| scope.tenant.as_str().to_owned()).unwrap_or_default(),
+        tenant: scope
+            .map(|scope| scope.tenant.as_str().to_owned())
+            .unwrap_or_default(),
         request_id: scope
             .and_then(|scope| scope.request_id.as_ref())
             .map(|request| request.as_str().to_owned())
@@ -74,13 +92,21 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
 #[must_use]
 pub fn missed(count: u64, from: Cursor, to: Cursor, at: Timestamp) -> v1::RecoveryEvent {
     let before = Cursor(from.0.saturating_sub(1));
-    let from_cursor = if before.0 == 0 { String::new() } else { cursor_text(before) };
+    let from_cursor = if before.0 == 0 {
+        String::new()
+    } else {
+        cursor_text(before)
+    };
     v1::RecoveryEvent {
         // They are lost: a client that returns continues after them.
         cursor: cursor_text(to),
         time: Some(wire_time(at)),
         severity: v1::Severity::Warning.into(),
-        body: Some(Body::Missed(v1::Missed { count, from_cursor, to_cursor: cursor_text(to) })),
+        body: Some(Body::Missed(v1::Missed {
+            count,
+            from_cursor,
+            to_cursor: cursor_text(to),
+        })),
         ..v1::RecoveryEvent::default()
     }
 }
@@ -102,7 +128,9 @@ pub fn bookmark(cursor: Cursor, at: Timestamp) -> v1::RecoveryEvent {
 pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
     use v1::RecoveryEventType as Type;
     Some(match body {
-        EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } | EventBody::CallsRefused { .. } => {
+        EventBody::FirstToken { .. }
+        | EventBody::AttemptSucceeded { .. }
+        | EventBody::CallsRefused { .. } => {
             return None;
         }
         EventBody::InvocationStarted { .. } => Type::InvocationStarted,
@@ -127,7 +155,9 @@ pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
         EventBody::BudgetExhausted { .. } => Type::BudgetExhausted,
         EventBody::ReleaseDecided { decision, .. } => match decision.action {
             ReleaseAction::RolledBack => Type::ReleaseRolledBack,
-            ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => Type::ReleaseDecided,
+            ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => {
+                Type::ReleaseDecided
+            }
         },
         EventBody::ConfigurationReloaded { .. } => Type::ConfigurationReloaded,
         EventBody::ConfigurationRejected { .. } => Type::ConfigurationRejected,

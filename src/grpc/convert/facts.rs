@@ -32,7 +32,8 @@ pub struct FailureFacts {
     pub attempt: u32,
 }
 
-/// The facts of a failure. Where no surface is named it is an HTTP response, raw or as a client library words it.
+/// The facts of a failure. Where no surface is named it is an HTTP response, raw or as a client
+/// library words it.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -40,22 +41,45 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
     let mut faults = Violations::default();
     let at = Path::Root("");
     let nothing = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
-    if wire.status.is_none() && wire.headers.is_empty() && nothing(&wire.body) && nothing(&wire.message) {
-        faults.add(at.field("status"), "is not set, nor is any of headers, body, message: there is nothing to judge");
+    if wire.status.is_none()
+        && wire.headers.is_empty()
+        && nothing(&wire.body)
+        && nothing(&wire.message)
+    {
+        faults.add(
+            at.field("status"),
+            "is not set, nor is any of headers, body, message: there is nothing to judge",
+        );
     }
-    check_id(at.field("provider"), &wire.provider, MAX_ID_BYTES, &mut faults);
+    check_id(
+        at.field("provider"),
+        &wire.provider,
+        MAX_ID_BYTES,
+        &mut faults,
+    );
     check_id(at.field("route"), &wire.route, MAX_ID_BYTES, &mut faults);
-    check_id(at.field("operation"), &wire.operation, MAX_OPERATION_BYTES, &mut faults);
+    check_id(
+        at.field("operation"),
+        &wire.operation,
+        MAX_OPERATION_BYTES,
+        &mut faults,
+    );
     let surface = if let Ok(surface) = v1::FailureSurface::try_from(wire.surface) {
         Surface::try_from(surface).unwrap_or_default()
     } else {
-        faults.add(at.field("surface"), format!("{} is no surface", wire.surface));
+        faults.add(
+            at.field("surface"),
+            format!("{} is no surface", wire.surface),
+        );
         Surface::default()
     };
     let (status, grpc_status) = status(wire.status, surface, &mut faults);
     if wire.headers.len() > MAX_HEADERS {
         let count = wire.headers.len();
-        faults.add(at.field("headers"), format!("holds {count} headers; at most {MAX_HEADERS} are allowed"));
+        faults.add(
+            at.field("headers"),
+            format!("holds {count} headers; at most {MAX_HEADERS} are allowed"),
+        );
     }
     for (index, header) in wire.headers.iter().enumerate() {
         if header.name.is_empty() {
@@ -63,14 +87,23 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
         }
     }
     for (field, text) in [("body", &wire.body), ("message", &wire.message)] {
-        if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT_BYTES) {
+        if text
+            .as_ref()
+            .is_some_and(|text| text.len() > MAX_TEXT_BYTES)
+        {
             faults.add(at.field(field), "is longer than 1 MiB");
         }
     }
     if wire.attempt > MAX_ATTEMPT {
-        faults.add(at.field("attempt"), format!("is out of range: 1 to {MAX_ATTEMPT}"));
+        faults.add(
+            at.field("attempt"),
+            format!("is out of range: 1 to {MAX_ATTEMPT}"),
+        );
     }
-    let headers = wire.headers.into_iter().map(|header| (header.name.to_ascii_lowercase(), header.value));
+    let headers = wire
+        .headers
+        .into_iter()
+        .map(|header| (header.name.to_ascii_lowercase(), header.value));
     let error = ProviderError {
         provider: wire.provider.to_ascii_lowercase().into(),
         surface,
@@ -81,14 +114,29 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
         message: wire.message,
         fault: None,
     };
-    let operation = if wire.operation.is_empty() { DEFAULT_OPERATION.into() } else { wire.operation.into() };
+    let operation = if wire.operation.is_empty() {
+        DEFAULT_OPERATION.into()
+    } else {
+        wire.operation.into()
+    };
     let route = named(wire.route).map(RouteName::from);
-    faults.or(FailureFacts { error, route, operation, attempt: wire.attempt.max(1) })
+    faults.or(FailureFacts {
+        error,
+        route,
+        operation,
+        attempt: wire.attempt.max(1),
+    })
 }
 
 /// The status as HTTP's or as gRPC's, by where the failure showed.
-fn status(wire: Option<u32>, surface: Surface, faults: &mut Violations) -> (Option<u16>, Option<i32>) {
-    let Some(number) = wire else { return (None, None) };
+fn status(
+    wire: Option<u32>,
+    surface: Surface,
+    faults: &mut Violations,
+) -> (Option<u16>, Option<i32>) {
+    let Some(number) = wire else {
+        return (None, None);
+    };
     let at = Path::Root("status");
     match surface {
         Surface::Grpc => {
@@ -115,14 +163,23 @@ mod tests {
         let facts = failure_facts(v1::ClassifyFailureRequest {
             provider: "OpenAI".to_owned(),
             status: Some(429),
-            headers: vec![v1::Header { name: "Retry-After".to_owned(), value: "7".to_owned() }],
+            headers: vec![v1::Header {
+                name: "Retry-After".to_owned(),
+                value: "7".to_owned(),
+            }],
             ..v1::ClassifyFailureRequest::default()
         })
         .unwrap();
         assert_eq!(&*facts.error.provider, "openai");
-        assert_eq!((facts.error.surface, facts.error.status), (Surface::Http, Some(429)));
+        assert_eq!(
+            (facts.error.surface, facts.error.status),
+            (Surface::Http, Some(429))
+        );
         assert_eq!(facts.error.header("retry-after"), Some("7"));
-        assert_eq!((facts.attempt, facts.operation.as_str(), facts.route), (1, "executor", None));
+        assert_eq!(
+            (facts.attempt, facts.operation.as_str(), facts.route),
+            (1, "executor", None)
+        );
     }
 
     #[test]
@@ -133,8 +190,14 @@ mod tests {
             ..v1::ClassifyFailureRequest::default()
         };
         let facts = failure_facts(wire(14)).unwrap();
-        assert_eq!((facts.error.status, facts.error.grpc_status), (None, Some(14)));
-        assert_eq!(failure_facts(wire(17)).unwrap_err().kept()[0].reason, "is no gRPC code: 0 to 16");
+        assert_eq!(
+            (facts.error.status, facts.error.grpc_status),
+            (None, Some(14))
+        );
+        assert_eq!(
+            failure_facts(wire(17)).unwrap_err().kept()[0].reason,
+            "is no gRPC code: 0 to 16"
+        );
     }
 
     #[test]
@@ -148,8 +211,15 @@ mod tests {
             ..v1::ClassifyFailureRequest::default()
         })
         .unwrap_err();
-        let fields: Vec<&str> = faults.kept().iter().map(|fault| fault.field.as_str()).collect();
-        assert_eq!(fields, ["surface", "status", "headers[0].name", "body", "attempt"]);
+        let fields: Vec<&str> = faults
+            .kept()
+            .iter()
+            .map(|fault| fault.field.as_str())
+            .collect();
+        assert_eq!(
+            fields,
+            ["surface", "status", "headers[0].name", "body", "attempt"]
+        );
         let nothing = failure_facts(v1::ClassifyFailureRequest::default()).unwrap_err();
         assert_eq!(nothing.kept()[0].field, "status");
     }

@@ -30,19 +30,31 @@ pub struct EventFilter {
 }
 
 /// Compiles a filter.
-pub(super) fn read_filter(at: &Path<'_>, wire: v1::RecoveryEventFilter, faults: &mut Violations) -> EventFilter {
+pub(super) fn read_filter(
+    at: &Path<'_>,
+    wire: v1::RecoveryEventFilter,
+    faults: &mut Violations,
+) -> EventFilter {
     let mut types = HashSet::new();
     for (index, number) in wire.event_types.into_iter().enumerate() {
         match v1::RecoveryEventType::try_from(number) {
-            Ok(v1::RecoveryEventType::Unspecified) => faults.add(at.field("event_types").item(index), "is not set"),
+            Ok(v1::RecoveryEventType::Unspecified) => {
+                faults.add(at.field("event_types").item(index), "is not set");
+            }
             Ok(event_type) => {
                 types.insert(event_type);
             }
-            Err(_) => faults.add(at.field("event_types").item(index), format!("{number} is no type of event")),
+            Err(_) => faults.add(
+                at.field("event_types").item(index),
+                format!("{number} is no type of event"),
+            ),
         }
     }
     if v1::Severity::try_from(wire.min_severity).is_err() {
-        faults.add(at.field("min_severity"), format!("{} is no severity", wire.min_severity));
+        faults.add(
+            at.field("min_severity"),
+            format!("{} is no severity", wire.min_severity),
+        );
     }
     let names = [
         ("invocation_ids", wire.invocation_ids),
@@ -60,7 +72,16 @@ pub(super) fn read_filter(at: &Path<'_>, wire: v1::RecoveryEventFilter, faults: 
         names.into_iter().collect()
     });
     let labels = wire.labels.into_iter().collect();
-    EventFilter { invocations, threads, routes, targets, operations, types, labels, min_severity: wire.min_severity }
+    EventFilter {
+        invocations,
+        threads,
+        routes,
+        targets,
+        operations,
+        types,
+        labels,
+        min_severity: wire.min_severity,
+    }
 }
 
 // === impl EventFilter ===
@@ -79,7 +100,9 @@ impl EventFilter {
     /// Whether the watcher wants this event; false for one that the contract does not include.
     #[must_use]
     pub fn matches(&self, event: &Event) -> bool {
-        let Some(event_type) = event_type(&event.body) else { return false };
+        let Some(event_type) = event_type(&event.body) else {
+            return false;
+        };
         let severity = i32::from(v1::Severity::from(event.body.severity()));
         severity >= self.min_severity
             && (self.types.is_empty() || self.types.contains(&event_type))
@@ -89,11 +112,23 @@ impl EventFilter {
 
     /// An event without an invocation matches no filter on one.
     fn wants_invocation(&self, scope: Option<&EventScope>) -> bool {
-        wanted(&self.invocations, scope.map(|scope| scope.invocation.as_str()))
-            && wanted(&self.threads, scope.and_then(|scope| scope.thread.as_ref()).map(ThreadId::as_str))
-            && wanted(&self.routes, scope.map(|scope| scope.route.as_str()))
-            && wanted(&self.operations, scope.map(|scope| scope.operation.as_str()))
-            && self.labels.iter().all(|(key, value)| scope.is_some_and(|scope| scope.labels.get(key) == Some(value)))
+        wanted(
+            &self.invocations,
+            scope.map(|scope| scope.invocation.as_str()),
+        ) && wanted(
+            &self.threads,
+            scope
+                .and_then(|scope| scope.thread.as_ref())
+                .map(ThreadId::as_str),
+        ) && wanted(&self.routes, scope.map(|scope| scope.route.as_str()))
+            && wanted(
+                &self.operations,
+                scope.map(|scope| scope.operation.as_str()),
+            )
+            && self
+                .labels
+                .iter()
+                .all(|(key, value)| scope.is_some_and(|scope| scope.labels.get(key) == Some(value)))
     }
 }
 

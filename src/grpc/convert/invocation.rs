@@ -1,4 +1,5 @@
-//! An invocation as a caller requests it, checked against the contract; the operator's bounds are checked elsewhere.
+//! An invocation as a caller requests it, checked against the contract; the operator's bounds are
+//! checked elsewhere.
 //!
 //! The same bounds are comments in `proto/relight/v1/invocation.proto` and `tool.proto`.
 
@@ -15,7 +16,10 @@ use super::{
 use crate::{
     domain::{
         ids::{MAX_ID_BYTES, RequestId, RouteName, TargetId, ThreadId},
-        invocation::{Call, DEFAULT_OPERATION, InjectionMode, Overrides, RewindMode, SideEffects, ToolInvocation},
+        invocation::{
+            Call, DEFAULT_OPERATION, InjectionMode, Overrides, RewindMode, SideEffects,
+            ToolInvocation,
+        },
     },
     engine::{Arrival, InvocationRequest},
     grpc::v1,
@@ -41,26 +45,48 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
     let mut faults = Violations::default();
     let at = Path::Root("invocation");
     check_id(at.field("route"), &wire.route, MAX_ID_BYTES, &mut faults);
-    check_id(at.field("operation"), &wire.operation, MAX_OPERATION_BYTES, &mut faults);
-    check_id(at.field("request_id"), &wire.request_id, MAX_KEY_ID_BYTES, &mut faults);
-    check_id(at.field("thread_id"), &wire.thread_id, MAX_KEY_ID_BYTES, &mut faults);
+    check_id(
+        at.field("operation"),
+        &wire.operation,
+        MAX_OPERATION_BYTES,
+        &mut faults,
+    );
+    check_id(
+        at.field("request_id"),
+        &wire.request_id,
+        MAX_KEY_ID_BYTES,
+        &mut faults,
+    );
+    check_id(
+        at.field("thread_id"),
+        &wire.thread_id,
+        MAX_KEY_ID_BYTES,
+        &mut faults,
+    );
     let on_thread = !wire.thread_id.is_empty();
-    let call = match wire.call {
-        Some(v1::invocation::Call::Model(model)) => {
-            Some(Call::Model(Arc::new(read_model_call(&at.field("model"), model, on_thread, &mut faults))))
-        }
-        Some(v1::invocation::Call::Tool(tool)) => Some(Call::Tool(tool_call(&at.field("tool"), tool, &mut faults))),
-        None => {
-            faults.add(at, "calls nothing; one of model, tool is required");
-            None
-        }
-    };
+    let call =
+        match wire.call {
+            Some(v1::invocation::Call::Model(model)) => Some(Call::Model(Arc::new(
+                read_model_call(&at.field("model"), model, on_thread, &mut faults),
+            ))),
+            Some(v1::invocation::Call::Tool(tool)) => {
+                Some(Call::Tool(tool_call(&at.field("tool"), tool, &mut faults)))
+            }
+            None => {
+                faults.add(at, "calls nothing; one of model, tool is required");
+                None
+            }
+        };
     let labels = labels(&at.field("labels"), wire.labels, &mut faults);
     let wire_overrides = wire.overrides.unwrap_or_default();
     let deadline = wire_overrides.deadline_ms.map(Duration::from_millis);
     let resumable = wire_overrides.resumable.is_some();
     let overrides = overrides(&at.field("overrides"), wire_overrides, &mut faults);
-    let operation = if wire.operation.is_empty() { DEFAULT_OPERATION.into() } else { wire.operation.into() };
+    let operation = if wire.operation.is_empty() {
+        DEFAULT_OPERATION.into()
+    } else {
+        wire.operation.into()
+    };
     let requested = call.map(|call| InvocationRequest {
         arrival,
         route: named(wire.route).map(RouteName::from),
@@ -97,7 +123,10 @@ fn tool_call(at: &Path<'_>, wire: v1::ToolCall, faults: &mut Violations) -> Tool
     check_id(at.field("name"), &wire.name, MAX_ID_BYTES, faults);
     check_id(at.field("call_id"), &wire.call_id, MAX_KEY_ID_BYTES, faults);
     if wire.goal.len() > MAX_GOAL_BYTES {
-        faults.add(at.field("goal"), format!("is longer than {MAX_GOAL_BYTES} bytes"));
+        faults.add(
+            at.field("goal"),
+            format!("is longer than {MAX_GOAL_BYTES} bytes"),
+        );
     }
     let arguments = named(wire.arguments_json).unwrap_or_else(|| "{}".to_owned());
     check_json_object(at.field("arguments_json"), &arguments, faults);
@@ -107,12 +136,28 @@ fn tool_call(at: &Path<'_>, wire: v1::ToolCall, faults: &mut Violations) -> Tool
         destructive: stated.destructive,
         open_world: stated.open_world,
     });
-    ToolInvocation { name: wire.name, arguments, goal: wire.goal, call_id: named(wire.call_id), side_effects }
+    ToolInvocation {
+        name: wire.name,
+        arguments,
+        goal: wire.goal,
+        call_id: named(wire.call_id),
+        side_effects,
+    }
 }
 
-fn labels(at: &Path<'_>, wire: HashMap<String, String>, faults: &mut Violations) -> BTreeMap<String, String> {
+fn labels(
+    at: &Path<'_>,
+    wire: HashMap<String, String>,
+    faults: &mut Violations,
+) -> BTreeMap<String, String> {
     if wire.len() > MAX_LABELS {
-        faults.add(at, format!("holds {} labels; at most {MAX_LABELS} are allowed", wire.len()));
+        faults.add(
+            at,
+            format!(
+                "holds {} labels; at most {MAX_LABELS} are allowed",
+                wire.len()
+            ),
+        );
     }
     let labels: BTreeMap<String, String> = wire.into_iter().collect();
     for (key, value) in &labels {
@@ -121,7 +166,10 @@ fn labels(at: &Path<'_>, wire: HashMap<String, String>, faults: &mut Violations)
             faults.add(at, "has an empty key");
         }
         if key.len() > MAX_LABEL_KEY_BYTES {
-            faults.add(at, format!("has a key longer than {MAX_LABEL_KEY_BYTES} bytes"));
+            faults.add(
+                at,
+                format!("has a key longer than {MAX_LABEL_KEY_BYTES} bytes"),
+            );
         }
         if value.len() > MAX_LABEL_VALUE_BYTES {
             faults.add(at, format!("is longer than {MAX_LABEL_VALUE_BYTES} bytes"));
@@ -134,17 +182,29 @@ fn labels(at: &Path<'_>, wire: HashMap<String, String>, faults: &mut Violations)
 }
 
 fn overrides(at: &Path<'_>, wire: v1::Overrides, faults: &mut Violations) -> Overrides {
-    if wire.max_retries.is_some_and(|retries| retries > MAX_RETRIES) {
-        faults.add(at.field("max_retries"), format!("is out of range: 0 to {MAX_RETRIES}"));
+    if wire
+        .max_retries
+        .is_some_and(|retries| retries > MAX_RETRIES)
+    {
+        faults.add(
+            at.field("max_retries"),
+            format!("is out of range: 0 to {MAX_RETRIES}"),
+        );
     }
-    for (name, value) in [("deadline_ms", wire.deadline_ms), ("hold_back_bytes", wire.hold_back_bytes)] {
+    for (name, value) in [
+        ("deadline_ms", wire.deadline_ms),
+        ("hold_back_bytes", wire.hold_back_bytes),
+    ] {
         if value == Some(0) {
             faults.add(at.field(name), "is 0; the least is 1");
         }
     }
     let grace_ms = wire.resumable.and_then(|resumable| resumable.grace_ms);
     if grace_ms == Some(0) {
-        faults.add(at.field("resumable").field("grace_ms"), "is 0; the least is 1");
+        faults.add(
+            at.field("resumable").field("grace_ms"),
+            "is 0; the least is 1",
+        );
     }
     for (index, target) in wire.allowed_targets.iter().enumerate() {
         let targets_at = at.field("allowed_targets");
@@ -157,22 +217,40 @@ fn overrides(at: &Path<'_>, wire: v1::Overrides, faults: &mut Violations) -> Ove
     let injection = if let Ok(mode) = v1::InjectionMode::try_from(wire.injection_mode) {
         InjectionMode::try_from(mode).ok()
     } else {
-        faults.add(at.field("injection_mode"), format!("{} is no mode", wire.injection_mode));
+        faults.add(
+            at.field("injection_mode"),
+            format!("{} is no mode", wire.injection_mode),
+        );
         None
     };
     Overrides {
         max_retries: wire.max_retries,
         injection,
-        allowed_targets: wire.allowed_targets.into_iter().map(TargetId::from).collect(),
+        allowed_targets: wire
+            .allowed_targets
+            .into_iter()
+            .map(TargetId::from)
+            .collect(),
         preset: named(wire.preset),
-        rewind_mode: rewind_mode(&at.field("rewind_mode"), wire.rewind_mode, wire.hold_back_bytes, faults),
+        rewind_mode: rewind_mode(
+            &at.field("rewind_mode"),
+            wire.rewind_mode,
+            wire.hold_back_bytes,
+            faults,
+        ),
         resumable_grace: grace_ms.map(Duration::from_millis),
         allow_continuation_prompt: wire.allow_continuation_prompt,
     }
 }
 
-/// `None` is the contract's meaning of an unset mode: the client does not declare that it understands rewinds.
-fn rewind_mode(at: &Path<'_>, wire: i32, hold_back: Option<u64>, faults: &mut Violations) -> Option<RewindMode> {
+/// `None` is the contract's meaning of an unset mode: the client does not declare that it
+/// understands rewinds.
+fn rewind_mode(
+    at: &Path<'_>,
+    wire: i32,
+    hold_back: Option<u64>,
+    faults: &mut Violations,
+) -> Option<RewindMode> {
     let Ok(mode) = v1::RewindMode::try_from(wire) else {
         faults.add(at, format!("{wire} is no mode"));
         return None;
@@ -180,7 +258,9 @@ fn rewind_mode(at: &Path<'_>, wire: i32, hold_back: Option<u64>, faults: &mut Vi
     match mode {
         v1::RewindMode::Unspecified => None,
         v1::RewindMode::Rewind => Some(RewindMode::Rewind),
-        v1::RewindMode::Holdback => Some(RewindMode::HoldBack { bytes: hold_back.unwrap_or(0) }),
+        v1::RewindMode::Holdback => Some(RewindMode::HoldBack {
+            bytes: hold_back.unwrap_or(0),
+        }),
         v1::RewindMode::Atomic => Some(RewindMode::Atomic),
     }
 }

@@ -8,19 +8,28 @@ use crate::{grpc::v1, policy::tool_recovery::learning::ToolLearning};
 /// What was learnt, as it weighs now.
 #[must_use]
 pub fn tool_learning(learning: &ToolLearning, now: Timestamp) -> v1::GetToolLearningResponse {
-    let confusions = learning.confusions(now).into_iter().map(|pair| v1::ToolConfusion {
-        operation: pair.operation.to_string(),
-        chosen: pair.chosen,
-        right: pair.right,
-        weight: pair.weight,
-        last_at: Some(wire_time(pair.at)),
-    });
-    let records = learning.records(now).into_iter().map(|record| v1::ToolTrackRecord {
-        operation: record.operation.to_string(),
-        tool: record.tool,
-        succeeded: record.succeeded,
-        failed: record.failed,
-        last_at: Some(wire_time(record.at)),
-    });
-    v1::GetToolLearningResponse { confusions: confusions.collect(), records: records.collect() }
+    let confusions = learning
+        .confusions(now)
+        .into_iter()
+        .map(|pair| v1::ToolConfusion {
+            operation: pair.operation.to_string(),
+            chosen: pair.chosen,
+            right: pair.right,
+            weight: pair.weight,
+            last_at: Some(wire_time(pair.at)),
+        });
+    let records = learning
+        .records(now)
+        .into_iter()
+        .map(|record| v1::ToolTrackRecord {
+            operation: record.operation.to_string(),
+            tool: record.tool,
+            succeeded: record.succeeded,
+            failed: record.failed,
+            last_at: Some(wire_time(record.at)),
+        });
+    v1::GetToolLearningResponse {
+        confusions: confusions.collect(),
+        records: records.collect(),
+    }
 }

@@ -1,4 +1,5 @@
-//! Messages of a conversation, both ways: what the domain holds is read back from the wire unchanged.
+//! Messages of a conversation, both ways: what the domain holds is read back from the wire
+//! unchanged.
 //!
 //! Opaque values and raw arguments pass through unchanged: nothing is merged, split or re-encoded.
 
@@ -7,7 +8,9 @@ use std::collections::HashMap;
 use super::violation::{Path, Violations};
 use crate::{
     domain::{
-        message::{Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+        message::{
+            Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult,
+        },
         tool::ToolContent,
     },
     grpc::v1,
@@ -22,7 +25,11 @@ const MAX_NAME_BYTES: usize = 64;
 pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {
     v1::Message {
         role: v1::Role::from(message.role).into(),
-        parts: message.parts.iter().map(|part| wire_part(part, by_relight)).collect(),
+        parts: message
+            .parts
+            .iter()
+            .map(|part| wire_part(part, by_relight))
+            .collect(),
         name: message.name.clone().unwrap_or_default(),
         opaque: Vec::new(),
         text: String::new(),
@@ -32,12 +39,26 @@ pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {
 /// An opaque value as the contract has it.
 #[must_use]
 pub fn wire_opaque(opaque: &Opaque) -> v1::Opaque {
-    v1::Opaque { kind: opaque.kind.clone(), origin: String::new(), data: opaque.bytes.clone() }
+    v1::Opaque {
+        kind: opaque.kind.clone(),
+        origin: String::new(),
+        data: opaque.bytes.clone(),
+    }
 }
 
-pub(super) fn read_messages(at: &Path<'_>, wire: Vec<v1::Message>, faults: &mut Violations) -> Vec<Message> {
-    let mut reader = Reader { faults, tools: HashMap::new() };
-    wire.into_iter().enumerate().map(|(index, message)| reader.message(&at.item(index), message)).collect()
+pub(super) fn read_messages(
+    at: &Path<'_>,
+    wire: Vec<v1::Message>,
+    faults: &mut Violations,
+) -> Vec<Message> {
+    let mut reader = Reader {
+        faults,
+        tools: HashMap::new(),
+    };
+    wire.into_iter()
+        .enumerate()
+        .map(|(index, message)| reader.message(&at.item(index), message))
+        .collect()
 }
 
 /// Reads one conversation; tracks the tool calls so far.
@@ -57,22 +78,36 @@ impl Reader<'_> {
             Err(_) => self.fault(at.field("role"), format!("{} is no role", wire.role)),
         };
         if wire.parts.is_empty() && wire.text.is_empty() && role != Some(Role::Assistant) {
-            self.faults.add(at.field("parts"), "is empty, as is `text`; only an assistant's message may be");
+            self.faults.add(
+                at.field("parts"),
+                "is empty, as is `text`; only an assistant's message may be",
+            );
         } else if !wire.parts.is_empty() && !wire.text.is_empty() {
-            self.faults.add(at.field("text"), "is set beside `parts`; give one of them");
+            self.faults
+                .add(at.field("text"), "is set beside `parts`; give one of them");
         }
         if wire.name.len() > MAX_NAME_BYTES {
-            self.faults.add(at.field("name"), format!("is longer than {MAX_NAME_BYTES} bytes"));
+            self.faults.add(
+                at.field("name"),
+                format!("is longer than {MAX_NAME_BYTES} bytes"),
+            );
         }
         if !wire.opaque.is_empty() {
-            self.faults.add(at.field("opaque"), "cannot be kept on a message; only on its reasoning and tool calls");
+            self.faults.add(
+                at.field("opaque"),
+                "cannot be kept on a message; only on its reasoning and tool calls",
+            );
         }
         let parts = wire.parts.into_iter().enumerate();
-        let parts = parts.filter_map(|(index, part)| self.part(&at.field("parts").item(index), role, part));
+        let parts =
+            parts.filter_map(|(index, part)| self.part(&at.field("parts").item(index), role, part));
         let short = (!wire.text.is_empty()).then_some(Part::Text(wire.text));
         let parts = parts.chain(short).collect();
         let name = (!wire.name.is_empty()).then_some(wire.name);
-        Message { name, ..Message::new(role.unwrap_or(Role::User), parts) }
+        Message {
+            name,
+            ..Message::new(role.unwrap_or(Role::User), parts)
+        }
     }
 
     fn part(&mut self, at: &Path<'_>, role: Option<Role>, wire: v1::Part) -> Option<Part> {
@@ -80,13 +115,21 @@ impl Reader<'_> {
         let Some(content) = wire.content else {
             return self.fault(at, "holds nothing; exactly one kind of content is required");
         };
-        if !wire.opaque.is_empty() && !matches!(content, Content::Reasoning(_) | Content::ToolCall(_)) {
-            self.faults.add(opaque_at, "cannot be kept on this kind of part; only on reasoning and tool calls");
+        if !wire.opaque.is_empty()
+            && !matches!(content, Content::Reasoning(_) | Content::ToolCall(_))
+        {
+            self.faults.add(
+                opaque_at,
+                "cannot be kept on this kind of part; only on reasoning and tool calls",
+            );
         }
         match content {
             Content::Text(text) => {
                 if text.text.is_empty() && role != Some(Role::Assistant) {
-                    self.faults.add(at.field("text").field("text"), "is empty; only a model's own text may be");
+                    self.faults.add(
+                        at.field("text").field("text"),
+                        "is empty; only a model's own text may be",
+                    );
                 }
                 Some(Part::Text(text.text))
             }
@@ -94,15 +137,26 @@ impl Reader<'_> {
             Content::File(file) => self.file(&at.field("file"), file).map(Part::File),
             Content::Reasoning(reasoning) => {
                 let opaque = self.opaque(&opaque_at, wire.opaque);
-                Some(Part::Reasoning(Reasoning { text: reasoning.text, opaque }))
+                Some(Part::Reasoning(Reasoning {
+                    text: reasoning.text,
+                    opaque,
+                }))
             }
             Content::ToolCall(call) => {
                 let opaque = self.opaque(&opaque_at, wire.opaque);
-                Some(Part::ToolCall(self.tool_call(&at.field("tool_call"), call, opaque)))
+                Some(Part::ToolCall(self.tool_call(
+                    &at.field("tool_call"),
+                    call,
+                    opaque,
+                )))
             }
-            Content::ToolResult(result) => Some(Part::ToolResult(self.tool_result(&at.field("tool_result"), result))),
+            Content::ToolResult(result) => Some(Part::ToolResult(
+                self.tool_result(&at.field("tool_result"), result),
+            )),
             Content::Refusal(refusal) => Some(Part::Refusal(refusal.text)),
-            Content::ProviderItem(_) => self.fault(at.field("provider_item"), "cannot be kept by this version"),
+            Content::ProviderItem(_) => {
+                self.fault(at.field("provider_item"), "cannot be kept by this version")
+            }
         }
     }
 
@@ -113,21 +167,47 @@ impl Reader<'_> {
             }
         }
         if wire.len() > 1 {
-            return self.fault(at, format!("holds {} values; at most one can be kept on a part", wire.len()));
+            return self.fault(
+                at,
+                format!(
+                    "holds {} values; at most one can be kept on a part",
+                    wire.len()
+                ),
+            );
         }
-        wire.pop().map(|opaque| Opaque { kind: opaque.kind, bytes: opaque.data })
+        wire.pop().map(|opaque| Opaque {
+            kind: opaque.kind,
+            bytes: opaque.data,
+        })
     }
 
-    fn tool_call(&mut self, at: &Path<'_>, wire: v1::ToolCallPart, opaque: Option<Opaque>) -> ToolCall {
+    fn tool_call(
+        &mut self,
+        at: &Path<'_>,
+        wire: v1::ToolCallPart,
+        opaque: Option<Opaque>,
+    ) -> ToolCall {
         if wire.id.is_empty() {
             self.faults.add(at.field("id"), "is empty");
-        } else if self.tools.insert(wire.id.clone(), wire.name.clone()).is_some() {
-            self.faults.add(at.field("id"), "is the id of an earlier call in this conversation");
+        } else if self
+            .tools
+            .insert(wire.id.clone(), wire.name.clone())
+            .is_some()
+        {
+            self.faults.add(
+                at.field("id"),
+                "is the id of an earlier call in this conversation",
+            );
         }
         if wire.name.is_empty() {
             self.faults.add(at.field("name"), "is empty");
         }
-        ToolCall { id: wire.id, name: wire.name, arguments: wire.arguments_json, opaque }
+        ToolCall {
+            id: wire.id,
+            name: wire.name,
+            arguments: wire.arguments_json,
+            opaque,
+        }
     }
 
     fn tool_result(&mut self, at: &Path<'_>, wire: v1::ToolResultPart) -> ToolResult {
@@ -140,7 +220,10 @@ impl Reader<'_> {
             match piece.content {
                 Some(v1::tool_content::Content::Text(text)) => texts.push(text.text),
                 Some(v1::tool_content::Content::Image(_) | v1::tool_content::Content::File(_)) => {
-                    self.faults.add(content_at.item(index), "is no text; only text can be kept in a tool's result");
+                    self.faults.add(
+                        content_at.item(index),
+                        "is no text; only text can be kept in a tool's result",
+                    );
                 }
                 None => self.faults.add(content_at.item(index), "holds nothing"),
             }
@@ -150,9 +233,18 @@ impl Reader<'_> {
             Some(structured) if texts.is_empty() => structured,
             _ => texts.join("\n"),
         };
-        let name = if wire.name.is_empty() { self.tools.get(&wire.call_id).cloned() } else { Some(wire.name) };
+        let name = if wire.name.is_empty() {
+            self.tools.get(&wire.call_id).cloned()
+        } else {
+            Some(wire.name)
+        };
         let name = name.unwrap_or_default();
-        ToolResult { call_id: wire.call_id, name, content, is_error: wire.is_error }
+        ToolResult {
+            call_id: wire.call_id,
+            name,
+            content,
+            is_error: wire.is_error,
+        }
     }
 
     fn image(&mut self, at: &Path<'_>, wire: v1::ImagePart) -> Option<Media> {
@@ -162,20 +254,31 @@ impl Reader<'_> {
             None => self.fault(at, "has no source; one of data, url is required"),
         };
         let detail = (!wire.detail.is_empty()).then_some(wire.detail);
-        source.map(|source| Media { mime_type: wire.mime_type, source, name: None, detail })
+        source.map(|source| Media {
+            mime_type: wire.mime_type,
+            source,
+            name: None,
+            detail,
+        })
     }
 
     fn file(&mut self, at: &Path<'_>, wire: v1::FilePart) -> Option<Media> {
         let source = match wire.source {
             Some(v1::file_part::Source::Data(bytes)) => self.bytes(at, bytes, &wire.mime_type),
             Some(v1::file_part::Source::Url(url)) => self.url(at, url),
-            Some(v1::file_part::Source::FileId(_)) => {
-                self.fault(at.field("file_id"), "cannot be used by this version; give data or url")
-            }
+            Some(v1::file_part::Source::FileId(_)) => self.fault(
+                at.field("file_id"),
+                "cannot be used by this version; give data or url",
+            ),
             None => self.fault(at, "has no source; one of data, url is required"),
         };
         let name = (!wire.filename.is_empty()).then_some(wire.filename);
-        source.map(|source| Media { mime_type: wire.mime_type, source, name, detail: None })
+        source.map(|source| Media {
+            mime_type: wire.mime_type,
+            source,
+            name,
+            detail: None,
+        })
     }
 
     fn bytes(&mut self, at: &Path<'_>, bytes: Vec<u8>, mime_type: &str) -> Option<MediaSource> {
@@ -189,7 +292,10 @@ impl Reader<'_> {
     }
 
     fn url(&mut self, at: &Path<'_>, url: String) -> Option<MediaSource> {
-        let has = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        let has = |scheme: &str| {
+            url.get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
         if has("https://") || has("data:") {
             Some(MediaSource::Url(url))
         } else {
@@ -211,7 +317,9 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
         Part::File(media) => Content::File(wire_file(media)),
         Part::Reasoning(reasoning) => {
             opaque.extend(reasoning.opaque.as_ref().map(wire_opaque));
-            Content::Reasoning(v1::ReasoningPart { text: reasoning.text.clone() })
+            Content::Reasoning(v1::ReasoningPart {
+                text: reasoning.text.clone(),
+            })
         }
         Part::ToolCall(call) => {
             opaque.extend(call.opaque.as_ref().map(wire_opaque));
@@ -230,7 +338,11 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
         }),
         Part::Refusal(text) => Content::Refusal(v1::RefusalPart { text: text.clone() }),
     };
-    v1::Part { content: Some(content), opaque, injected }
+    v1::Part {
+        content: Some(content),
+        opaque,
+        injected,
+    }
 }
 
 fn wire_image(media: &Media) -> v1::ImagePart {
@@ -258,11 +370,15 @@ fn wire_file(media: &Media) -> v1::FilePart {
 /// A piece of what a tool returned.
 pub(super) fn tool_content(content: &ToolContent) -> v1::ToolContent {
     let content = match content {
-        ToolContent::Text(text) => v1::tool_content::Content::Text(v1::TextPart { text: text.clone() }),
+        ToolContent::Text(text) => {
+            v1::tool_content::Content::Text(v1::TextPart { text: text.clone() })
+        }
         ToolContent::Image(media) => v1::tool_content::Content::Image(wire_image(media)),
         ToolContent::File(media) => v1::tool_content::Content::File(wire_file(media)),
     };
-    v1::ToolContent { content: Some(content) }
+    v1::ToolContent {
+        content: Some(content),
+    }
 }
 
 /// A tool's result as content of the contract; an empty result is no content at all.
@@ -270,8 +386,12 @@ pub(super) fn text_content(text: &str) -> Vec<v1::ToolContent> {
     if text.is_empty() {
         return Vec::new();
     }
-    let text = v1::TextPart { text: text.to_owned() };
-    vec![v1::ToolContent { content: Some(v1::tool_content::Content::Text(text)) }]
+    let text = v1::TextPart {
+        text: text.to_owned(),
+    };
+    vec![v1::ToolContent {
+        content: Some(v1::tool_content::Content::Text(text)),
+    }]
 }
 
 #[cfg(test)]

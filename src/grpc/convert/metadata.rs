@@ -15,13 +15,19 @@ pub const TIMEOUT_HEADER: &str = "grpc-timeout";
 /// How long the caller waits; `None` when it set no deadline.
 ///
 /// # Errors
-/// When the header is there but is no timeout (1 to 8 digits and one of `H`, `M`, `S`, `m`, `u`, `n`).
+/// When the header is there but is no timeout (1 to 8 digits and one of `H`, `M`, `S`, `m`, `u`,
+/// `n`).
 pub fn grpc_timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Violations> {
-    let Some(value) = metadata.get(TIMEOUT_HEADER) else { return Ok(None) };
+    let Some(value) = metadata.get(TIMEOUT_HEADER) else {
+        return Ok(None);
+    };
     let parsed = value.to_str().ok().and_then(parse_timeout);
     match parsed {
         Some(timeout) => Ok(Some(timeout)),
-        None => Err(Violations::of(TIMEOUT_HEADER, "is no timeout: write 1 to 8 digits and one of H, M, S, m, u, n")),
+        None => Err(Violations::of(
+            TIMEOUT_HEADER,
+            "is no timeout: write 1 to 8 digits and one of H, M, S, m, u, n",
+        )),
     }
 }
 
@@ -29,7 +35,10 @@ pub fn grpc_timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Violatio
 #[must_use]
 pub fn trace_context(metadata: &MetadataMap) -> TraceContext {
     TraceContext {
-        traceparent: metadata.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned),
+        traceparent: metadata
+            .get("traceparent")
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned),
         tracestate: joined(metadata, "tracestate"),
         baggage: joined(metadata, "baggage"),
     }
@@ -37,8 +46,16 @@ pub fn trace_context(metadata: &MetadataMap) -> TraceContext {
 
 /// Both headers may come in several pieces, which W3C requires to be joined by commas in order.
 fn joined(metadata: &MetadataMap, name: &str) -> Option<String> {
-    let pieces: Vec<&str> = metadata.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    if pieces.is_empty() { None } else { Some(pieces.join(",")) }
+    let pieces: Vec<&str> = metadata
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    if pieces.is_empty() {
+        None
+    } else {
+        Some(pieces.join(","))
+    }
 }
 
 fn parse_timeout(text: &str) -> Option<Duration> {
@@ -88,7 +105,18 @@ mod tests {
 
     #[test]
     fn an_invalid_timeout_is_reported_and_not_ignored() {
-        for text in ["", "S", "10", "123456789S", "1s", "1 S", "-1S", "1.5S", "+1S", "1é"] {
+        for text in [
+            "",
+            "S",
+            "10",
+            "123456789S",
+            "1s",
+            "1 S",
+            "-1S",
+            "1.5S",
+            "+1S",
+            "1é",
+        ] {
             if let Ok(value) = text.parse::<tonic::metadata::AsciiMetadataValue>() {
                 let mut metadata = MetadataMap::new();
                 metadata.insert(TIMEOUT_HEADER, value);
@@ -102,13 +130,28 @@ mod tests {
     fn a_trace_is_taken_from_its_w3c_headers_only() {
         let mut metadata = MetadataMap::new();
         assert_eq!(trace_context(&metadata), TraceContext::default());
-        metadata.insert("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap());
+        metadata.insert(
+            "traceparent",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+                .parse()
+                .unwrap(),
+        );
         metadata.append("tracestate", "a=1".parse().unwrap());
         metadata.append("tracestate", "b=2".parse().unwrap());
         metadata.insert("baggage", "user=7".parse().unwrap());
-        metadata.insert_bin("grpc-trace-bin", tonic::metadata::BinaryMetadataValue::from_bytes(&[0, 1]));
+        metadata.insert_bin(
+            "grpc-trace-bin",
+            tonic::metadata::BinaryMetadataValue::from_bytes(&[0, 1]),
+        );
         let trace = trace_context(&metadata);
-        assert!(trace.traceparent.is_some_and(|parent| parent.starts_with("00-0af7")));
-        assert_eq!((trace.tracestate.as_deref(), trace.baggage.as_deref()), (Some("a=1,b=2"), Some("user=7")));
+        assert!(
+            trace
+                .traceparent
+                .is_some_and(|parent| parent.starts_with("00-0af7"))
+        );
+        assert_eq!(
+            (trace.tracestate.as_deref(), trace.baggage.as_deref()),
+            (Some("a=1,b=2"), Some("user=7"))
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! A model call as the caller wrote it, checked against the contract's rules for each field.
 //!
-//! Raw JSON (schemas, arguments) is checked to be JSON and passed on as written, without re-encoding.
+//! Raw JSON (schemas, arguments) is checked to be JSON and passed on as written, without
+//! re-encoding.
 
 use std::collections::HashSet;
 
@@ -12,13 +13,23 @@ use super::{
     violation::{Path, Violations},
 };
 use crate::{
-    domain::message::{Message, ModelCall, ResponseFormat, Role, Sampling, ToolChoice, ToolDefinition},
+    domain::message::{
+        Message, ModelCall, ResponseFormat, Role, Sampling, ToolChoice, ToolDefinition,
+    },
     grpc::v1,
 };
 
 /// Fields of a provider's request that `extra` may not set.
-const NOT_EXTRA: [&str; 8] =
-    ["model", "messages", "input", "contents", "system", "systemInstruction", "system_instruction", "stream"];
+const NOT_EXTRA: [&str; 8] = [
+    "model",
+    "messages",
+    "input",
+    "contents",
+    "system",
+    "systemInstruction",
+    "system_instruction",
+    "stream",
+];
 
 /// The schema of a tool that takes no arguments.
 const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{}}"#;
@@ -37,7 +48,10 @@ pub(super) fn read_model_call(
     faults: &mut Violations,
 ) -> ModelCall {
     if wire.messages.is_empty() && wire.text.is_empty() && !on_thread {
-        faults.add(at.field("messages"), "is empty; at least one message, or `text`, is required without a thread");
+        faults.add(
+            at.field("messages"),
+            "is empty; at least one message, or `text`, is required without a thread",
+        );
     }
     if wire.max_output_tokens == Some(0) {
         faults.add(at.field("max_output_tokens"), "is 0; the least is 1");
@@ -52,19 +66,29 @@ pub(super) fn read_model_call(
         messages.push(Message::text(Role::User, wire.text));
     }
     let tools = tools(&at.field("tools"), wire.tools, faults);
-    let tool_choice = wire.tool_choice.map(|choice| tool_choice(&at.field("tool_choice"), choice, &tools, faults));
-    let response_format = wire.response_format.map(|format| format_of(&at.field("response_format"), format, faults));
+    let tool_choice = wire
+        .tool_choice
+        .map(|choice| tool_choice(&at.field("tool_choice"), choice, &tools, faults));
+    let response_format = wire
+        .response_format
+        .map(|format| format_of(&at.field("response_format"), format, faults));
     ModelCall {
         messages,
         tool_choice: tool_choice.unwrap_or_default(),
         tools,
         parallel_tool_calls: wire.parallel_tool_calls,
-        sampling: wire.sampling.map(|wire| sampling(&at.field("sampling"), wire, faults)).unwrap_or_default(),
+        sampling: wire
+            .sampling
+            .map(|wire| sampling(&at.field("sampling"), wire, faults))
+            .unwrap_or_default(),
         max_output_tokens: wire.max_output_tokens,
         reasoning_effort: (!wire.reasoning_effort.is_empty()).then_some(wire.reasoning_effort),
         response_format: response_format.unwrap_or_default(),
         stop: wire.stop,
-        extra: wire.extra.map(|wire| extra(&at.field("extra"), wire, faults)).unwrap_or_default(),
+        extra: wire
+            .extra
+            .map(|wire| extra(&at.field("extra"), wire, faults))
+            .unwrap_or_default(),
         ..ModelCall::default()
     }
 }
@@ -72,13 +96,24 @@ pub(super) fn read_model_call(
 /// Checks that a text is a JSON object; the text itself is what is passed on.
 pub(super) fn check_json_object(at: impl std::fmt::Display, text: &str, faults: &mut Violations) {
     match serde_json::from_str::<IgnoredAny>(text) {
-        Err(error) => faults.add(at, format!("is not JSON: line {}, column {}", error.line(), error.column())),
+        Err(error) => faults.add(
+            at,
+            format!(
+                "is not JSON: line {}, column {}",
+                error.line(),
+                error.column()
+            ),
+        ),
         Ok(_) if !text.trim_start().starts_with('{') => faults.add(at, "is not a JSON object"),
         Ok(_) => {}
     }
 }
 
-fn tools(at: &Path<'_>, wire: Vec<v1::ToolDefinition>, faults: &mut Violations) -> Vec<ToolDefinition> {
+fn tools(
+    at: &Path<'_>,
+    wire: Vec<v1::ToolDefinition>,
+    faults: &mut Violations,
+) -> Vec<ToolDefinition> {
     let mut names = HashSet::new();
     let mut tools = Vec::with_capacity(wire.len());
     for (index, tool) in wire.into_iter().enumerate() {
@@ -91,7 +126,11 @@ fn tools(at: &Path<'_>, wire: Vec<v1::ToolDefinition>, faults: &mut Violations) 
         let parameters = if tool.input_schema_json.is_empty() {
             NO_ARGUMENTS.to_owned()
         } else {
-            check_json_object(at.field("input_schema_json"), &tool.input_schema_json, faults);
+            check_json_object(
+                at.field("input_schema_json"),
+                &tool.input_schema_json,
+                faults,
+            );
             tool.input_schema_json
         };
         tools.push(ToolDefinition {
@@ -105,13 +144,21 @@ fn tools(at: &Path<'_>, wire: Vec<v1::ToolDefinition>, faults: &mut Violations) 
     tools
 }
 
-fn tool_choice(at: &Path<'_>, wire: v1::ToolChoice, tools: &[ToolDefinition], faults: &mut Violations) -> ToolChoice {
+fn tool_choice(
+    at: &Path<'_>,
+    wire: v1::ToolChoice,
+    tools: &[ToolDefinition],
+    faults: &mut Violations,
+) -> ToolChoice {
     let Ok(mode) = v1::ToolChoiceMode::try_from(wire.mode) else {
         faults.add(at.field("mode"), format!("{} is no mode", wire.mode));
         return ToolChoice::Unset;
     };
     if mode != v1::ToolChoiceMode::Named && !wire.name.is_empty() {
-        faults.add(at.field("name"), "is set, but only the mode NAMED takes a name");
+        faults.add(
+            at.field("name"),
+            "is set, but only the mode NAMED takes a name",
+        );
     }
     match mode {
         v1::ToolChoiceMode::Unspecified => ToolChoice::Unset,
@@ -157,25 +204,41 @@ fn sampling(at: &Path<'_>, wire: v1::Sampling, faults: &mut Violations) -> Sampl
 
 fn format_of(at: &Path<'_>, wire: v1::ResponseFormat, faults: &mut Violations) -> ResponseFormat {
     let Ok(kind) = v1::ResponseFormatKind::try_from(wire.kind) else {
-        faults.add(at.field("kind"), format!("{} is no kind of answer", wire.kind));
+        faults.add(
+            at.field("kind"),
+            format!("{} is no kind of answer", wire.kind),
+        );
         return ResponseFormat::Text;
     };
     if wire.name.len() > MAX_SCHEMA_NAME_BYTES {
-        faults.add(at.field("name"), format!("is longer than {MAX_SCHEMA_NAME_BYTES} bytes"));
+        faults.add(
+            at.field("name"),
+            format!("is longer than {MAX_SCHEMA_NAME_BYTES} bytes"),
+        );
     }
     if kind != v1::ResponseFormatKind::JsonSchema && !wire.schema_json.is_empty() {
-        faults.add(at.field("schema_json"), "is set, but only the kind JSON_SCHEMA takes a schema");
+        faults.add(
+            at.field("schema_json"),
+            "is set, but only the kind JSON_SCHEMA takes a schema",
+        );
     }
     match kind {
         v1::ResponseFormatKind::Unspecified | v1::ResponseFormatKind::Text => ResponseFormat::Text,
         v1::ResponseFormatKind::JsonObject => ResponseFormat::JsonObject,
         v1::ResponseFormatKind::JsonSchema => {
             if wire.schema_json.is_empty() {
-                faults.add(at.field("schema_json"), "is empty; the kind JSON_SCHEMA needs it");
+                faults.add(
+                    at.field("schema_json"),
+                    "is empty; the kind JSON_SCHEMA needs it",
+                );
             } else {
                 check_json_object(at.field("schema_json"), &wire.schema_json, faults);
             }
-            let name = if wire.name.is_empty() { "response".to_owned() } else { wire.name };
+            let name = if wire.name.is_empty() {
+                "response".to_owned()
+            } else {
+                wire.name
+            };
             ResponseFormat::JsonSchema {
                 name,
                 description: None,
@@ -186,11 +249,18 @@ fn format_of(at: &Path<'_>, wire: v1::ResponseFormat, faults: &mut Violations) -
     }
 }
 
-/// Parameters of a provider, without those that would make another call of it than the one that was checked.
+/// Parameters of a provider, without those that would make another call of it than the one that was
+/// checked.
 fn extra(at: &Path<'_>, wire: prost_types::Struct, faults: &mut Violations) -> Map<String, Value> {
     let extra = object(at, wire, faults);
-    for name in extra.keys().filter(|name| NOT_EXTRA.contains(&name.as_str())) {
-        faults.add(at.key(name), "is set by Relight: the model by the route, the conversation by `messages`");
+    for name in extra
+        .keys()
+        .filter(|name| NOT_EXTRA.contains(&name.as_str()))
+    {
+        faults.add(
+            at.key(name),
+            "is set by Relight: the model by the route, the conversation by `messages`",
+        );
     }
     extra
 }
@@ -217,7 +287,11 @@ fn json(at: &Path<'_>, wire: prost_types::Value, faults: &mut Violations) -> Val
         Some(Kind::StructValue(fields)) => Value::Object(object(at, fields, faults)),
         Some(Kind::ListValue(list)) => {
             let items = list.values.into_iter().enumerate();
-            Value::Array(items.map(|(index, value)| json(&at.item(index), value, faults)).collect())
+            Value::Array(
+                items
+                    .map(|(index, value)| json(&at.item(index), value, faults))
+                    .collect(),
+            )
         }
     }
 }
@@ -225,7 +299,10 @@ fn json(at: &Path<'_>, wire: prost_types::Value, faults: &mut Violations) -> Val
 /// Providers distinguish `5` from `5.0`: a double that is a whole number is sent as an integer.
 fn number_of(number: f64) -> Option<Value> {
     if number.fract() == 0.0 && number.abs() <= EXACT_INTEGER {
-        #[expect(clippy::cast_possible_truncation, reason = "a whole number within 2^53")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a whole number within 2^53"
+        )]
         return Some(Value::from(number as i64));
     }
     Number::from_f64(number).map(Value::Number)

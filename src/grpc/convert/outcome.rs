@@ -1,4 +1,5 @@
-//! The single result of an invocation as callers read it: answer or failure, every attempt, what was done and spent.
+//! The single result of an invocation as callers read it: answer or failure, every attempt, what
+//! was done and spent.
 //!
 //! Nothing is decided here. What the domain does not record is sent as the contract's "unknown".
 
@@ -64,9 +65,16 @@ pub fn response(outcome: &Outcome, context: &ResponseContext) -> v1::InvokeWithR
 pub fn completion_of(completion: &Completion) -> v1::Completion {
     let output = completion.tool_output.as_deref();
     v1::Completion {
-        message: output.is_none().then(|| wire_message(&completion.message, false)),
-        text: output.map_or_else(|| completion.message.joined_text().into_owned(), |output| output.reply.text()),
-        finish_reason: output.map_or_else(|| completion.finish.into(), |_| v1::FinishReason::Stop).into(),
+        message: output
+            .is_none()
+            .then(|| wire_message(&completion.message, false)),
+        text: output.map_or_else(
+            || completion.message.joined_text().into_owned(),
+            |output| output.reply.text(),
+        ),
+        finish_reason: output
+            .map_or_else(|| completion.finish.into(), |_| v1::FinishReason::Stop)
+            .into(),
         raw_finish_reason: completion.finish_raw.clone(),
         usage: Some(usage(&completion.usage)),
         tool_output: output.map(tool_output),
@@ -82,10 +90,18 @@ pub fn failure_of(outcome: &Outcome, context: &ResponseContext) -> Option<v1::Fa
         failed_operation: context.operation.as_str().to_owned(),
         retries_attempted: outcome.retries(),
         invocation_id: outcome.invocation.as_str().to_owned(),
-        thread_id: context.thread.as_ref().map(|thread| thread.as_str().to_owned()).unwrap_or_default(),
+        thread_id: context
+            .thread
+            .as_ref()
+            .map(|thread| thread.as_str().to_owned())
+            .unwrap_or_default(),
         recovery_applied: strategies_field(&outcome.recovery_applied),
         reasoning: outcome.reasoning.clone(),
-        alternatives: alternatives.map(|reason| v1::Alternative { reason: reason.clone() }).collect(),
+        alternatives: alternatives
+            .map(|reason| v1::Alternative {
+                reason: reason.clone(),
+            })
+            .collect(),
         attempts: attempts(outcome),
         stopped_by: class_field(outcome.stopped_by()),
         ..bare_failure(failure)
@@ -116,7 +132,8 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
     let failure = record.failure.as_ref();
     let class = failure.map(|failure| failure.class);
     let to_other = matches!(record.cause, AttemptCause::Fallback(_));
-    let (wait_before_ms, wait_source) = wait_fields(record.wait, to_other, cause_class(record.cause));
+    let (wait_before_ms, wait_source) =
+        wait_fields(record.wait, to_other, cause_class(record.cause));
     v1::Attempt {
         number: record.number,
         target: target_field(record.target.as_ref()),
@@ -128,11 +145,18 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
         first_token_ms: record.first_token.map(millis),
         failure_class: class_field(class),
         detail: detail_field(failure.and_then(|failure| failure.detail)),
-        message: failure.map(|failure| bounded(&failure.message)).unwrap_or_default(),
+        message: failure
+            .map(|failure| bounded(&failure.message))
+            .unwrap_or_default(),
         wait_before_ms,
         wait_source,
         injected_note: record.note.clone().unwrap_or_default(),
-        injection_skipped: record.injection_skipped.as_deref().map(skip_reason).unwrap_or_default().into(),
+        injection_skipped: record
+            .injection_skipped
+            .as_deref()
+            .map(skip_reason)
+            .unwrap_or_default()
+            .into(),
         usage: Some(usage(&record.usage)),
         trace_id: record.trace_id.clone(),
         span_id: record.span_id.clone(),
@@ -147,7 +171,11 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
 /// Every attempt of an outcome, in order.
 #[must_use]
 pub fn attempts(outcome: &Outcome) -> Vec<v1::Attempt> {
-    outcome.attempts.iter().map(|record| attempt(record, true)).collect()
+    outcome
+        .attempts
+        .iter()
+        .map(|record| attempt(record, true))
+        .collect()
 }
 
 /// Tokens; counts are absent where nothing is known.
@@ -164,39 +192,65 @@ pub fn usage(usage: &Usage) -> v1::Usage {
     }
 }
 
-/// The messages that the caller appends to its history; empty after a failure. What was added, except the answer
-/// itself, is marked as written by Relight; a message that replaces one of the caller's is the caller's, with a note in
-/// it.
+/// The messages that the caller appends to its history; empty after a failure. What was added,
+/// except the answer itself, is marked as written by Relight; a message that replaces one of the
+/// caller's is the caller's, with a note in it.
 #[must_use]
 pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
-    let Ok(completion) = &outcome.result else { return Vec::new() };
+    let Ok(completion) = &outcome.result else {
+        return Vec::new();
+    };
     let patch = &outcome.history_patch;
     let replaced = usize::try_from(patch.replace_tail).unwrap_or(usize::MAX);
     let by_relight = |(index, message): (usize, &Message)| {
-        let added = index >= replaced && message.role != Role::Assistant && *message != completion.message;
+        let added =
+            index >= replaced && message.role != Role::Assistant && *message != completion.message;
         wire_message(message, added)
     };
     patch.messages.iter().enumerate().map(by_relight).collect()
 }
 
-/// How many of the caller's last messages the patch replaces; none after a failure, whose patch is empty.
+/// How many of the caller's last messages the patch replaces; none after a failure, whose patch is
+/// empty.
 #[must_use]
 pub fn history_replace_tail(outcome: &Outcome) -> u32 {
-    if outcome.result.is_ok() { outcome.history_patch.replace_tail } else { 0 }
+    if outcome.result.is_ok() {
+        outcome.history_patch.replace_tail
+    } else {
+        0
+    }
 }
 
 /// The model that succeeded, or was called last; empty when none was called.
 #[must_use]
 pub fn final_model(outcome: &Outcome) -> String {
-    let answered = outcome.result.as_ref().ok().map(|completion| &completion.model);
-    let context = outcome.attempts.iter().rev().filter(|record| record.target.is_some()).map(|record| &record.model);
-    answered.into_iter().chain(context).find(|model| !model.is_empty()).cloned().unwrap_or_default()
+    let answered = outcome
+        .result
+        .as_ref()
+        .ok()
+        .map(|completion| &completion.model);
+    let context = outcome
+        .attempts
+        .iter()
+        .rev()
+        .filter(|record| record.target.is_some())
+        .map(|record| &record.model);
+    answered
+        .into_iter()
+        .chain(context)
+        .find(|model| !model.is_empty())
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// The target that succeeded, or was called last; empty when none was called.
 #[must_use]
 pub fn final_target(outcome: &Outcome) -> String {
-    let context = outcome.attempts.iter().rev().filter_map(|record| record.target.as_ref());
+    let context = outcome
+        .attempts
+        .iter()
+        .rev()
+        .filter_map(|record| record.target.as_ref());
     target_field(outcome.target.as_ref().into_iter().chain(context).next())
 }
 
@@ -227,7 +281,9 @@ fn tool_output(output: &ToolOutput) -> v1::ToolOutput {
 }
 
 pub(super) fn target_field(target: Option<&TargetId>) -> String {
-    target.map(|target| target.as_str().to_owned()).unwrap_or_default()
+    target
+        .map(|target| target.as_str().to_owned())
+        .unwrap_or_default()
 }
 
 /// A technical message within the contract's bound.

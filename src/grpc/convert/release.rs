@@ -15,7 +15,10 @@ pub(in crate::grpc) fn wire_releases(
     policy: &ReleasePolicy,
     now: Timestamp,
 ) -> Vec<v1::Release> {
-    monitor.releases().map(|release| wire_release(monitor, release, policy, now)).collect()
+    monitor
+        .releases()
+        .map(|release| wire_release(monitor, release, policy, now))
+        .collect()
 }
 
 /// One release of a subject.
@@ -26,8 +29,16 @@ pub(in crate::grpc) fn wire_release(
     now: Timestamp,
 ) -> v1::Release {
     let is_stable = release.id == monitor.stable.id;
-    let share = if is_stable { 1.0 - monitor.candidate_share() } else { release.share };
-    let channel = if is_stable { v1::ReleaseChannel::Stable } else { v1::ReleaseChannel::Candidate };
+    let share = if is_stable {
+        1.0 - monitor.candidate_share()
+    } else {
+        release.share
+    };
+    let channel = if is_stable {
+        v1::ReleaseChannel::Stable
+    } else {
+        v1::ReleaseChannel::Candidate
+    };
     let figures = release.figures(policy, (!is_stable).then_some(&monitor.stable));
     v1::Release {
         id: release.id.clone(),
@@ -56,7 +67,10 @@ pub(in crate::grpc) fn wire_decision(decision: &ReleaseDecision) -> v1::ReleaseD
     v1::ReleaseDecision {
         time: Some(wire_time(decision.at)),
         action: v1::ReleaseAction::from(decision.action).into(),
-        lane: decision.lane.map_or(v1::ReleaseLane::Unspecified, v1::ReleaseLane::from).into(),
+        lane: decision
+            .lane
+            .map_or(v1::ReleaseLane::Unspecified, v1::ReleaseLane::from)
+            .into(),
         provisional: decision.provisional,
         evidence: Some(wire_evidence(&decision.evidence)),
         reason: decision.reason.clone(),

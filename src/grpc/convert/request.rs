@@ -1,4 +1,5 @@
-//! Other requests of callers: to start or resume a stream, to watch, to name an invocation or a thread.
+//! Other requests of callers: to start or resume a stream, to watch, to name an invocation or a
+//! thread.
 
 use super::{
     event::parse_cursor,
@@ -31,7 +32,8 @@ pub enum StreamStart {
 pub struct Resume {
     /// The invocation.
     pub of: ResumeName,
-    /// Epoch and sequence number of the last step that the client folded; `None` is from the beginning.
+    /// Epoch and sequence number of the last step that the client folded; `None` is from the
+    /// beginning.
     pub after: Option<(u64, u64)>,
 }
 
@@ -59,8 +61,13 @@ pub enum WatchStart {
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
-pub fn invoke_request(wire: v1::InvokeWithRecoveryRequest, arrival: Arrival) -> Result<InvocationRequest, Violations> {
-    let invocation = wire.invocation.ok_or_else(|| Violations::of("invocation", "is not set"))?;
+pub fn invoke_request(
+    wire: v1::InvokeWithRecoveryRequest,
+    arrival: Arrival,
+) -> Result<InvocationRequest, Violations> {
+    let invocation = wire
+        .invocation
+        .ok_or_else(|| Violations::of("invocation", "is not set"))?;
     request(invocation, arrival)
 }
 
@@ -68,12 +75,20 @@ pub fn invoke_request(wire: v1::InvokeWithRecoveryRequest, arrival: Arrival) -> 
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
-pub fn stream_request(wire: v1::StreamWithRecoveryRequest, arrival: Arrival) -> Result<StreamStart, Violations> {
+pub fn stream_request(
+    wire: v1::StreamWithRecoveryRequest,
+    arrival: Arrival,
+) -> Result<StreamStart, Violations> {
     use v1::stream_with_recovery_request::Start;
     match wire.start {
-        Some(Start::Invocation(invocation)) => Ok(StreamStart::New(Box::new(request(invocation, arrival)?))),
+        Some(Start::Invocation(invocation)) => {
+            Ok(StreamStart::New(Box::new(request(invocation, arrival)?)))
+        }
         Some(Start::Resume(wire)) => resume(wire).map(StreamStart::Resume),
-        None => Err(Violations::of("invocation", "is not set; one of invocation, resume is required")),
+        None => Err(Violations::of(
+            "invocation",
+            "is not set; one of invocation, resume is required",
+        )),
     }
 }
 
@@ -81,10 +96,16 @@ pub fn stream_request(wire: v1::StreamWithRecoveryRequest, arrival: Arrival) -> 
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
-pub fn watch_request(wire: v1::WatchRecoveryRequest) -> Result<(EventFilter, WatchStart), Violations> {
+pub fn watch_request(
+    wire: v1::WatchRecoveryRequest,
+) -> Result<(EventFilter, WatchStart), Violations> {
     use v1::watch_recovery_request::Start;
     let mut faults = Violations::default();
-    let filter = read_filter(&Path::Root("filter"), wire.filter.unwrap_or_default(), &mut faults);
+    let filter = read_filter(
+        &Path::Root("filter"),
+        wire.filter.unwrap_or_default(),
+        &mut faults,
+    );
     let start = match wire.start {
         None | Some(Start::Live(true)) => WatchStart::Live,
         Some(Start::FromStart(true)) => WatchStart::Oldest,
@@ -117,11 +138,14 @@ pub fn get_request(wire: v1::GetInvocationRequest) -> Result<InvocationName, Vio
     faults.or_some(name)
 }
 
-/// The invocation that a `CancelInvocation` request names, and the reason for cancelling it (empty: none given).
+/// The invocation that a `CancelInvocation` request names, and the reason for cancelling it (empty:
+/// none given).
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
-pub fn cancel_request(wire: v1::CancelInvocationRequest) -> Result<(InvocationName, String), Violations> {
+pub fn cancel_request(
+    wire: v1::CancelInvocationRequest,
+) -> Result<(InvocationName, String), Violations> {
     use v1::cancel_invocation_request::Invocation;
     let name = match wire.invocation {
         Some(Invocation::InvocationId(id)) => Some(InvocationName::Id(id.into())),
@@ -170,11 +194,17 @@ fn resume(wire: v1::Resume) -> Result<Resume, Violations> {
     faults.or_some(of.map(|of| Resume { of, after }))
 }
 
-fn invocation_name(name: Option<InvocationName>, faults: &mut Violations) -> Option<InvocationName> {
+fn invocation_name(
+    name: Option<InvocationName>,
+    faults: &mut Violations,
+) -> Option<InvocationName> {
     match &name {
         Some(InvocationName::Id(id)) => check_named("invocation_id", id.as_str(), faults),
         Some(InvocationName::Request(id)) => check_named("request_id", id.as_str(), faults),
-        None => faults.add("invocation_id", "is not set; one of invocation_id, request_id is required"),
+        None => faults.add(
+            "invocation_id",
+            "is not set; one of invocation_id, request_id is required",
+        ),
     }
     name
 }
@@ -196,30 +226,55 @@ fn only_true(field: &'static str, faults: &mut Violations) -> WatchStart {
 mod tests {
     use super::*;
     use crate::layers::spans::EntryPoint;
-    use v1::{stream_with_recovery_request::Start as StreamWire, watch_recovery_request::Start as WatchWire};
+    use v1::{
+        stream_with_recovery_request::Start as StreamWire,
+        watch_recovery_request::Start as WatchWire,
+    };
 
     fn arrival() -> Arrival {
         Arrival::new("acme".into(), EntryPoint::Grpc("test"))
     }
 
     fn fields<T: std::fmt::Debug>(read: Result<T, Violations>) -> Vec<String> {
-        read.unwrap_err().kept().iter().map(|fault| fault.field.clone()).collect()
+        read.unwrap_err()
+            .kept()
+            .iter()
+            .map(|fault| fault.field.clone())
+            .collect()
     }
 
     #[test]
     fn a_watch_begins_live_unless_a_start_is_given() {
-        let start = |start| watch_request(v1::WatchRecoveryRequest { filter: None, start }).map(|(_, start)| start);
+        let start = |start| {
+            watch_request(v1::WatchRecoveryRequest {
+                filter: None,
+                start,
+            })
+            .map(|(_, start)| start)
+        };
         assert_eq!(start(None), Ok(WatchStart::Live));
         assert_eq!(start(Some(WatchWire::Live(true))), Ok(WatchStart::Live));
-        assert_eq!(start(Some(WatchWire::FromStart(true))), Ok(WatchStart::Oldest));
-        assert_eq!(start(Some(WatchWire::After("17".to_owned()))), Ok(WatchStart::After(Cursor(17))));
-        assert_eq!(fields(start(Some(WatchWire::FromStart(false)))), ["from_start"]);
+        assert_eq!(
+            start(Some(WatchWire::FromStart(true))),
+            Ok(WatchStart::Oldest)
+        );
+        assert_eq!(
+            start(Some(WatchWire::After("17".to_owned()))),
+            Ok(WatchStart::After(Cursor(17)))
+        );
+        assert_eq!(
+            fields(start(Some(WatchWire::FromStart(false)))),
+            ["from_start"]
+        );
         assert_eq!(fields(start(Some(WatchWire::Live(false)))), ["live"]);
     }
 
     #[test]
     fn a_watch_reports_the_faults_of_its_filter_and_of_its_cursor_together() {
-        let filter = Some(v1::RecoveryEventFilter { event_types: vec![0], ..v1::RecoveryEventFilter::default() });
+        let filter = Some(v1::RecoveryEventFilter {
+            event_types: vec![0],
+            ..v1::RecoveryEventFilter::default()
+        });
         let start = Some(WatchWire::After("soon".to_owned()));
         assert_eq!(
             fields(watch_request(v1::WatchRecoveryRequest { filter, start })),
@@ -231,17 +286,40 @@ mod tests {
     fn a_stream_starts_anew_or_resumes_after_what_was_folded() {
         let resume = |invocation, cursor| {
             stream_request(
-                v1::StreamWithRecoveryRequest { start: Some(StreamWire::Resume(v1::Resume { invocation, cursor })) },
+                v1::StreamWithRecoveryRequest {
+                    start: Some(StreamWire::Resume(v1::Resume { invocation, cursor })),
+                },
                 arrival(),
             )
         };
         let token = Some(v1::resume::Invocation::Token("t".to_owned()));
         let of = ResumeName::Token("t".to_owned());
         let cursor = Some(v1::StreamCursor { epoch: 1, seq: 9 });
-        assert_eq!(resume(token, cursor), Ok(StreamStart::Resume(Resume { of, after: Some((1, 9)) })));
-        assert_eq!(fields(resume(None, Some(v1::StreamCursor::default()))), ["resume", "resume.cursor.epoch"]);
-        assert_eq!(fields(stream_request(v1::StreamWithRecoveryRequest::default(), arrival())), ["invocation"]);
-        assert_eq!(fields(invoke_request(v1::InvokeWithRecoveryRequest::default(), arrival())), ["invocation"]);
+        assert_eq!(
+            resume(token, cursor),
+            Ok(StreamStart::Resume(Resume {
+                of,
+                after: Some((1, 9))
+            }))
+        );
+        assert_eq!(
+            fields(resume(None, Some(v1::StreamCursor::default()))),
+            ["resume", "resume.cursor.epoch"]
+        );
+        assert_eq!(
+            fields(stream_request(
+                v1::StreamWithRecoveryRequest::default(),
+                arrival()
+            )),
+            ["invocation"]
+        );
+        assert_eq!(
+            fields(invoke_request(
+                v1::InvokeWithRecoveryRequest::default(),
+                arrival()
+            )),
+            ["invocation"]
+        );
     }
 
     #[test]
@@ -251,11 +329,20 @@ mod tests {
             invocation: Some(Invocation::RequestId("r1".to_owned())),
             reason: "changed my mind".to_owned(),
         };
-        let expected = (InvocationName::Request("r1".into()), "changed my mind".to_owned());
+        let expected = (
+            InvocationName::Request("r1".into()),
+            "changed my mind".to_owned(),
+        );
         assert_eq!(cancel_request(wire), Ok(expected));
-        let wire = v1::CancelInvocationRequest { invocation: None, reason: "x".repeat(257) };
+        let wire = v1::CancelInvocationRequest {
+            invocation: None,
+            reason: "x".repeat(257),
+        };
         assert_eq!(fields(cancel_request(wire)), ["invocation_id", "reason"]);
-        assert_eq!(fields(get_request(v1::GetInvocationRequest::default())), ["invocation_id"]);
+        assert_eq!(
+            fields(get_request(v1::GetInvocationRequest::default())),
+            ["invocation_id"]
+        );
         assert_eq!(fields(thread_id(String::new())), ["thread_id"]);
         assert_eq!(thread_id("t1".to_owned()), Ok(ThreadId::from("t1")));
     }

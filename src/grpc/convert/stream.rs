@@ -1,8 +1,9 @@
 //! The events of `StreamWithRecovery`: an invocation's progress, step by step, as clients fold it.
 //!
-//! The writer folds what it writes, as a client does: the contract sends a tool call's complete arguments at its end
-//! and a hash of all blocks at the end of the stream, and a step that does not fit is detected here rather than at the
-//! client. It numbers nothing and reads no clock: the owner of the invocation assigns a step's position.
+//! The writer folds what it writes, as a client does: the contract sends a tool call's complete
+//! arguments at its end and a hash of all blocks at the end of the stream, and a step that does not
+//! fit is detected here rather than at the client. It numbers nothing and reads no clock: the owner
+//! of the invocation assigns a step's position.
 
 use std::time::Duration;
 
@@ -11,7 +12,10 @@ use jiff::Timestamp;
 use super::{
     enums::{cause_class, class_field, strategies_field, vehicle, wait_fields},
     message::wire_opaque,
-    outcome::{ResponseContext, attempts, completion_of, failure_of, final_model, final_target, history_patch, usage},
+    outcome::{
+        ResponseContext, attempts, completion_of, failure_of, final_model, final_target,
+        history_patch, usage,
+    },
     time::{millis, wire_time},
 };
 use crate::{
@@ -65,10 +69,18 @@ pub struct StreamWriter {
 // === impl StreamWriter ===
 
 impl StreamWriter {
-    /// A writer before the first step. `max_retries` is how many attempts may be made after the first.
+    /// A writer before the first step. `max_retries` is how many attempts may be made after the
+    /// first.
     #[must_use]
     pub fn new(invocation: InvocationId, context: ResponseContext, max_retries: u32) -> Self {
-        Self { invocation, context, max_retries, fold: AnswerState::default(), attempt: 0, started: 0 }
+        Self {
+            invocation,
+            context,
+            max_retries,
+            fold: AnswerState::default(),
+            attempt: 0,
+            started: 0,
+        }
     }
 
     /// The first event of a stream.
@@ -76,7 +88,9 @@ impl StreamWriter {
     pub fn accepted(&self, place: EventPosition, header: &StreamHeader) -> v1::StreamEvent {
         let (mode, hold_back_bytes) = match header.mode {
             RewindMode::Rewind | RewindMode::AppendOnly => (v1::RewindMode::Rewind, None),
-            RewindMode::HoldBack { bytes } => (v1::RewindMode::Holdback, (bytes > 0).then_some(bytes)),
+            RewindMode::HoldBack { bytes } => {
+                (v1::RewindMode::Holdback, (bytes > 0).then_some(bytes))
+            }
             RewindMode::Atomic => (v1::RewindMode::Atomic, None),
         };
         let body = Body::Accepted(v1::Accepted {
@@ -94,9 +108,16 @@ impl StreamWriter {
     ///
     /// # Errors
     /// When the step does not fit those before it; nothing of it is kept then.
-    pub fn step(&mut self, place: EventPosition, step: &StreamStep) -> Result<v1::StreamEvent, FoldError> {
-        let known_arguments =
-            if let StreamStep::BlockStop { block, .. } = step { self.arguments(*block) } else { None };
+    pub fn step(
+        &mut self,
+        place: EventPosition,
+        step: &StreamStep,
+    ) -> Result<v1::StreamEvent, FoldError> {
+        let known_arguments = if let StreamStep::BlockStop { block, .. } = step {
+            self.arguments(*block)
+        } else {
+            None
+        };
         self.fold.apply(step)?;
         if let StreamStep::AttemptStarted { attempt, .. } = step {
             self.attempt = *attempt;
@@ -112,15 +133,26 @@ impl StreamWriter {
         let mut blocks: Vec<&Block> = self.fold.blocks().iter().collect();
         blocks.sort_by_key(|block| block.id);
         let blocks = blocks.into_iter().map(block_snapshot).collect();
-        let body = Body::Snapshot(v1::Snapshot { blocks, hash: self.hash() });
+        let body = Body::Snapshot(v1::Snapshot {
+            blocks,
+            hash: self.hash(),
+        });
         self.event(place, self.attempt, body)
     }
 
-    /// A heartbeat. `upstream_silence` is the time since the last byte from the target that is being called.
+    /// A heartbeat. `upstream_silence` is the time since the last byte from the target that is
+    /// being called.
     #[must_use]
-    pub fn heartbeat(&self, last: EventPosition, upstream_silence: Option<Duration>) -> v1::StreamEvent {
+    pub fn heartbeat(
+        &self,
+        last: EventPosition,
+        upstream_silence: Option<Duration>,
+    ) -> v1::StreamEvent {
         let upstream_silence_ms = upstream_silence.map(millis);
-        let body = Body::Heartbeat(v1::Heartbeat { last_seq: last.seq, upstream_silence_ms });
+        let body = Body::Heartbeat(v1::Heartbeat {
+            last_seq: last.seq,
+            upstream_silence_ms,
+        });
         self.event(EventPosition { seq: 0, ..last }, self.attempt, body)
     }
 
@@ -145,7 +177,13 @@ impl StreamWriter {
     /// The body of a step that was folded already, and the attempt that it belongs to.
     fn body(&self, step: &StreamStep, known_arguments: Option<String>) -> (u32, Body) {
         match step {
-            StreamStep::AttemptStarted { attempt, target, cause, model, .. } => {
+            StreamStep::AttemptStarted {
+                attempt,
+                target,
+                cause,
+                model,
+                ..
+            } => {
                 let started = v1::AttemptStarted {
                     target: target.as_str().to_owned(),
                     model: model.clone(),
@@ -154,17 +192,42 @@ impl StreamWriter {
                 };
                 (*attempt, Body::AttemptStarted(started))
             }
-            StreamStep::ContextInjected { attempt, note, vehicle: place, message } => {
+            StreamStep::ContextInjected {
+                attempt,
+                note,
+                vehicle: place,
+                message,
+            } => {
                 let (note, vehicle) = (note.clone(), vehicle(place).into());
-                let injected = v1::ContextInjected { note, vehicle, message_index: *message };
+                let injected = v1::ContextInjected {
+                    note,
+                    vehicle,
+                    message_index: *message,
+                };
                 (*attempt, Body::ContextInjected(injected))
             }
-            StreamStep::BlockStart { block, kind } => (self.attempt, Body::BlockStart(block_start(*block, kind))),
-            StreamStep::BlockDelta { block, offset, text } => {
-                let delta = v1::BlockDelta { block_id: *block, start_offset_bytes: *offset, text: text.clone() };
+            StreamStep::BlockStart { block, kind } => {
+                (self.attempt, Body::BlockStart(block_start(*block, kind)))
+            }
+            StreamStep::BlockDelta {
+                block,
+                offset,
+                text,
+            } => {
+                let delta = v1::BlockDelta {
+                    block_id: *block,
+                    start_offset_bytes: *offset,
+                    text: text.clone(),
+                };
                 (self.attempt, Body::BlockDelta(delta))
             }
-            StreamStep::BlockStop { block, bytes, hash, opaque, committed } => {
+            StreamStep::BlockStop {
+                block,
+                bytes,
+                hash,
+                opaque,
+                committed,
+            } => {
                 let end = v1::BlockStop {
                     block_id: *block,
                     length_bytes: *bytes,
@@ -175,17 +238,38 @@ impl StreamWriter {
                 };
                 (self.attempt, Body::BlockStop(end))
             }
-            StreamStep::Rewind { keep, cause, attempt, hash } => {
-                (*attempt, Body::Rewind(rewind(keep, *cause, *attempt, hash)))
-            }
-            StreamStep::Recovery { attempt, class, strategy, wait, display, budget_left, adaptation: _ } => {
+            StreamStep::Rewind {
+                keep,
+                cause,
+                attempt,
+                hash,
+            } => (*attempt, Body::Rewind(rewind(keep, *cause, *attempt, hash))),
+            StreamStep::Recovery {
+                attempt,
+                class,
+                strategy,
+                wait,
+                display,
+                budget_left,
+                adaptation: _,
+            } => {
                 let recovery = self.recovery(*class, *strategy, *wait, display, *budget_left);
                 (*attempt, Body::Recovery(recovery))
             }
-            StreamStep::Parked { attempt, target, class, wait, display } => {
-                (*attempt, Body::Parked(parked(target, *class, *wait, display)))
-            }
-            StreamStep::Usage { attempt, usage: spent } => (*attempt, Body::Usage(usage(spent))),
+            StreamStep::Parked {
+                attempt,
+                target,
+                class,
+                wait,
+                display,
+            } => (
+                *attempt,
+                Body::Parked(parked(target, *class, *wait, display)),
+            ),
+            StreamStep::Usage {
+                attempt,
+                usage: spent,
+            } => (*attempt, Body::Usage(usage(spent))),
             StreamStep::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
         }
     }
@@ -205,7 +289,10 @@ impl StreamWriter {
             strategy: v1::RecoveryStrategy::from(strategy).into(),
             wait_ms,
             wait_source,
-            attempts_left: self.max_retries.saturating_add(1).saturating_sub(self.started),
+            attempts_left: self
+                .max_retries
+                .saturating_add(1)
+                .saturating_sub(self.started),
             budget_left: budget_left.clamp(0.0, 1.0),
             display_text: display.to_owned(),
         }
@@ -228,7 +315,10 @@ impl StreamWriter {
             Err(failure) => {
                 let failure_detail = failure_of(outcome, &self.context);
                 if failure.class == FailureClass::Cancelled {
-                    End::Cancelled(v1::Cancelled { reason: failure.message.clone(), failure: failure_detail })
+                    End::Cancelled(v1::Cancelled {
+                        reason: failure.message.clone(),
+                        failure: failure_detail,
+                    })
                 } else {
                     End::Failed(failure_detail.unwrap_or_default())
                 }
@@ -258,8 +348,10 @@ impl StreamWriter {
 }
 
 fn rewind(keep: &[(u32, u64)], cause: FailureClass, failed_attempt: u32, hash: &str) -> v1::Rewind {
-    let kept =
-        |(block_id, length_bytes): &(u32, u64)| v1::KeptBlock { block_id: *block_id, length_bytes: *length_bytes };
+    let kept = |(block_id, length_bytes): &(u32, u64)| v1::KeptBlock {
+        block_id: *block_id,
+        length_bytes: *length_bytes,
+    };
     v1::Rewind {
         keep: keep.iter().map(kept).collect(),
         cause: class_field(Some(cause)),
@@ -282,9 +374,16 @@ fn parked(target: &TargetId, class: FailureClass, wait: Wait, display: &str) -> 
 fn block_start(block: u32, kind: &BlockKind) -> v1::BlockStart {
     let (call_id, tool_name) = match kind {
         BlockKind::ToolCall { id, name } => (id.clone(), name.clone()),
-        BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal => (String::new(), String::new()),
+        BlockKind::Text | BlockKind::Reasoning | BlockKind::Refusal => {
+            (String::new(), String::new())
+        }
     };
-    v1::BlockStart { block_id: block, kind: v1::BlockKind::from(kind).into(), call_id, tool_name }
+    v1::BlockStart {
+        block_id: block,
+        kind: v1::BlockKind::from(kind).into(),
+        call_id,
+        tool_name,
+    }
 }
 
 fn block_snapshot(block: &Block) -> v1::BlockSnapshot {
@@ -297,7 +396,11 @@ fn block_snapshot(block: &Block) -> v1::BlockSnapshot {
         committed: block.committed && arguments_json.is_some(),
         arguments_json,
     });
-    v1::BlockSnapshot { start: Some(block_start(block.id, &block.kind)), text: block.text.clone(), stop }
+    v1::BlockSnapshot {
+        start: Some(block_start(block.id, &block.kind)),
+        text: block.text.clone(),
+        stop,
+    }
 }
 
 fn arguments_of(block: &Block) -> Option<String> {

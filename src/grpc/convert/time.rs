@@ -1,7 +1,7 @@
 //! Durations in whole milliseconds and times in UTC, as the contract has them.
 //!
-//! A wait is rounded up, so that no client returns too early; a measured time is rounded down. Out of range becomes the
-//! nearest value in range instead of wrapping.
+//! A wait is rounded up, so that no client returns too early; a measured time is rounded down. Out
+//! of range becomes the nearest value in range instead of wrapping.
 
 use std::time::Duration;
 
@@ -17,7 +17,11 @@ pub fn millis(duration: Duration) -> u64 {
 #[must_use]
 pub fn wait_millis(wait: Duration) -> u64 {
     let whole = millis(wait);
-    if wait.subsec_nanos().is_multiple_of(1_000_000) { whole } else { whole.saturating_add(1) }
+    if wait.subsec_nanos().is_multiple_of(1_000_000) {
+        whole
+    } else {
+        whole.saturating_add(1)
+    }
 }
 
 /// A time as the contract has it.
@@ -26,9 +30,15 @@ pub fn wire_time(time: Timestamp) -> prost_types::Timestamp {
     // The contract's nanoseconds always count forward, jiff's count away from the epoch.
     let nanos = time.subsec_nanosecond();
     if nanos < 0 {
-        prost_types::Timestamp { seconds: time.as_second() - 1, nanos: nanos + 1_000_000_000 }
+        prost_types::Timestamp {
+            seconds: time.as_second() - 1,
+            nanos: nanos + 1_000_000_000,
+        }
     } else {
-        prost_types::Timestamp { seconds: time.as_second(), nanos }
+        prost_types::Timestamp {
+            seconds: time.as_second(),
+            nanos,
+        }
     }
 }
 
@@ -48,7 +58,10 @@ mod tests {
         assert_eq!((wait_millis(odd), millis(odd)), (2, 1));
         let even = Duration::from_millis(3);
         assert_eq!((wait_millis(even), millis(even)), (3, 3));
-        assert_eq!((wait_millis(Duration::MAX), millis(Duration::MAX)), (u64::MAX, u64::MAX));
+        assert_eq!(
+            (wait_millis(Duration::MAX), millis(Duration::MAX)),
+            (u64::MAX, u64::MAX)
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The faults of a request, field by field, all of them at once.
 //!
-//! Reporting one fault at a time would cost a caller as many rounds as there are faults. The number kept is bounded all
-//! the same, since a request of a few megabytes can hold a million faults. A reason quotes no content.
+//! Reporting one fault at a time would cost a caller as many rounds as there are faults. The number
+//! kept is bounded all the same, since a request of a few megabytes can hold a million faults. A
+//! reason quotes no content.
 
 use std::fmt;
 
@@ -41,14 +42,23 @@ pub(super) enum Path<'a> {
 impl Violations {
     /// A single fault.
     pub fn of(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { kept: vec![FieldViolation { field: field.into(), reason: reason.into() }], total: 1 }
+        Self {
+            kept: vec![FieldViolation {
+                field: field.into(),
+                reason: reason.into(),
+            }],
+            total: 1,
+        }
     }
 
     /// Adds a fault that was found outside this module, for instance against the operator's bounds.
     pub fn add(&mut self, field: impl fmt::Display, reason: impl Into<String>) {
         self.total += 1;
         if self.kept.len() < MAX_KEPT {
-            self.kept.push(FieldViolation { field: field.to_string(), reason: reason.into() });
+            self.kept.push(FieldViolation {
+                field: field.to_string(),
+                reason: reason.into(),
+            });
         }
     }
 
@@ -75,7 +85,11 @@ impl Violations {
     /// # Errors
     /// With every fault that was found.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.is_empty() { Ok(value) } else { Err(self) }
+        if self.is_empty() {
+            Ok(value)
+        } else {
+            Err(self)
+        }
     }
 
     /// The value, if one could be made and nothing is wrong.
@@ -92,7 +106,13 @@ impl fmt::Display for Violations {
         match self.kept.first() {
             None => f.write_str("nothing is wrong"),
             Some(first) if self.total == 1 => write!(f, "`{}` {}", first.field, first.reason),
-            Some(first) => write!(f, "`{}` {}, and {} more", first.field, first.reason, self.total - 1),
+            Some(first) => write!(
+                f,
+                "`{}` {}, and {} more",
+                first.field,
+                first.reason,
+                self.total - 1
+            ),
         }
     }
 }
@@ -121,7 +141,11 @@ impl fmt::Display for Path<'_> {
             Self::Root(name) | Self::Field(Path::Root(""), name) => f.write_str(name),
             Self::Field(parent, name) => write!(f, "{parent}.{name}"),
             Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
-            Self::Key(parent, key) => write!(f, "{parent}[{:?}]", &key[..key.floor_char_boundary(MAX_KEY_BYTES)]),
+            Self::Key(parent, key) => write!(
+                f,
+                "{parent}[{:?}]",
+                &key[..key.floor_char_boundary(MAX_KEY_BYTES)]
+            ),
         }
     }
 }
@@ -135,8 +159,18 @@ mod tests {
         let root = Path::Root("invocation");
         let messages = root.field("model").field("messages").to_string();
         assert_eq!(messages, "invocation.model.messages");
-        assert_eq!(root.field("labels").key("a b").to_string(), r#"invocation.labels["a b"]"#);
-        assert_eq!(Path::Root("").field("headers").item(3).field("name").to_string(), "headers[3].name");
+        assert_eq!(
+            root.field("labels").key("a b").to_string(),
+            r#"invocation.labels["a b"]"#
+        );
+        assert_eq!(
+            Path::Root("")
+                .field("headers")
+                .item(3)
+                .field("name")
+                .to_string(),
+            "headers[3].name"
+        );
     }
 
     #[test]

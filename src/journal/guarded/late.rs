@@ -1,9 +1,11 @@
-//! Deferred records: an invocation without a request id, a thread or a resumable stream is recorded when it ends, or
-//! when it has run for [`RUNNING_AFTER`], many in one transaction. Its record is not needed before: a crash ends such a
-//! call for its caller in any case, and a lookup writes the record first.
+//! Deferred records: an invocation without a request id, a thread or a resumable stream is recorded
+//! when it ends, or when it has run for [`RUNNING_AFTER`], many in one transaction. Its record is
+//! not needed before: a crash ends such a call for its caller in any case, and a lookup writes the
+//! record first.
 //!
-//! This holds the deferred records, up to a number and a size; the guard writes them. Beyond that an invocation is recorded
-//! when it begins: callers wait for a store that falls behind, in place of filling the memory.
+//! This holds the deferred records, up to a number and a size; the guard writes them. Beyond that
+//! an invocation is recorded when it begins: callers wait for a store that falls behind, in place
+//! of filling the memory.
 
 use std::{
     collections::HashMap,
@@ -69,10 +71,12 @@ struct Waiting {
 // === impl LateRecords ===
 
 impl LateRecords {
-    /// Defers the record of a new invocation, if only its id refers to it and there is room; else returns it.
+    /// Defers the record of a new invocation, if only its id refers to it and there is room; else
+    /// returns it.
     pub(super) fn defer(&self, new: NewInvocation, now: Timestamp) -> Option<NewInvocation> {
-        let is_promised =
-            new.request_id.is_some() || new.thread.is_some() || new.request.overrides.resumable_grace.is_some();
+        let is_promised = new.request_id.is_some()
+            || new.thread.is_some()
+            || new.request.overrides.resumable_grace.is_some();
         if is_promised {
             return Some(new);
         }
@@ -85,8 +89,22 @@ impl LateRecords {
             self.added.notify_one();
         }
         let id = new.id.clone();
-        let record = Some(LateRecord { new, began_at: now, entries: Vec::new(), end: None });
-        waiting.insert(id, Waiting { record, bytes, since: Instant::now(), ended: None, is_wanted: false });
+        let record = Some(LateRecord {
+            new,
+            began_at: now,
+            entries: Vec::new(),
+            end: None,
+        });
+        waiting.insert(
+            id,
+            Waiting {
+                record,
+                bytes,
+                since: Instant::now(),
+                ended: None,
+                is_wanted: false,
+            },
+        );
         self.bytes.fetch_add(bytes, Relaxed);
         None
     }
@@ -95,7 +113,14 @@ impl LateRecords {
     pub(super) fn append(&self, id: &InvocationId, entries: &[Entry]) -> bool {
         let bytes = content_bytes(entries);
         let mut waiting = self.waiting();
-        let Some(Waiting { record: Some(record), bytes: held, .. }) = waiting.get_mut(id) else { return false };
+        let Some(Waiting {
+            record: Some(record),
+            bytes: held,
+            ..
+        }) = waiting.get_mut(id)
+        else {
+            return false;
+        };
         if record.entries.len() + entries.len() > MOST_STEPS || !self.has_room(bytes) {
             return false;
         }
@@ -108,9 +133,15 @@ impl LateRecords {
     /// Adds the end to a record that waits; returns the end where none does.
     pub(super) fn finish(&self, end: Finish, now: Timestamp) -> Option<Finish> {
         let mut waiting = self.waiting();
-        let Some(waiting) = waiting.get_mut(&end.id) else { return Some(end) };
-        let Some(record) = waiting.record.as_mut().filter(|_| end.thread.is_none()) else { return Some(end) };
-        let bytes = content_bytes(&end.entries) + outcome_bytes(&end.outcome) + snapshot_bytes(&end.snapshot);
+        let Some(waiting) = waiting.get_mut(&end.id) else {
+            return Some(end);
+        };
+        let Some(record) = waiting.record.as_mut().filter(|_| end.thread.is_none()) else {
+            return Some(end);
+        };
+        let bytes = content_bytes(&end.entries)
+            + outcome_bytes(&end.outcome)
+            + snapshot_bytes(&end.snapshot);
         waiting.bytes += bytes;
         self.bytes.fetch_add(bytes, Relaxed);
         record.add(&end.entries);
@@ -120,10 +151,13 @@ impl LateRecords {
         None
     }
 
-    /// Has the record of one invocation, or all records, written next, and returns the ids of those that wait.
+    /// Has the record of one invocation, or all records, written next, and returns the ids of those
+    /// that wait.
     pub(super) fn want(&self, id: Option<&InvocationId>) -> Vec<InvocationId> {
         let mut waiting = self.waiting();
-        let wanted = waiting.iter_mut().filter(|(waits, _)| id.is_none_or(|id| id == *waits));
+        let wanted = waiting
+            .iter_mut()
+            .filter(|(waits, _)| id.is_none_or(|id| id == *waits));
         let mark = |(id, waiting): (&InvocationId, &mut Waiting)| {
             waiting.is_wanted = true;
             id.clone()
@@ -146,14 +180,19 @@ impl LateRecords {
         self.waiting().is_empty()
     }
 
-    /// The records to write now, at most a transaction's worth. Each of them counts as waiting until it is
-    /// [done](Self::done) or [put back](Self::put_back).
+    /// The records to write now, at most a transaction's worth. Each of them counts as waiting
+    /// until it is [done](Self::done) or [put back](Self::put_back).
     pub(super) fn due(&self) -> Vec<LateRecord> {
         let mut waiting = self.waiting();
         let is_due = |waiting: &&mut Waiting| {
             waiting.is_wanted || waiting.ended.is_some() || waiting.since.elapsed() >= RUNNING_AFTER
         };
-        waiting.values_mut().filter(is_due).filter_map(|waiting| waiting.record.take()).take(BATCH).collect()
+        waiting
+            .values_mut()
+            .filter(is_due)
+            .filter_map(|waiting| waiting.record.take())
+            .take(BATCH)
+            .collect()
     }
 
     /// Removes records that were written or dropped.
@@ -166,14 +205,16 @@ impl LateRecords {
         self.written.send_replace(());
     }
 
-    /// Returns records that could not be written to the queue, except those that ended [`KEPT`] ago: these are dropped.
-    /// Returns how many.
+    /// Returns records that could not be written to the queue, except those that ended [`KEPT`]
+    /// ago: these are dropped. Returns how many.
     pub(super) fn put_back(&self, records: Vec<LateRecord>) -> usize {
         let mut waiting = self.waiting();
         let before = waiting.len();
         for record in records {
             let id = record.new.id.clone();
-            let Some(entry) = waiting.get_mut(&id) else { continue };
+            let Some(entry) = waiting.get_mut(&id) else {
+                continue;
+            };
             if entry.ended.is_some_and(|ended| ended.elapsed() >= KEPT) {
                 self.remove(&mut waiting, &id);
             } else {
@@ -218,6 +259,7 @@ impl LateRecord {
     /// Adds the steps that it does not have yet.
     fn add(&mut self, entries: &[Entry]) {
         let last = self.entries.last().map_or(0, |entry| entry.seq);
-        self.entries.extend(entries.iter().filter(|entry| entry.seq > last).cloned());
+        self.entries
+            .extend(entries.iter().filter(|entry| entry.seq > last).cloned());
     }
 }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use super::{
     super::{
-        Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
-        size::json_bytes,
+        Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd,
+        ThreadError, ThreadKey, size::json_bytes,
     },
     state::{MemoryState, ThreadRow},
 };
@@ -35,15 +35,23 @@ impl MemoryState {
         if self.limits.payloads == Payloads::None {
             return Err(JournalError::NotKept("a thread"));
         }
-        if let Some(running) = self.threads.get(key).and_then(|row| row.thread.running.clone())
+        if let Some(running) = self
+            .threads
+            .get(key)
+            .and_then(|row| row.thread.running.clone())
             && running != *invocation
             && self.is_alive(&running, now)
         {
             return Ok(Locked::Busy { running });
         }
         // A conversation is not removed in favour of another: at the bound new threads are refused.
-        if !self.threads.contains_key(key) && self.threads.len() as u64 >= self.limits.max_invocations {
-            return Err(JournalError::Full(format!("{} threads are kept", self.threads.len())));
+        if !self.threads.contains_key(key)
+            && self.threads.len() as u64 >= self.limits.max_invocations
+        {
+            return Err(JournalError::Full(format!(
+                "{} threads are kept",
+                self.threads.len()
+            )));
         }
         if !self.free(0) {
             return Err(JournalError::Full(format!("{} bytes are kept", self.bytes)));
@@ -52,7 +60,10 @@ impl MemoryState {
             self.bytes += ROW_BYTES;
         }
         let route = self.route_of(invocation);
-        let row = self.threads.entry(key.clone()).or_insert_with(|| ThreadRow::new(now, route));
+        let row = self
+            .threads
+            .entry(key.clone())
+            .or_insert_with(|| ThreadRow::new(now, route));
         row.thread.running = Some(invocation.clone());
         Ok(Locked::Locked(Box::new(row.thread.clone())))
     }
@@ -64,16 +75,25 @@ impl MemoryState {
         commit: &ThreadCommit,
         now: Timestamp,
     ) -> Result<(), ThreadError> {
-        let row = self.threads.get_mut(key).ok_or(ThreadError::NotLocked { holder: None })?;
+        let row = self
+            .threads
+            .get_mut(key)
+            .ok_or(ThreadError::NotLocked { holder: None })?;
         let thread = &mut row.thread;
         if thread.running.as_ref() != Some(invocation) {
-            return Err(ThreadError::NotLocked { holder: thread.running.clone() });
+            return Err(ThreadError::NotLocked {
+                holder: thread.running.clone(),
+            });
         }
         if thread.version != commit.expected_version {
-            return Err(ThreadError::Version { current: thread.version });
+            return Err(ThreadError::Version {
+                current: thread.version,
+            });
         }
         let splice = commit.splice();
-        thread.messages.truncate(thread.messages.len().saturating_sub(splice.drop));
+        thread
+            .messages
+            .truncate(thread.messages.len().saturating_sub(splice.drop));
         thread.messages.extend(splice.append);
         thread.version += 1;
         thread.updated_at = now;
@@ -84,8 +104,15 @@ impl MemoryState {
 
     /// Counts what the thread takes now.
     fn measure(&mut self, key: &ThreadKey) {
-        let Some(row) = self.threads.get_mut(key) else { return };
-        let messages: usize = row.thread.messages.iter().map(Message::approximate_bytes).sum();
+        let Some(row) = self.threads.get_mut(key) else {
+            return;
+        };
+        let messages: usize = row
+            .thread
+            .messages
+            .iter()
+            .map(Message::approximate_bytes)
+            .sum();
         let bytes = ROW_BYTES + messages as u64 + json_bytes(&row.thread.errors);
         self.bytes = self.bytes.saturating_sub(row.bytes) + bytes;
         row.bytes = bytes;
@@ -94,9 +121,18 @@ impl MemoryState {
     /// Removes threads that were not used since `kept_since`; returns how many.
     pub(super) fn compact_threads(&mut self, kept_since: Timestamp, now: Timestamp) -> u64 {
         let unused = |row: &ThreadRow| row.thread.updated_at <= kept_since;
-        let idle = |row: &ThreadRow| !row.thread.running.as_ref().is_some_and(|running| self.is_alive(running, now));
-        let old: Vec<ThreadKey> =
-            self.threads.iter().filter(|(_, row)| unused(row) && idle(row)).map(|(key, _)| key.clone()).collect();
+        let idle = |row: &ThreadRow| {
+            !row.thread
+                .running
+                .as_ref()
+                .is_some_and(|running| self.is_alive(running, now))
+        };
+        let old: Vec<ThreadKey> = self
+            .threads
+            .iter()
+            .filter(|(_, row)| unused(row) && idle(row))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in &old {
             if let Some(row) = self.threads.remove(key) {
                 self.bytes = self.bytes.saturating_sub(row.bytes);
@@ -105,11 +141,21 @@ impl MemoryState {
         old.len() as u64
     }
 
-    fn fail_thread(&mut self, key: &ThreadKey, outcome: &Outcome, now: Timestamp) -> Result<(), ThreadError> {
-        let row = self.threads.get_mut(key).ok_or(ThreadError::NotLocked { holder: None })?;
+    fn fail_thread(
+        &mut self,
+        key: &ThreadKey,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) -> Result<(), ThreadError> {
+        let row = self
+            .threads
+            .get_mut(key)
+            .ok_or(ThreadError::NotLocked { holder: None })?;
         let thread = &mut row.thread;
         if thread.running.as_ref() != Some(&outcome.invocation) {
-            return Err(ThreadError::NotLocked { holder: thread.running.clone() });
+            return Err(ThreadError::NotLocked {
+                holder: thread.running.clone(),
+            });
         }
         if thread.errors.len() >= THREAD_ERRORS_KEPT {
             thread.errors.remove(0);
@@ -127,12 +173,21 @@ impl MemoryState {
         version: Option<u64>,
         now: Timestamp,
     ) -> Result<bool, ThreadError> {
-        let Some(row) = self.threads.get(key) else { return Ok(false) };
-        if let Some(running) = row.thread.running.clone().filter(|running| self.is_alive(running, now)) {
+        let Some(row) = self.threads.get(key) else {
+            return Ok(false);
+        };
+        if let Some(running) = row
+            .thread
+            .running
+            .clone()
+            .filter(|running| self.is_alive(running, now))
+        {
             return Err(ThreadError::Busy { running });
         }
         if version.is_some_and(|version| version != row.thread.version) {
-            return Err(ThreadError::Version { current: row.thread.version });
+            return Err(ThreadError::Version {
+                current: row.thread.version,
+            });
         }
         if let Some(row) = self.threads.remove(key) {
             self.bytes = self.bytes.saturating_sub(row.bytes);
@@ -148,7 +203,9 @@ impl MemoryState {
         now: Timestamp,
     ) -> Result<(), ThreadError> {
         match (key, &end.thread) {
-            (Some(key), Some(ThreadEnd::Commit(commit))) => self.commit_thread(key, &end.id, commit, now),
+            (Some(key), Some(ThreadEnd::Commit(commit))) => {
+                self.commit_thread(key, &end.id, commit, now)
+            }
             (Some(key), Some(ThreadEnd::Fail)) => self.fail_thread(key, &end.outcome, now),
             (None, Some(_)) => Err(ThreadError::NotLocked { holder: None }),
             (key, None) => {
@@ -175,6 +232,9 @@ impl ThreadRow {
             running: None,
             route,
         };
-        Self { thread, bytes: ROW_BYTES }
+        Self {
+            thread,
+            bytes: ROW_BYTES,
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Hints between replicas through `NOTIFY`.
 //!
-//! They are sent after the writes, several in one, because a `NOTIFY` inside a writing transaction makes all commits of
-//! the database queue behind one lock. A lost hint costs a reader one polling interval.
+//! They are sent after the writes, several in one, because a `NOTIFY` inside a writing transaction
+//! makes all commits of the database queue behind one lock. A lost hint costs a reader one polling
+//! interval.
 
 use std::{
     collections::HashSet,
@@ -72,7 +73,9 @@ impl Backplane {
             self.pending.wake.notified().await;
             let ids = mem::take(&mut *self.lock());
             for hint in hints(&ids) {
-                let query = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL.to_owned()).bind(hint);
+                let query = sqlx::query("SELECT pg_notify($1, $2)")
+                    .bind(CHANNEL.to_owned())
+                    .bind(hint);
                 if let Err(error) = query.execute(&pool).await {
                     tracing::debug!(%error, "a hint to the other replicas was lost");
                 }
@@ -81,7 +84,10 @@ impl Backplane {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<InvocationId>> {
-        self.pending.ids.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending
+            .ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,7 +104,11 @@ async fn listen(url: &str, notices: &Notices, poll: &watch::Sender<Duration>) {
 }
 
 /// Listens until the connection breaks.
-async fn hear(url: &str, notices: &Notices, poll: &watch::Sender<Duration>) -> Result<(), sqlx::Error> {
+async fn hear(
+    url: &str,
+    notices: &Notices,
+    poll: &watch::Sender<Duration>,
+) -> Result<(), sqlx::Error> {
     let mut listener = PgListener::connect(url).await?;
     listener.listen(CHANNEL).await?;
     // Changes before the connection was made were not received.
@@ -136,8 +146,11 @@ mod tests {
         let ids: HashSet<InvocationId> = (0..1000).map(|_| InvocationId::mint()).collect();
         let hints = hints(&ids);
         assert!(hints.len() > 1 && hints.iter().all(|hint| hint.len() < 8000));
-        let announced: Vec<InvocationId> =
-            hints.iter().flat_map(|hint| hint.split(SEPARATOR)).map(InvocationId::from).collect();
+        let announced: Vec<InvocationId> = hints
+            .iter()
+            .flat_map(|hint| hint.split(SEPARATOR))
+            .map(InvocationId::from)
+            .collect();
         assert_eq!(announced.len(), ids.len());
         assert_eq!(announced.into_iter().collect::<HashSet<_>>(), ids);
     }

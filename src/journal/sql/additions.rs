@@ -1,4 +1,5 @@
-//! Adds to the records of invocations: steps, and with the last of them the end. Many in one transaction.
+//! Adds to the records of invocations: steps, and with the last of them the end. Many in one
+//! transaction.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,8 +8,8 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 
 use super::{
     super::{
-        AppendError, Entry, Finish, FinishError, JournalError, ThreadError, ThreadKey, ToolExecution,
-        tool_execution::Whose, write_guard::WriteGuard,
+        AppendError, Entry, Finish, FinishError, JournalError, ThreadError, ThreadKey,
+        ToolExecution, tool_execution::Whose, write_guard::WriteGuard,
     },
     rows::{self, OUTCOME_STEP, count, int, json, micros, placeholders},
     store::{Store, WriteTransaction},
@@ -71,12 +72,24 @@ pub(super) struct StepRow {
 
 impl Addition {
     /// Steps of an invocation that continues.
-    pub(super) fn of_steps(store: &Store, id: &InvocationId, entries: &[Entry]) -> Result<Self, JournalError> {
-        Ok(Self { id: id.clone(), steps: store.steps(id, entries, None)?, end: None })
+    pub(super) fn of_steps(
+        store: &Store,
+        id: &InvocationId,
+        entries: &[Entry],
+    ) -> Result<Self, JournalError> {
+        Ok(Self {
+            id: id.clone(),
+            steps: store.steps(id, entries, None)?,
+            end: None,
+        })
     }
 
     /// The end of an invocation.
-    pub(super) fn of_end(store: &Store, end: &Finish, now: Timestamp) -> Result<Self, JournalError> {
+    pub(super) fn of_end(
+        store: &Store,
+        end: &Finish,
+        now: Timestamp,
+    ) -> Result<Self, JournalError> {
         Ok(Self {
             id: end.id.clone(),
             steps: store.steps(&end.id, &end.entries, Some(&end.outcome))?,
@@ -93,9 +106,18 @@ impl Addition {
     /// Checks it against its invocation's row.
     fn admit(&self, row: AnyRow, cap: u64) -> Result<AdmittedAddition<'_>, AppendError> {
         let guard = rows::write_guard(&row)?;
-        let is_done = self.end.as_ref().is_some_and(|end| guard.finished && guard.epoch == end.epoch);
+        let is_done = self
+            .end
+            .as_ref()
+            .is_some_and(|end| guard.finished && guard.epoch == end.epoch);
         if is_done {
-            return Ok(AdmittedAddition { addition: self, row, guard, fresh: &[], is_done });
+            return Ok(AdmittedAddition {
+                addition: self,
+                row,
+                guard,
+                fresh: &[],
+                is_done,
+            });
         }
         if let Some(end) = &self.end {
             guard.admit(end.epoch)?;
@@ -108,7 +130,13 @@ impl Addition {
                 return Err(AppendError::Full { held, cap });
             }
         }
-        Ok(AdmittedAddition { addition: self, row, guard, fresh, is_done })
+        Ok(AdmittedAddition {
+            addition: self,
+            row,
+            guard,
+            fresh,
+            is_done,
+        })
     }
 }
 
@@ -127,19 +155,35 @@ impl AdmittedAddition<'_> {
 
     /// The executions of tools that it ends with.
     fn executions(&self, keeps: bool) -> Result<Vec<ToolExecution>, JournalError> {
-        let Some(end) = &self.addition.end else { return Ok(Vec::new()) };
-        if end.outcome.attempts.iter().all(|record| record.tool.is_none()) {
+        let Some(end) = &self.addition.end else {
+            return Ok(Vec::new());
+        };
+        if end
+            .outcome
+            .attempts
+            .iter()
+            .all(|record| record.tool.is_none())
+        {
             return Ok(Vec::new());
         }
-        let (route, operation) = (rows::text(&self.row, "route")?.into(), rows::text(&self.row, "operation")?.into());
+        let (route, operation) = (
+            rows::text(&self.row, "route")?.into(),
+            rows::text(&self.row, "operation")?.into(),
+        );
         let (tenant, thread) = (rows::text(&self.row, "tenant")?.into(), self.thread()?);
-        let whose = Whose { tenant: &tenant, route: &route, operation: &operation, thread: thread.as_ref() };
+        let whose = Whose {
+            tenant: &tenant,
+            route: &route,
+            operation: &operation,
+            thread: thread.as_ref(),
+        };
         Ok(ToolExecution::of(&whose, &end.outcome, keeps))
     }
 }
 
 impl Store {
-    /// Checks additions against the rows of their invocations, which are then locked until the transaction ends.
+    /// Checks additions against the rows of their invocations, which are then locked until the
+    /// transaction ends.
     pub(super) async fn admit<'a>(
         &self,
         writing: &mut WriteTransaction<'_>,
@@ -167,7 +211,10 @@ impl Store {
     ) -> Result<(), JournalError> {
         let keeps = self.limits.payloads == Payloads::Full;
         if keeps {
-            let steps: Vec<_> = admitted.iter().flat_map(|admitted| admitted.fresh).collect();
+            let steps: Vec<_> = admitted
+                .iter()
+                .flat_map(|admitted| admitted.fresh)
+                .collect();
             insert_steps(db, &steps).await?;
         }
         let (mut continued, mut ended) = (Vec::new(), Vec::new());
@@ -175,21 +222,24 @@ impl Store {
             match &admitted.addition.end {
                 Some(_) if admitted.is_done => {}
                 Some(end) => {
-                    self.insert_executions(db, &admitted.executions(keeps)?).await?;
+                    self.insert_executions(db, &admitted.executions(keeps)?)
+                        .await?;
                     ended.push((admitted, Some(end)));
                 }
                 None if admitted.fresh.is_empty() => {}
                 None => continued.push((admitted, None)),
             }
         }
-        let counted =
-            "last_seq = v.column2, event_count = event_count + v.column3, event_bytes = event_bytes + v.column4";
+        let counted = "last_seq = v.column2, event_count = event_count + v.column3, event_bytes = event_bytes + v.column4";
         let end = format!(
             "state = 'finished', upstream = NULL, finished_at = {} - v.column9, outcome = v.column6, snapshot = v.column7, \
              content_bytes = content_bytes + v.column8",
             self.now("v.column5")
         );
-        for (set, columns, admitted) in [(counted.to_owned(), 4, continued), (format!("{counted}, {end}"), 9, ended)] {
+        for (set, columns, admitted) in [
+            (counted.to_owned(), 4, continued),
+            (format!("{counted}, {end}"), 9, ended),
+        ] {
             for admitted in rows::batches(&admitted, ROWS_PER_INSERT) {
                 let sql = format!(
                     "UPDATE invocations SET {set} FROM (VALUES {}) AS v WHERE invocation_id = v.column1",
@@ -198,14 +248,25 @@ impl Store {
                 let mut query = sqlx::query(AssertSqlSafe(sql));
                 for (admitted, end) in admitted {
                     let fresh = admitted.fresh;
-                    let (steps, bytes) = if keeps { (fresh.len() as u64, bytes_of(fresh)) } else { (0, 0) };
-                    let last_seq = fresh.last().map_or(admitted.guard.last_seq, |step| step.seq);
+                    let (steps, bytes) = if keeps {
+                        (fresh.len() as u64, bytes_of(fresh))
+                    } else {
+                        (0, 0)
+                    };
+                    let last_seq = fresh
+                        .last()
+                        .map_or(admitted.guard.last_seq, |step| step.seq);
                     query = query.bind(admitted.addition.id.as_str().to_owned());
                     query = query.bind(int(last_seq)).bind(int(steps)).bind(int(bytes));
                     if let Some(end) = end {
                         let (outcome, snapshot) = end.sealed.clone().unzip();
                         let added = length(outcome.as_deref()) + length(snapshot.as_deref());
-                        query = query.bind(end.at).bind(outcome).bind(snapshot).bind(added).bind(end.ended_before);
+                        query = query
+                            .bind(end.at)
+                            .bind(outcome)
+                            .bind(snapshot)
+                            .bind(added)
+                            .bind(end.ended_before);
                     }
                 }
                 query.execute(&mut *db).await?;
@@ -214,18 +275,26 @@ impl Store {
         Ok(())
     }
 
-    /// The outcome and the snapshot of an end as they are stored; `None` where payloads are not kept.
-    pub(super) fn sealed_end(&self, end: &Finish) -> Result<Option<(String, String)>, JournalError> {
+    /// The outcome and the snapshot of an end as they are stored; `None` where payloads are not
+    /// kept.
+    pub(super) fn sealed_end(
+        &self,
+        end: &Finish,
+    ) -> Result<Option<(String, String)>, JournalError> {
         if self.limits.payloads == Payloads::None {
             return Ok(None);
         }
         let drawer = self.cipher.of_invocation(end.id.as_str());
         let outcome = drawer.seal("outcome", 0, json(&end.outcome, "an outcome")?)?;
-        Ok(Some((outcome, drawer.seal("snapshot", 0, json(&end.snapshot, "a snapshot")?)?)))
+        Ok(Some((
+            outcome,
+            drawer.seal("snapshot", 0, json(&end.snapshot, "a snapshot")?)?,
+        )))
     }
 
-    /// Steps of an invocation as rows. Where they end it, its outcome is in a column already, and the last step refers to
-    /// it; but not on a server, whose readers may be replicas of an earlier version that do not know that.
+    /// Steps of an invocation as rows. Where they end it, its outcome is in a column already, and
+    /// the last step refers to it; but not on a server, whose readers may be replicas of an earlier
+    /// version that do not know that.
     pub(super) fn steps(
         &self,
         id: &InvocationId,
@@ -236,7 +305,9 @@ impl Store {
         let stored = outcome.filter(|_| self.dialect.one_writer);
         let row = |entry: &Entry| {
             let text = match &entry.step {
-                StreamStep::Terminal(end) if stored.is_some_and(|stored| Arc::ptr_eq(end, stored)) => {
+                StreamStep::Terminal(end)
+                    if stored.is_some_and(|stored| Arc::ptr_eq(end, stored)) =>
+                {
                     OUTCOME_STEP.to_owned()
                 }
                 step => json(step, "a step")?,
@@ -254,15 +325,27 @@ impl Store {
     }
 
     /// Records the end of an invocation on a thread, and what becomes of the thread.
-    pub(super) async fn finish_on_thread(&self, end: &Finish, now: Timestamp) -> Result<(), FinishError> {
+    pub(super) async fn finish_on_thread(
+        &self,
+        end: &Finish,
+        now: Timestamp,
+    ) -> Result<(), FinishError> {
         let addition = Addition::of_end(self, end, now)?;
         let mut writing = self.write().await?;
-        let admitted = self.admit(&mut writing, &[&addition]).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let Some(found) = admitted.first().filter(|admitted| !admitted.is_done) else { return Ok(()) };
+        let admitted = self
+            .admit(&mut writing, &[&addition])
+            .await?
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?;
+        let Some(found) = admitted.first().filter(|admitted| !admitted.is_done) else {
+            return Ok(());
+        };
         let tenant = rows::text(&found.row, "tenant")?.into();
         let key = found.thread()?.map(|thread| ThreadKey::new(tenant, thread));
         match (&key, &end.thread) {
-            (Some(key), Some(change)) => threads::end(&mut writing, self, key, change, end, now).await?,
+            (Some(key), Some(change)) => {
+                threads::end(&mut writing, self, key, change, end, now).await?;
+            }
             (None, Some(_)) => return Err(ThreadError::NotLocked { holder: None }.into()),
             (Some(key), None) => threads::unlock(writing.db(), key, &end.id).await?,
             (None, None) => {}
@@ -280,13 +363,22 @@ pub(super) fn bytes_of(steps: &[StepRow]) -> u64 {
 }
 
 /// Inserts steps of any invocations.
-pub(super) async fn insert_steps(db: &mut AnyConnection, steps: &[&StepRow]) -> Result<(), JournalError> {
+pub(super) async fn insert_steps(
+    db: &mut AnyConnection,
+    steps: &[&StepRow],
+) -> Result<(), JournalError> {
     for rows in rows::batches(steps, ROWS_PER_INSERT) {
         let values = placeholders(rows.len(), 6);
-        let sql = format!("INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}");
+        let sql = format!(
+            "INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES {values}"
+        );
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for row in rows {
-            query = query.bind(row.id.clone()).bind(int(row.seq)).bind(int(row.epoch)).bind(row.attempt);
+            query = query
+                .bind(row.id.clone())
+                .bind(int(row.seq))
+                .bind(int(row.epoch))
+                .bind(row.attempt);
             query = query.bind(row.at).bind(row.step.clone());
         }
         query.execute(&mut *db).await?;

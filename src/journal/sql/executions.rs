@@ -6,7 +6,8 @@ use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 
 use super::{
     super::{
-        ExecutionDetail, ExecutionListing, ExecutionState, JournalError, ToolExecution, payload_cipher::PayloadCipher,
+        ExecutionDetail, ExecutionListing, ExecutionState, JournalError, ToolExecution,
+        payload_cipher::PayloadCipher,
     },
     additions::ROWS_PER_INSERT,
     rows::{self, batches, count, int, json, micros, placeholders},
@@ -48,7 +49,13 @@ impl Store {
             let mut query = sqlx::query(AssertSqlSafe(sql));
             for one in some {
                 let drawer = self.cipher.of_invocation(one.invocation.as_str());
-                let sealed = |detail| drawer.seal("execution", u64::from(one.attempt), json(detail, "an execution")?);
+                let sealed = |detail| {
+                    drawer.seal(
+                        "execution",
+                        u64::from(one.attempt),
+                        json(detail, "an execution")?,
+                    )
+                };
                 let detail = one.detail.as_ref().map(sealed).transpose()?;
                 query = query
                     .bind(one.invocation.as_str().to_owned())
@@ -60,7 +67,9 @@ impl Store {
                     .bind(one.class.map(|class| class.as_str().to_owned()))
                     .bind(one.release.clone())
                     .bind(micros(one.started_at))
-                    .bind(int(u64::try_from(one.duration.as_micros()).unwrap_or(u64::MAX)))
+                    .bind(int(
+                        u64::try_from(one.duration.as_micros()).unwrap_or(u64::MAX)
+                    ))
                     .bind(detail);
             }
             query.execute(&mut *db).await?;
@@ -81,9 +90,15 @@ impl Store {
         let mut conditions = vec!["1 = 1".to_owned()];
         for (column, value) in [
             ("i.tenant", wanted.tenant.as_ref().map(TenantId::as_str)),
-            ("i.operation", wanted.operation.as_ref().map(Operation::as_str)),
+            (
+                "i.operation",
+                wanted.operation.as_ref().map(Operation::as_str),
+            ),
             ("i.thread_id", wanted.thread.as_ref().map(ThreadId::as_str)),
-            ("e.invocation_id", wanted.invocation.as_ref().map(InvocationId::as_str)),
+            (
+                "e.invocation_id",
+                wanted.invocation.as_ref().map(InvocationId::as_str),
+            ),
             ("e.target", wanted.target.as_ref().map(TargetId::as_str)),
             ("e.goal_key", wanted.goal_key.as_deref()),
             ("e.state", wanted.state.map(ExecutionState::as_str)),
@@ -91,15 +106,25 @@ impl Store {
             conditions.extend(value.map(|value| format!("{column} = {}", text(value))));
         }
         if !wanted.routes.is_empty() {
-            let routes: Vec<String> = wanted.routes.iter().map(|route| text(route.as_str())).collect();
+            let routes: Vec<String> = wanted
+                .routes
+                .iter()
+                .map(|route| text(route.as_str()))
+                .collect();
             conditions.push(format!("i.route IN ({})", routes.join(", ")));
         }
         if let Some((id, attempt)) = &wanted.before {
             let id = text(id.as_str());
             // Numbers of our own need no binding.
-            conditions.push(format!("(e.invocation_id < {id} OR (e.invocation_id = {id} AND e.attempt < {attempt}))"));
+            conditions.push(format!(
+                "(e.invocation_id < {id} OR (e.invocation_id = {id} AND e.attempt < {attempt}))"
+            ));
         }
-        conditions.extend(wanted.since.map(|since| format!("e.started_at >= {}", micros(since))));
+        conditions.extend(
+            wanted
+                .since
+                .map(|since| format!("e.started_at >= {}", micros(since))),
+        );
         let columns: Vec<String> = COLUMNS.iter().map(|column| format!("e.{column}")).collect();
         let sql = format!(
             "SELECT {}, i.tenant, i.route, i.operation, i.thread_id FROM tool_executions AS e \
@@ -108,8 +133,15 @@ impl Store {
             columns.join(", "),
             conditions.join(" AND ")
         );
-        let query = texts.into_iter().fold(sqlx::query(AssertSqlSafe(sql)), sqlx::query::Query::bind);
-        query.fetch_all(&self.pool).await?.iter().map(|row| execution(row, &self.cipher)).collect()
+        let query = texts
+            .into_iter()
+            .fold(sqlx::query(AssertSqlSafe(sql)), sqlx::query::Query::bind);
+        query
+            .fetch_all(&self.pool)
+            .await?
+            .iter()
+            .map(|row| execution(row, &self.cipher))
+            .collect()
     }
 }
 
@@ -117,7 +149,8 @@ fn execution(row: &AnyRow, cipher: &PayloadCipher) -> Result<ToolExecution, Jour
     let id = rows::text(row, "invocation_id")?;
     let number = count(row, "attempt")?;
     let drawer = cipher.of_invocation(&id);
-    let unknown = |what: &str| JournalError::Corrupt(format!("the {what} of an execution is unknown"));
+    let unknown =
+        |what: &str| JournalError::Corrupt(format!("the {what} of an execution is unknown"));
     let detail: Option<ExecutionDetail> = rows::maybe_text(row, "detail")?
         .map(|text| rows::parse(&drawer.open("execution", number, text)?, "an execution"))
         .transpose()?;

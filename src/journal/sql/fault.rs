@@ -1,7 +1,7 @@
 //! Maps a database's errors to the journal's.
 //!
-//! Only the database's code and its own phrase are passed on; neither holds values, which `PostgreSQL` puts into
-//! details.
+//! Only the database's code and its own phrase are passed on; neither holds values, which
+//! `PostgreSQL` puts into details.
 
 use super::super::{AppendError, FinishError, JournalError, ThreadError};
 
@@ -12,7 +12,11 @@ impl From<sqlx::Error> for JournalError {
             sqlx::Error::Database(fault) => {
                 let code = fault.code().unwrap_or_default();
                 let text = format!("{} ({code})", fault.message());
-                if is_corruption(&code) { Self::Corrupt(text) } else { Self::Unavailable(text) }
+                if is_corruption(&code) {
+                    Self::Corrupt(text)
+                } else {
+                    Self::Unavailable(text)
+                }
             }
             sqlx::Error::ColumnDecode { .. }
             | sqlx::Error::ColumnNotFound(_)
@@ -44,10 +48,16 @@ impl From<sqlx::Error> for FinishError {
 
 /// `SQLITE_CORRUPT` and `SQLITE_NOTADB`, `PostgreSQL`'s class of corruption.
 fn is_corruption(code: &str) -> bool {
-    matches!(of_sqlite(code), Some(11 | 26)) || code.starts_with("XX001") || code.starts_with("XX002")
+    matches!(of_sqlite(code), Some(11 | 26))
+        || code.starts_with("XX001")
+        || code.starts_with("XX002")
 }
 
-/// The primary code of an `SQLite` error: the low byte of its number. `PostgreSQL` codes have five digits.
+/// The primary code of an `SQLite` error: the low byte of its number. `PostgreSQL` codes have five
+/// digits.
 pub(in crate::journal) fn of_sqlite(code: &str) -> Option<u32> {
-    code.parse().ok().filter(|code| *code < 10_000).map(|code: u32| code & 0xff)
+    code.parse()
+        .ok()
+        .filter(|code| *code < 10_000)
+        .map(|code: u32| code & 0xff)
 }

@@ -1,5 +1,6 @@
-//! Group commit: a database that takes one writer at a time has what all invocations wait for done in one transaction, in
-//! few statements. Nothing waits for others to come: an operation that comes alone is done at once.
+//! Group commit: a database that takes one writer at a time has what all invocations wait for done
+//! in one transaction, in few statements. Nothing waits for others to come: an operation that comes
+//! alone is done at once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,10 @@ use tokio::{
 };
 
 use super::{
-    super::{AppendError, BeginResult, Entry, Finish, FinishError, JournalError, LateRecord, NewInvocation, Record},
+    super::{
+        AppendError, BeginResult, Entry, Finish, FinishError, JournalError, LateRecord,
+        NewInvocation, Record,
+    },
     SqlJournal,
     additions::Addition,
     insert::InvocationValues,
@@ -33,11 +37,17 @@ pub(super) struct OperationGroups {
 
 /// An operation that can be done together with others, and where its result is sent.
 enum GroupedOperation {
-    /// Looks for the invocation of a tenant's request id. On the writer's connection that costs less than on another one,
-    /// which each commit makes read its pages again.
-    Find((TenantId, RequestId), oneshot::Sender<Result<Option<Record>, JournalError>>),
+    /// Looks for the invocation of a tenant's request id. On the writer's connection that costs
+    /// less than on another one, which each commit makes read its pages again.
+    Find(
+        (TenantId, RequestId),
+        oneshot::Sender<Result<Option<Record>, JournalError>>,
+    ),
     /// Records a new invocation; returns whether its id and its request id were both new.
-    Begin(Box<InvocationValues>, oneshot::Sender<Result<bool, JournalError>>),
+    Begin(
+        Box<InvocationValues>,
+        oneshot::Sender<Result<bool, JournalError>>,
+    ),
     /// Adds to an invocation.
     Add(Box<Addition>, oneshot::Sender<Result<Added, AppendError>>),
 }
@@ -62,20 +72,42 @@ struct Results {
 // === impl SqlJournal ===
 
 impl SqlJournal {
-    pub(super) async fn find(&self, tenant: &TenantId, request: &RequestId) -> Result<Option<Record>, JournalError> {
+    pub(super) async fn find(
+        &self,
+        tenant: &TenantId,
+        request: &RequestId,
+    ) -> Result<Option<Record>, JournalError> {
         let key = (tenant.clone(), request.clone());
         if self.store.dialect.one_writer {
-            return self.grouped(|result| GroupedOperation::Find(key, result)).await?;
+            return self
+                .grouped(|result| GroupedOperation::Find(key, result))
+                .await?;
         }
         let mut connection = self.store.pool.acquire().await?;
-        Ok(self.store.find(&mut connection, &[&key]).await?.remove(&key))
+        Ok(self
+            .store
+            .find(&mut connection, &[&key])
+            .await?
+            .remove(&key))
     }
 
-    pub(super) async fn begin_grouped(&self, new: NewInvocation, now: Timestamp) -> Result<BeginResult, JournalError> {
-        let new = LateRecord { new, began_at: now, entries: Vec::new(), end: None };
+    pub(super) async fn begin_grouped(
+        &self,
+        new: NewInvocation,
+        now: Timestamp,
+    ) -> Result<BeginResult, JournalError> {
+        let new = LateRecord {
+            new,
+            began_at: now,
+            entries: Vec::new(),
+            end: None,
+        };
         for _ in 0..BEGIN_ROUNDS {
             let row = Box::new(self.store.invocation_values(&new)?);
-            if self.grouped(|result| GroupedOperation::Begin(row, result)).await?? {
+            if self
+                .grouped(|result| GroupedOperation::Begin(row, result))
+                .await??
+            {
                 return Ok(BeginResult::New { epoch: 1 });
             }
             let new = &new.new;
@@ -85,28 +117,47 @@ impl SqlJournal {
                 return Ok(known.begin_again(new));
             }
             if self.store.get(&new.id).await?.is_some() {
-                return Err(JournalError::Corrupt(format!("invocation {} exists already", new.id)));
+                return Err(JournalError::Corrupt(format!(
+                    "invocation {} exists already",
+                    new.id
+                )));
             }
         }
-        Err(JournalError::Unavailable("the request id is in motion".to_owned()))
+        Err(JournalError::Unavailable(
+            "the request id is in motion".to_owned(),
+        ))
     }
 
-    pub(super) async fn append_grouped(&self, id: &InvocationId, entries: &[Entry]) -> Result<(), AppendError> {
-        self.add(Addition::of_steps(&self.store, id, entries)?).await.map(drop)
+    pub(super) async fn append_grouped(
+        &self,
+        id: &InvocationId,
+        entries: &[Entry],
+    ) -> Result<(), AppendError> {
+        self.add(Addition::of_steps(&self.store, id, entries)?)
+            .await
+            .map(drop)
     }
 
-    pub(super) async fn finish_grouped(&self, end: Finish, now: Timestamp) -> Result<(), FinishError> {
-        if end.thread.is_none() && self.add(Addition::of_end(&self.store, &end, now)?).await? == Added::Recorded {
+    pub(super) async fn finish_grouped(
+        &self,
+        end: Finish,
+        now: Timestamp,
+    ) -> Result<(), FinishError> {
+        if end.thread.is_none()
+            && self.add(Addition::of_end(&self.store, &end, now)?).await? == Added::Recorded
+        {
             return Ok(());
         }
         self.store.finish_on_thread(&end, now).await
     }
 
     async fn add(&self, addition: Addition) -> Result<Added, AppendError> {
-        self.grouped(|result| GroupedOperation::Add(Box::new(addition), result)).await?
+        self.grouped(|result| GroupedOperation::Add(Box::new(addition), result))
+            .await?
     }
 
-    /// Does an operation, together with others where the database takes one writer at a time, and returns its result.
+    /// Does an operation, together with others where the database takes one writer at a time, and
+    /// returns its result.
     async fn grouped<T>(
         &self,
         operation: impl FnOnce(oneshot::Sender<T>) -> GroupedOperation,
@@ -114,13 +165,19 @@ impl SqlJournal {
         let (sender, result) = oneshot::channel();
         let operation = operation(sender);
         if self.store.dialect.one_writer {
-            let groups = self.groups.get_or_init(|| OperationGroups::start(self.store.clone()));
+            let groups = self
+                .groups
+                .get_or_init(|| OperationGroups::start(self.store.clone()));
             // Where the task has ended, no result comes.
             let _ = groups.waiting.send(operation);
         } else {
-            self.store.do_group(self.store.write().await, vec![operation]).await;
+            self.store
+                .do_group(self.store.write().await, vec![operation])
+                .await;
         }
-        result.await.map_err(|_| JournalError::Unavailable("its store was closed meanwhile".to_owned()))
+        result
+            .await
+            .map_err(|_| JournalError::Unavailable("its store was closed meanwhile".to_owned()))
     }
 }
 
@@ -131,7 +188,10 @@ impl OperationGroups {
         let (waiting, operations) = mpsc::unbounded_channel();
         let mut task = JoinSet::new();
         task.spawn(async move { store.do_as_they_come(operations).await });
-        Self { waiting, _task: task }
+        Self {
+            waiting,
+            _task: task,
+        }
     }
 }
 
@@ -151,12 +211,16 @@ impl Store {
                 return;
             };
             let writing = self.write_over_kept(&mut connection).await;
-            // What came while it waited for its turn is done with it, but for a second one with the same invocation.
+            // What came while it waited for its turn is done with it, but for a second one with the
+            // same invocation.
             let mut group = vec![first];
             while group.len() < GROUP
                 && let Ok(next) = operations.try_recv()
             {
-                if next.invocation().is_some_and(|id| group.iter().any(|one| one.invocation() == Some(id))) {
+                if next
+                    .invocation()
+                    .is_some_and(|id| group.iter().any(|one| one.invocation() == Some(id)))
+                {
                     left = Some(next);
                     break;
                 }
@@ -180,8 +244,9 @@ impl Store {
         self.write_over(kept.insert(connection)).await
     }
 
-    /// Does operations with different invocations in one transaction, sends their results, and returns whether that went
-    /// well. Where it did not, each of them is tried alone, so that none fails because of another.
+    /// Does operations with different invocations in one transaction, sends their results, and
+    /// returns whether that went well. Where it did not, each of them is tried alone, so that none
+    /// fails because of another.
     async fn do_group(
         &self,
         writing: Result<WriteTransaction<'_>, JournalError>,
@@ -237,7 +302,11 @@ impl Store {
         }
         self.add(writing.db(), &admitted).await?;
         writing.commit().await?;
-        Ok(Results { found, begun, added })
+        Ok(Results {
+            found,
+            begun,
+            added,
+        })
     }
 
     /// Sends the results of a transaction; one whose caller is gone is dropped.
@@ -245,8 +314,12 @@ impl Store {
         let mut added = results.added.into_iter();
         for operation in group {
             match operation {
-                GroupedOperation::Find(key, result) => drop(result.send(Ok(results.found.get(&key).cloned()))),
-                GroupedOperation::Begin(row, result) => drop(result.send(Ok(results.begun.contains(row.id())))),
+                GroupedOperation::Find(key, result) => {
+                    drop(result.send(Ok(results.found.get(&key).cloned())));
+                }
+                GroupedOperation::Begin(row, result) => {
+                    drop(result.send(Ok(results.begun.contains(row.id()))));
+                }
                 GroupedOperation::Add(addition, result) => {
                     let Some(added) = added.next() else { continue };
                     if added == Ok(Added::Recorded) {

@@ -1,11 +1,14 @@
-//! Inserts invocations: when they begin, or late, with all that is known of them. Many in one statement, a row each.
+//! Inserts invocations: when they begin, or late, with all that is known of them. Many in one
+//! statement, a row each.
 
 use std::{collections::HashSet, fmt::Write as _};
 
 use sqlx::{AnyConnection, AssertSqlSafe};
 
 use super::{
-    super::{JournalError, LateRecord, NewInvocation, RunState, ToolExecution, tool_execution::Whose},
+    super::{
+        JournalError, LateRecord, NewInvocation, RunState, ToolExecution, tool_execution::Whose,
+    },
     additions::{StepRow, bytes_of, insert_steps, length},
     rows::{batches, int, json, micros, text},
     store::Store,
@@ -61,20 +64,37 @@ pub(super) struct InvocationValues {
 }
 
 impl Store {
-    /// Records invocations with all that is known of them. Existing rows are left unchanged, so that a batch may be
-    /// sent again when its result was lost.
+    /// Records invocations with all that is known of them. Existing rows are left unchanged, so
+    /// that a batch may be sent again when its result was lost.
     pub(super) async fn record_late(&self, late: &[LateRecord]) -> Result<(), JournalError> {
-        let rows = late.iter().map(|record| self.invocation_values(record)).collect::<Result<Vec<_>, _>>()?;
+        let rows = late
+            .iter()
+            .map(|record| self.invocation_values(record))
+            .collect::<Result<Vec<_>, _>>()?;
         let rows: Vec<_> = rows.iter().collect();
         let mut writing = self.write().await?;
         self.insert_invocations(writing.db(), &rows).await?;
         let steps: Vec<_> = rows.iter().flat_map(|row| &row.steps).collect();
         insert_steps(writing.db(), &steps).await?;
         for record in late {
-            let Some((end, _)) = &record.end else { continue };
-            let NewInvocation { tenant, route, operation, thread, .. } = &record.new;
-            let whose = Whose { tenant, route, operation, thread: thread.as_ref() };
-            let executions = ToolExecution::of(&whose, &end.outcome, self.limits.payloads == Payloads::Full);
+            let Some((end, _)) = &record.end else {
+                continue;
+            };
+            let NewInvocation {
+                tenant,
+                route,
+                operation,
+                thread,
+                ..
+            } = &record.new;
+            let whose = Whose {
+                tenant,
+                route,
+                operation,
+                thread: thread.as_ref(),
+            };
+            let executions =
+                ToolExecution::of(&whose, &end.outcome, self.limits.payloads == Payloads::Full);
             self.insert_executions(writing.db(), &executions).await?;
         }
         writing.commit().await?;
@@ -85,12 +105,22 @@ impl Store {
     }
 
     /// The values of an invocation's row.
-    pub(super) fn invocation_values(&self, late: &LateRecord) -> Result<InvocationValues, JournalError> {
+    pub(super) fn invocation_values(
+        &self,
+        late: &LateRecord,
+    ) -> Result<InvocationValues, JournalError> {
         let record = late.new.clone().into_record(&self.limits, late.began_at);
         let drawer = self.cipher.of_invocation(record.id.as_str());
         let kept = self.limits.payloads == Payloads::Full;
-        let request = record.request.as_ref().map(|request| drawer.seal("request", 0, json(request, "a request")?));
-        let end = late.end.as_ref().map(|(end, _)| self.sealed_end(end)).transpose()?;
+        let request = record
+            .request
+            .as_ref()
+            .map(|request| drawer.seal("request", 0, json(request, "a request")?));
+        let end = late
+            .end
+            .as_ref()
+            .map(|(end, _)| self.sealed_end(end))
+            .transpose()?;
         let (outcome, snapshot) = end.flatten().unzip();
         let steps = if kept { &late.entries[..] } else { &[] };
         Ok(InvocationValues {
@@ -103,7 +133,11 @@ impl Store {
             finished_at: late.end.as_ref().map(|(_, at)| micros(*at)),
             epoch: int(record.epoch),
             last_seq: int(late.entries.last().map_or(0, |entry| entry.seq)),
-            steps: self.steps(&record.id, steps, late.end.as_ref().map(|(end, _)| &end.outcome))?,
+            steps: self.steps(
+                &record.id,
+                steps,
+                late.end.as_ref().map(|(end, _)| &end.outcome),
+            )?,
             maybe_texts: [
                 record.request_id.as_ref().map(|id| id.as_str().to_owned()),
                 record.thread.as_ref().map(|id| id.as_str().to_owned()),
@@ -119,7 +153,12 @@ impl Store {
                 record.operation.as_str().to_owned(),
                 json(&record.labels, "labels")?,
                 record.owner.as_str().to_owned(),
-                if late.end.is_some() { "finished" } else { "running" }.to_owned(),
+                if late.end.is_some() {
+                    "finished"
+                } else {
+                    "running"
+                }
+                .to_owned(),
             ],
         })
     }
@@ -144,12 +183,18 @@ impl Store {
                 for text in &row.texts {
                     query = query.bind(text.clone());
                 }
-                query = query.bind(row.created_at).bind(row.deadline_at).bind(row.lease_expires_at);
+                query = query
+                    .bind(row.created_at)
+                    .bind(row.deadline_at)
+                    .bind(row.lease_expires_at);
                 query = query.bind(row.finished_at);
                 for text in &row.maybe_texts {
                     query = query.bind(text.clone());
                 }
-                let content: i64 = row.maybe_texts[2..].iter().map(|text| length(text.as_deref())).sum();
+                let content: i64 = row.maybe_texts[2..]
+                    .iter()
+                    .map(|text| length(text.as_deref()))
+                    .sum();
                 query = query
                     .bind(row.epoch)
                     .bind(1_i64)
@@ -166,17 +211,23 @@ impl Store {
         Ok(inserted)
     }
 
-    /// Writes the expressions of one row of the insert. Where the server's clock counts, times are moved to it.
+    /// Writes the expressions of one row of the insert. Where the server's clock counts, times are
+    /// moved to it.
     fn write_values(&self, sql: &mut String, row: usize) {
         let place = |column: usize| row * COLUMNS.len() + column + 1;
         for (column, name) in COLUMNS.iter().enumerate() {
             let separator = if column == 0 { "" } else { ", " };
-            let is_moved =
-                self.dialect.clock.is_some() && matches!(*name, "created_at" | "deadline_at" | "lease_expires_at");
+            let is_moved = self.dialect.clock.is_some()
+                && matches!(*name, "created_at" | "deadline_at" | "lease_expires_at");
             // Writing to a string does not fail.
             let _ = if is_moved {
                 let created_at = format!("${}", place(CREATED_AT));
-                write!(sql, "{separator}{} + (${} - {created_at})", self.now(&created_at), place(column))
+                write!(
+                    sql,
+                    "{separator}{} + (${} - {created_at})",
+                    self.now(&created_at),
+                    place(column)
+                )
             } else {
                 write!(sql, "{separator}${}", place(column))
             };

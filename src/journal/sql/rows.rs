@@ -1,4 +1,5 @@
-//! Converts rows to values and back. A value that cannot be read is reported as corruption, not replaced by a default.
+//! Converts rows to values and back. A value that cannot be read is reported as corruption, not
+//! replaced by a default.
 
 use std::fmt::Write as _;
 
@@ -22,18 +23,22 @@ pub(super) const RECORD: &str = "invocation_id, tenant, request_id, fingerprint,
 /// The column with the server's time, where that counts.
 pub(super) const SERVER_TIME: &str = "server_time";
 
-/// Converts a row of `invocations`. Times by the server's clock are converted to this process's clock, so that both can
-/// be compared.
+/// Converts a row of `invocations`. Times by the server's clock are converted to this process's
+/// clock, so that both can be compared.
 pub(super) fn record(row: &AnyRow, cipher: &PayloadCipher) -> Result<Record, JournalError> {
     let mut record = as_stored(row, cipher)?;
-    let Ok(server) = row.try_get::<i64, _>(SERVER_TIME) else { return Ok(record) };
+    let Ok(server) = row.try_get::<i64, _>(SERVER_TIME) else {
+        return Ok(record);
+    };
     let ahead = SignedDuration::from_micros(micros(clock::wall_now()) - server);
     let here = |at: Timestamp| at.checked_add(ahead).unwrap_or(at);
     record.created_at = here(record.created_at);
     record.deadline_at = here(record.deadline_at);
     record.state = match record.state {
         RunState::Running { lease_expires_at } if lease_expires_at > OWNER_DEAD => {
-            RunState::Running { lease_expires_at: here(lease_expires_at) }
+            RunState::Running {
+                lease_expires_at: here(lease_expires_at),
+            }
         }
         RunState::Finished { at } => RunState::Finished { at: here(at) },
         given_up @ RunState::Running { .. } => given_up,
@@ -81,7 +86,8 @@ pub(super) fn write_guard(row: &AnyRow) -> Result<WriteGuard, JournalError> {
 /// Up to here a batch may have any length; a longer one has a power of two.
 const SHORT_BATCH: usize = 8;
 
-/// What is stored for the step with the invocation's outcome: that is in a column of the invocation already.
+/// What is stored for the step with the invocation's outcome: that is in a column of the invocation
+/// already.
 pub(super) const OUTCOME_STEP: &str = "\"outcome\"";
 
 /// A row of `events`, with the outcome of its invocation where it is the last one.
@@ -90,11 +96,19 @@ pub(super) fn entry(row: &AnyRow, drawer: &Drawer<'_>) -> Result<Entry, JournalE
     let seq = count(row, "seq")?;
     let step = drawer.open("step", seq, text(row, "step")?)?;
     let step = if step == OUTCOME_STEP {
-        StreamStep::Terminal(maybe_json(row, "outcome", drawer)?.ok_or_else(|| unreadable("outcome"))?)
+        StreamStep::Terminal(
+            maybe_json(row, "outcome", drawer)?.ok_or_else(|| unreadable("outcome"))?,
+        )
     } else {
         parse(&step, "a step")?
     };
-    Ok(Entry { epoch: count(row, "epoch")?, seq, attempt, at: time(row, "at")?, step })
+    Ok(Entry {
+        epoch: count(row, "epoch")?,
+        seq,
+        attempt,
+        at: time(row, "at")?,
+        step,
+    })
 }
 
 /// Whether the row's invocation has its outcome.
@@ -134,13 +148,20 @@ pub(super) fn micros(at: Timestamp) -> i64 {
 
 /// A value as JSON.
 pub(super) fn json<T: Serialize>(value: &T, what: &str) -> Result<String, JournalError> {
-    serde_json::to_string(value).map_err(|error| JournalError::Corrupt(format!("{what} cannot be written: {error}")))
+    serde_json::to_string(value)
+        .map_err(|error| JournalError::Corrupt(format!("{what} cannot be written: {error}")))
 }
 
-/// Parses a value from JSON. The parser's message may quote content, so only the position is reported.
+/// Parses a value from JSON. The parser's message may quote content, so only the position is
+/// reported.
 pub(super) fn parse<T: DeserializeOwned>(text: &str, what: &str) -> Result<T, JournalError> {
-    serde_json::from_str(text)
-        .map_err(|error| JournalError::Corrupt(format!("{what}, line {} column {}", error.line(), error.column())))
+    serde_json::from_str(text).map_err(|error| {
+        JournalError::Corrupt(format!(
+            "{what}, line {} column {}",
+            error.line(),
+            error.column()
+        ))
+    })
 }
 
 /// The placeholders of an insert: `($1, $2), ($3, $4)`.
@@ -158,8 +179,9 @@ pub(super) fn placeholders(rows: usize, columns: usize) -> String {
     places
 }
 
-/// Rows in the batches of single statements, of at most so many and of few different lengths: for each length that occurs,
-/// each connection keeps a prepared statement, which takes some kilobytes a row.
+/// Rows in the batches of single statements, of at most so many and of few different lengths: for
+/// each length that occurs, each connection keeps a prepared statement, which takes some kilobytes
+/// a row.
 pub(super) fn batches<T>(mut rows: &[T], most: usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let length = match rows.len().min(most) {
@@ -173,9 +195,13 @@ pub(super) fn batches<T>(mut rows: &[T], most: usize) -> impl Iterator<Item = &[
 
 fn state(row: &AnyRow) -> Result<RunState, JournalError> {
     if is_finished(row)? {
-        Ok(RunState::Finished { at: time(row, "finished_at")? })
+        Ok(RunState::Finished {
+            at: time(row, "finished_at")?,
+        })
     } else {
-        Ok(RunState::Running { lease_expires_at: time(row, "lease_expires_at")? })
+        Ok(RunState::Running {
+            lease_expires_at: time(row, "lease_expires_at")?,
+        })
     }
 }
 
@@ -184,7 +210,9 @@ fn maybe_json<T: DeserializeOwned>(
     column: &'static str,
     drawer: &Drawer<'_>,
 ) -> Result<Option<T>, JournalError> {
-    maybe_text(row, column)?.map(|text| parse(&drawer.open(column, 0, text)?, column)).transpose()
+    maybe_text(row, column)?
+        .map(|text| parse(&drawer.open(column, 0, text)?, column))
+        .transpose()
 }
 
 fn unreadable(what: &str) -> JournalError {
@@ -202,9 +230,15 @@ mod tests {
         let mut lengths = BTreeSet::new();
         for count in 0..=300 {
             let rows: Vec<usize> = (0..count).collect();
-            assert_eq!(batches(&rows, 64).flatten().copied().collect::<Vec<_>>(), rows);
+            assert_eq!(
+                batches(&rows, 64).flatten().copied().collect::<Vec<_>>(),
+                rows
+            );
             lengths.extend(batches(&rows, 64).map(<[usize]>::len));
         }
-        assert_eq!(Vec::from_iter(lengths), [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]);
+        assert_eq!(
+            Vec::from_iter(lengths),
+            [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]
+        );
     }
 }

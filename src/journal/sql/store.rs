@@ -1,5 +1,5 @@
-//! The database as the journal uses it: a pool, its dialect, and one writer at a time where the database allows no
-//! more.
+//! The database as the journal uses it: a pool, its dialect, and one writer at a time where the
+//! database allows no more.
 
 use std::{
     fs::{self, File},
@@ -26,10 +26,12 @@ pub(in super::super) struct SqlDialect {
     pub(in super::super) for_update: &'static str,
     /// As `for_update`, but skipping rows that another transaction has locked.
     pub(in super::super) for_update_free: &'static str,
-    /// Whether the database takes one writer at a time: they then queue fairly here, instead of polling there.
+    /// Whether the database takes one writer at a time: they then queue fairly here, instead of
+    /// polling there.
     pub(in super::super) one_writer: bool,
-    /// The server's time in microseconds since 1970, as an expression; `None` where times are passed in. Leases,
-    /// deadlines and retention follow one clock, whatever the clocks of replicas show.
+    /// The server's time in microseconds since 1970, as an expression; `None` where times are
+    /// passed in. Leases, deadlines and retention follow one clock, whatever the clocks of replicas
+    /// show.
     pub(in super::super) clock: Option<&'static str>,
     /// What gives back space that was freed.
     pub(in super::super) shrink: &'static [&'static str],
@@ -58,9 +60,9 @@ pub(in super::super) struct FileIdentity {
     handle: Arc<File>,
 }
 
-/// The files that this process looked at. A process that closes any handle of a file loses all its locks on it, those of
-/// `SQLite` as well; another process would then remove the write-ahead log under it. So none is closed before its file is
-/// removed.
+/// The files that this process looked at. A process that closes any handle of a file loses all its
+/// locks on it, those of `SQLite` as well; another process would then remove the write-ahead log
+/// under it. So none is closed before its file is removed.
 static HANDLES: Mutex<Vec<Arc<File>>> = Mutex::new(Vec::new());
 
 /// Announces changes to other replicas; a hint, so callers do not wait for it.
@@ -80,12 +82,27 @@ impl Store {
     pub(in super::super) fn new(pool: AnyPool, limits: Limits, dialect: SqlDialect) -> Self {
         let turn = dialect.one_writer.then(|| Arc::new(Semaphore::new(1)));
         let (notices, cipher) = (Notices::default(), PayloadCipher::default());
-        Self { pool, limits, dialect, notices, cipher, outward: None, turn, file: None }
+        Self {
+            pool,
+            limits,
+            dialect,
+            notices,
+            cipher,
+            outward: None,
+            turn,
+            file: None,
+        }
     }
 
     /// Returns the store with a function that announces changes to other replicas.
-    pub(in super::super) fn with_announcer(self, outward: impl Fn(&InvocationId) + Send + Sync + 'static) -> Self {
-        Self { outward: Some(Arc::new(outward)), ..self }
+    pub(in super::super) fn with_announcer(
+        self,
+        outward: impl Fn(&InvocationId) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            outward: Some(Arc::new(outward)),
+            ..self
+        }
     }
 
     /// The same store, which encrypts content.
@@ -100,11 +117,14 @@ impl Store {
 
     /// The same store, which is a file: where it is removed or replaced, the store is lost.
     pub(in super::super) fn in_file(self, file: FileIdentity) -> Self {
-        Self { file: Some(file), ..self }
+        Self {
+            file: Some(file),
+            ..self
+        }
     }
 
-    /// Checks that its file is still the one that was opened, is writable, and is a database: writes to a replaced,
-    /// removed or overwritten file succeed and are lost.
+    /// Checks that its file is still the one that was opened, is writable, and is a database:
+    /// writes to a replaced, removed or overwritten file succeed and are lost.
     pub(in super::super) fn check_file(&self) -> Result<(), JournalError> {
         self.file.as_ref().map_or(Ok(()), FileIdentity::check)
     }
@@ -126,8 +146,12 @@ impl Store {
 
     /// The time now, as an expression over a parameter that holds this process's.
     pub(super) fn now(&self, parameter: &str) -> String {
-        // The parameter stays in the statement, so that it is bound wherever it counts and where it does not.
-        self.dialect.clock.map_or_else(|| parameter.to_owned(), |clock| format!("COALESCE({clock}, {parameter})"))
+        // The parameter stays in the statement, so that it is bound wherever it counts and where it
+        // does not.
+        self.dialect.clock.map_or_else(
+            || parameter.to_owned(),
+            |clock| format!("COALESCE({clock}, {parameter})"),
+        )
     }
 
     /// The columns that [`rows::record`] reads.
@@ -140,8 +164,12 @@ impl Store {
 
     /// The time now of whichever clock counts.
     pub(super) async fn time(&self, now: Timestamp) -> Result<Timestamp, JournalError> {
-        let Some(clock) = self.dialect.clock else { return Ok(now) };
-        let row = sqlx::query(AssertSqlSafe(format!("SELECT {clock} AS at"))).fetch_one(&self.pool).await?;
+        let Some(clock) = self.dialect.clock else {
+            return Ok(now);
+        };
+        let row = sqlx::query(AssertSqlSafe(format!("SELECT {clock} AS at")))
+            .fetch_one(&self.pool)
+            .await?;
         rows::time(&row, "at")
     }
 
@@ -149,19 +177,34 @@ impl Store {
     pub(super) async fn property(&self, name: &str, fresh: String) -> Result<String, JournalError> {
         let mut writing = self.write().await?;
         let sql = "INSERT INTO properties (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        sqlx::query(sql).bind(name.to_owned()).bind(fresh).execute(writing.db()).await?;
+        sqlx::query(sql)
+            .bind(name.to_owned())
+            .bind(fresh)
+            .execute(writing.db())
+            .await?;
         let sql = "SELECT value FROM properties WHERE name = $1";
-        let row = sqlx::query(sql).bind(name.to_owned()).fetch_one(writing.db()).await?;
+        let row = sqlx::query(sql)
+            .bind(name.to_owned())
+            .fetch_one(writing.db())
+            .await?;
         let value = rows::text(&row, "value")?;
         writing.commit().await?;
         Ok(value)
     }
 
     /// Puts another value in the place of the one that is expected there; returns whether it was.
-    pub(super) async fn swap_property(&self, name: &str, expected: &str, new: String) -> Result<bool, JournalError> {
+    pub(super) async fn swap_property(
+        &self,
+        name: &str,
+        expected: &str,
+        new: String,
+    ) -> Result<bool, JournalError> {
         let mut writing = self.write().await?;
         let sql = "UPDATE properties SET value = $3 WHERE name = $1 AND value = $2";
-        let query = sqlx::query(sql).bind(name.to_owned()).bind(expected.to_owned()).bind(new);
+        let query = sqlx::query(sql)
+            .bind(name.to_owned())
+            .bind(expected.to_owned())
+            .bind(new);
         let swapped = query.execute(writing.db()).await?.rows_affected() > 0;
         writing.commit().await?;
         Ok(swapped)
@@ -170,7 +213,10 @@ impl Store {
     /// Begins to write.
     pub(super) async fn write(&self) -> Result<WriteTransaction<'_>, JournalError> {
         let turn = self.turn().await?;
-        Ok(WriteTransaction { transaction: self.pool.begin_with(self.dialect.begin).await?, _turn: turn })
+        Ok(WriteTransaction {
+            transaction: self.pool.begin_with(self.dialect.begin).await?,
+            _turn: turn,
+        })
     }
 
     /// The same over this connection.
@@ -179,12 +225,20 @@ impl Store {
         connection: &'a mut AnyConnection,
     ) -> Result<WriteTransaction<'a>, JournalError> {
         let turn = self.turn().await?;
-        Ok(WriteTransaction { transaction: connection.begin_with(self.dialect.begin).await?, _turn: turn })
+        Ok(WriteTransaction {
+            transaction: connection.begin_with(self.dialect.begin).await?,
+            _turn: turn,
+        })
     }
 
     async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, JournalError> {
-        let Some(turn) = &self.turn else { return Ok(None) };
-        turn.acquire().await.map(Some).map_err(|error| JournalError::Unavailable(error.to_string()))
+        let Some(turn) = &self.turn else {
+            return Ok(None);
+        };
+        turn.acquire()
+            .await
+            .map(Some)
+            .map_err(|error| JournalError::Unavailable(error.to_string()))
     }
 
     /// Announces a change to readers in all processes.
@@ -204,7 +258,11 @@ impl FileIdentity {
         let found = fs::metadata(path)?;
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
         handles.retain(|handle| handle.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
-        let known = handles.iter().find(|handle| handle.metadata().is_ok_and(|metadata| is_same(&metadata, &found)));
+        let known = handles.iter().find(|handle| {
+            handle
+                .metadata()
+                .is_ok_and(|metadata| is_same(&metadata, &found))
+        });
         let handle = if let Some(known) = known {
             Arc::clone(known)
         } else {
@@ -212,20 +270,28 @@ impl FileIdentity {
             handles.push(Arc::clone(&opened));
             opened
         };
-        Ok(Self { path: path.to_owned(), handle })
+        Ok(Self {
+            path: path.to_owned(),
+            handle,
+        })
     }
 
     fn check(&self) -> Result<(), JournalError> {
         let lost = |error: io::Error| JournalError::Unavailable(format!("its file: {error}"));
         let found = fs::metadata(&self.path).map_err(lost)?;
         if !is_same(&found, &self.handle.metadata().map_err(lost)?) {
-            return Err(JournalError::Unavailable("its file was replaced".to_owned()));
+            return Err(JournalError::Unavailable(
+                "its file was replaced".to_owned(),
+            ));
         }
         // Open connections can still write; new ones could not.
-        rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK).map_err(|error| lost(error.into()))?;
+        rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK)
+            .map_err(|error| lost(error.into()))?;
         let mut head = [0; SQLITE_MAGIC.len()];
         if self.handle.read_exact_at(&mut head, 0).is_err() || head != *SQLITE_MAGIC {
-            return Err(JournalError::Unavailable("its file was overwritten".to_owned()));
+            return Err(JournalError::Unavailable(
+                "its file was overwritten".to_owned(),
+            ));
         }
         Ok(())
     }

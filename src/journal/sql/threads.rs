@@ -1,11 +1,13 @@
-//! Threads in SQL. The thread's row is locked first, so that its messages, errors and version change as one.
+//! Threads in SQL. The thread's row is locked first, so that its messages, errors and version
+//! change as one.
 
 use jiff::Timestamp;
 use sqlx::{AnyConnection, AssertSqlSafe, any::AnyRow};
 
 use super::{
     super::{
-        Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd, ThreadError, ThreadKey,
+        Finish, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit, ThreadEnd,
+        ThreadError, ThreadKey,
     },
     rows::{batches, count, int, json, maybe_text, micros, parse, placeholders, text, time},
     store::{SqlDialect, Store, WriteTransaction},
@@ -19,10 +21,16 @@ use crate::{
 const ROWS_PER_INSERT: usize = 64;
 
 impl Store {
-    pub(super) async fn load_thread(&self, key: &ThreadKey) -> Result<Option<Thread>, JournalError> {
-        // A writing transaction sees the row, its messages and its errors as of one moment on every database.
+    pub(super) async fn load_thread(
+        &self,
+        key: &ThreadKey,
+    ) -> Result<Option<Thread>, JournalError> {
+        // A writing transaction sees the row, its messages and its errors as of one moment on every
+        // database.
         let mut writing = self.write().await?;
-        let Some(row) = row(writing.db(), self.dialect, key).await? else { return Ok(None) };
+        let Some(row) = row(writing.db(), self.dialect, key).await? else {
+            return Ok(None);
+        };
         Ok(Some(self.load(writing.db(), key, &row).await?))
     }
 
@@ -39,9 +47,15 @@ impl Store {
         let sql = "INSERT INTO threads (tenant, thread_id, version, created_at, updated_at, route) VALUES \
                    ($1, $2, 1, $3, $3, (SELECT route FROM invocations WHERE invocation_id = $4)) \
                    ON CONFLICT DO NOTHING";
-        of(key, sql).bind(micros(now)).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
+        of(key, sql)
+            .bind(micros(now))
+            .bind(invocation.as_str().to_owned())
+            .execute(writing.db())
+            .await?;
         let Some(row) = row(writing.db(), self.dialect, key).await? else {
-            return Err(JournalError::Unavailable("the thread was deleted meanwhile".to_owned()));
+            return Err(JournalError::Unavailable(
+                "the thread was deleted meanwhile".to_owned(),
+            ));
         };
         if let Some(running) = self.alive(writing.db(), &row, now).await?
             && running != *invocation
@@ -49,7 +63,10 @@ impl Store {
             return Ok(Locked::Busy { running });
         }
         let sql = "UPDATE threads SET running_invocation = $3 WHERE tenant = $1 AND thread_id = $2";
-        of(key, sql).bind(invocation.as_str().to_owned()).execute(writing.db()).await?;
+        of(key, sql)
+            .bind(invocation.as_str().to_owned())
+            .execute(writing.db())
+            .await?;
         let mut thread = self.load(writing.db(), key, &row).await?;
         thread.running = Some(invocation.clone());
         writing.commit().await?;
@@ -63,7 +80,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<bool, ThreadError> {
         let mut writing = self.write().await?;
-        let Some(row) = row(writing.db(), self.dialect, key).await? else { return Ok(false) };
+        let Some(row) = row(writing.db(), self.dialect, key).await? else {
+            return Ok(false);
+        };
         if let Some(running) = self.alive(writing.db(), &row, now).await? {
             return Err(ThreadError::Busy { running });
         }
@@ -71,7 +90,12 @@ impl Store {
         if version.is_some_and(|version| version != current) {
             return Err(ThreadError::Version { current });
         }
-        of(key, "DELETE FROM threads WHERE tenant = $1 AND thread_id = $2").execute(writing.db()).await?;
+        of(
+            key,
+            "DELETE FROM threads WHERE tenant = $1 AND thread_id = $2",
+        )
+        .execute(writing.db())
+        .await?;
         writing.commit().await?;
         Ok(true)
     }
@@ -83,24 +107,33 @@ impl Store {
         row: &AnyRow,
         now: Timestamp,
     ) -> Result<Option<InvocationId>, JournalError> {
-        let Some(running) = maybe_text(row, "running_invocation")? else { return Ok(None) };
+        let Some(running) = maybe_text(row, "running_invocation")? else {
+            return Ok(None);
+        };
         let sql = format!(
             "SELECT invocation_id FROM invocations \
              WHERE invocation_id = $1 AND state = 'running' AND lease_expires_at > {}",
             self.now("$2")
         );
-        let query = sqlx::query(AssertSqlSafe(sql)).bind(running.clone()).bind(micros(now));
+        let query = sqlx::query(AssertSqlSafe(sql))
+            .bind(running.clone())
+            .bind(micros(now));
         Ok(query.fetch_optional(db).await?.map(|_| running.into()))
     }
 
-    async fn load(&self, db: &mut AnyConnection, key: &ThreadKey, row: &AnyRow) -> Result<Thread, JournalError> {
-        let sql =
-            "SELECT position, message FROM thread_messages WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
+    async fn load(
+        &self,
+        db: &mut AnyConnection,
+        key: &ThreadKey,
+        row: &AnyRow,
+    ) -> Result<Thread, JournalError> {
+        let sql = "SELECT position, message FROM thread_messages WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
         let messages = of(key, sql).fetch_all(&mut *db).await?;
         let sql = "SELECT position, outcome FROM thread_errors WHERE tenant = $1 AND thread_id = $2 ORDER BY position";
         let errors = of(key, sql).fetch_all(db).await?;
         let drawer = self.cipher.of_thread(key.tenant.as_str(), key.id.as_str());
-        let opened = |row, place, column| drawer.open(place, count(row, "position")?, text(row, column)?);
+        let opened =
+            |row, place, column| drawer.open(place, count(row, "position")?, text(row, column)?);
         let message = |row| parse(&opened(row, "message", "message")?, "a thread's message");
         let outcome = |row| parse(&opened(row, "error", "outcome")?, "a thread's error");
         Ok(Thread {
@@ -125,7 +158,9 @@ pub(super) async fn end(
     now: Timestamp,
 ) -> Result<(), ThreadError> {
     match change {
-        ThreadEnd::Commit(change) => commit(writing, store, key, &end.id, change, now).await.map(drop),
+        ThreadEnd::Commit(change) => commit(writing, store, key, &end.id, change, now)
+            .await
+            .map(drop),
         ThreadEnd::Fail => fail(writing, store, key, &end.outcome, now).await,
     }
 }
@@ -138,7 +173,10 @@ pub(super) async fn unlock(
 ) -> Result<(), JournalError> {
     let sql = "UPDATE threads SET running_invocation = NULL \
                WHERE tenant = $1 AND thread_id = $2 AND running_invocation = $3";
-    of(key, sql).bind(invocation.as_str().to_owned()).execute(db).await?;
+    of(key, sql)
+        .bind(invocation.as_str().to_owned())
+        .execute(db)
+        .await?;
     Ok(())
 }
 
@@ -150,7 +188,9 @@ async fn commit(
     change: &ThreadCommit,
     now: Timestamp,
 ) -> Result<(), ThreadError> {
-    let row = row(writing.db(), store.dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
+    let row = row(writing.db(), store.dialect, key)
+        .await?
+        .ok_or(ThreadError::NotLocked { holder: None })?;
     let current = count(&row, "version")?;
     let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
     if holder.as_ref() != Some(invocation) {
@@ -161,7 +201,13 @@ async fn commit(
     }
     let splice = change.splice();
     let sql = "SELECT COUNT(*) AS held FROM thread_messages WHERE tenant = $1 AND thread_id = $2";
-    let held = count(&of(key, sql).fetch_one(writing.db()).await.map_err(JournalError::from)?, "held")?;
+    let held = count(
+        &of(key, sql)
+            .fetch_one(writing.db())
+            .await
+            .map_err(JournalError::from)?,
+        "held",
+    )?;
     let kept = held.saturating_sub(splice.drop as u64);
     let sql = "DELETE FROM thread_messages WHERE tenant = $1 AND thread_id = $2 AND position >= $3";
     of(key, sql).bind(int(kept)).execute(writing.db()).await?;
@@ -179,18 +225,31 @@ async fn fail(
     outcome: &Outcome,
     now: Timestamp,
 ) -> Result<(), ThreadError> {
-    let row = row(writing.db(), store.dialect, key).await?.ok_or(ThreadError::NotLocked { holder: None })?;
+    let row = row(writing.db(), store.dialect, key)
+        .await?
+        .ok_or(ThreadError::NotLocked { holder: None })?;
     let holder = maybe_text(&row, "running_invocation")?.map(InvocationId::from);
     if holder.as_ref() != Some(&outcome.invocation) {
         return Err(ThreadError::NotLocked { holder });
     }
     let sql = "SELECT COALESCE(MAX(position) + 1, 0) AS next FROM thread_errors WHERE tenant = $1 AND thread_id = $2";
-    let next = count(&of(key, sql).fetch_one(writing.db()).await.map_err(JournalError::from)?, "next")?;
+    let next = count(
+        &of(key, sql)
+            .fetch_one(writing.db())
+            .await
+            .map_err(JournalError::from)?,
+        "next",
+    )?;
     let sql = "INSERT INTO thread_errors (tenant, thread_id, position, invocation_id, outcome) \
                VALUES ($1, $2, $3, $4, $5)";
-    let query = of(key, sql).bind(int(next)).bind(outcome.invocation.as_str().to_owned());
+    let query = of(key, sql)
+        .bind(int(next))
+        .bind(outcome.invocation.as_str().to_owned());
     let drawer = store.cipher.of_thread(key.tenant.as_str(), key.id.as_str());
-    query.bind(drawer.seal("error", next, json(outcome, "an outcome")?)?).execute(writing.db()).await?;
+    query
+        .bind(drawer.seal("error", next, json(outcome, "an outcome")?)?)
+        .execute(writing.db())
+        .await?;
     let sql = "DELETE FROM thread_errors WHERE tenant = $1 AND thread_id = $2 AND position <= $3";
     let oldest = int(next).saturating_sub(int(THREAD_ERRORS_KEPT as u64));
     of(key, sql).bind(oldest).execute(writing.db()).await?;
@@ -211,14 +270,21 @@ async fn measure(db: &mut AnyConnection, key: &ThreadKey) -> Result<(), JournalE
 }
 
 /// The thread's row, locked until the end of the transaction.
-async fn row(db: &mut AnyConnection, dialect: SqlDialect, key: &ThreadKey) -> Result<Option<AnyRow>, JournalError> {
+async fn row(
+    db: &mut AnyConnection,
+    dialect: SqlDialect,
+    key: &ThreadKey,
+) -> Result<Option<AnyRow>, JournalError> {
     let sql = format!(
         "SELECT version, created_at, updated_at, running_invocation, route FROM threads \
          WHERE tenant = $1 AND thread_id = $2{}",
         dialect.for_update
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(key.tenant.as_str().to_owned());
-    Ok(query.bind(key.id.as_str().to_owned()).fetch_optional(db).await?)
+    Ok(query
+        .bind(key.id.as_str().to_owned())
+        .fetch_optional(db)
+        .await?)
 }
 
 async fn insert_messages(
@@ -232,10 +298,14 @@ async fn insert_messages(
     let mut position = first;
     for messages in batches(messages, ROWS_PER_INSERT) {
         let values = placeholders(messages.len(), 4);
-        let sql = format!("INSERT INTO thread_messages (tenant, thread_id, position, message) VALUES {values}");
+        let sql = format!(
+            "INSERT INTO thread_messages (tenant, thread_id, position, message) VALUES {values}"
+        );
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for message in messages {
-            query = query.bind(key.tenant.as_str().to_owned()).bind(key.id.as_str().to_owned());
+            query = query
+                .bind(key.tenant.as_str().to_owned())
+                .bind(key.id.as_str().to_owned());
             let message = drawer.seal("message", position, json(message, "a message")?)?;
             query = query.bind(int(position)).bind(message);
             position += 1;
@@ -246,6 +316,11 @@ async fn insert_messages(
 }
 
 /// A statement whose first two values name the thread.
-fn of(key: &ThreadKey, sql: &'static str) -> sqlx::query::Query<'static, sqlx::Any, sqlx::any::AnyArguments> {
-    sqlx::query(sql).bind(key.tenant.as_str().to_owned()).bind(key.id.as_str().to_owned())
+fn of(
+    key: &ThreadKey,
+    sql: &'static str,
+) -> sqlx::query::Query<'static, sqlx::Any, sqlx::any::AnyArguments> {
+    sqlx::query(sql)
+        .bind(key.tenant.as_str().to_owned())
+        .bind(key.id.as_str().to_owned())
 }

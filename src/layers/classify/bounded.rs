@@ -1,4 +1,5 @@
-//! Checks responses within a bounded time, and off the runtime's workers where a check may take long.
+//! Checks responses within a bounded time, and off the runtime's workers where a check may take
+//! long.
 
 use std::{panic::resume_unwind, time::Duration};
 
@@ -36,7 +37,9 @@ impl BoundedCheck {
         &mut self,
         judge: impl FnOnce(&AnswerCheck) -> Result<Checked, Unusable> + Send + 'static,
     ) -> Result<Checked, Unusable> {
-        let Some(check) = self.check.take() else { return Ok(LATE) };
+        let Some(check) = self.check.take() else {
+            return Ok(LATE);
+        };
         if !check.is_costly() {
             let verdict = judge(&check);
             self.check = Some(check);
@@ -79,10 +82,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_check_that_does_not_end_in_time_is_left_out_and_holds_no_worker() {
-        let call = ModelCall { response_format: ResponseFormat::JsonObject, ..ModelCall::default() };
+        let call = ModelCall {
+            response_format: ResponseFormat::JsonObject,
+            ..ModelCall::default()
+        };
         let mut check = AnswerCheck::new(Arc::new(call));
-        check.see(&Delta::BlockStart { block: 0, kind: BlockKind::Text });
-        check.see(&Delta::BlockDelta { block: 0, text: "x".repeat(2_000) });
+        check.see(&Delta::BlockStart {
+            block: 0,
+            kind: BlockKind::Text,
+        });
+        check.see(&Delta::BlockDelta {
+            block: 0,
+            text: "x".repeat(2_000),
+        });
         let mut bounded = BoundedCheck::new(check);
         let (release, released) = mpsc::channel::<()>();
         let endless = move |_: &AnswerCheck| {
@@ -91,7 +103,11 @@ mod tests {
         };
         assert_eq!(bounded.judge(endless).await, Ok(LATE));
         assert!(bounded.seen().is_none());
-        assert_eq!(bounded.judge(AnswerCheck::verdict).await, Ok(LATE), "what follows passes at once");
+        assert_eq!(
+            bounded.judge(AnswerCheck::verdict).await,
+            Ok(LATE),
+            "what follows passes at once"
+        );
         drop(release);
     }
 }

@@ -6,12 +6,13 @@ use crate::{
     domain::{ids::RouteName, invocation::InjectionMode, target::Target},
     layers::tools::ToolPlan,
     policy::{
-        hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy, texts::Texts,
-        timers::TimersPolicy,
+        hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy,
+        texts::Texts, timers::TimersPolicy,
     },
 };
 
-/// How an invocation is served: the route's targets and policies, with the caller's overrides applied.
+/// How an invocation is served: the route's targets and policies, with the caller's overrides
+/// applied.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The route.

@@ -1,7 +1,9 @@
-//! The first step of a new owner: it reads the response that the old one had requested, where it is still available.
+//! The first step of a new owner: it reads the response that the old one had requested, where it is
+//! still available.
 //!
-//! Nothing new is requested, so that neither the allowance nor the budget pays for it, and it is tried once. It starts
-//! with what followers hold of the answer, so that the stream continues for them without a rewind.
+//! Nothing new is requested, so that neither the allowance nor the budget pays for it, and it is
+//! tried once. It starts with what followers hold of the answer, so that the stream continues for
+//! them without a rewind.
 
 use std::time::Duration;
 
@@ -14,8 +16,8 @@ use crate::domain::{
 };
 
 impl<S> RetryLoop<S> {
-    /// The state that an earlier owner left: how its last attempt failed, and the response that may be read. `None` for
-    /// a new invocation.
+    /// The state that an earlier owner left: how its last attempt failed, and the response that may
+    /// be read. `None` for a new invocation.
     pub(super) fn take_up(
         &mut self,
         orphaned: Option<Failure>,
@@ -23,16 +25,23 @@ impl<S> RetryLoop<S> {
     ) -> Option<AfterFailure> {
         match upstream.filter(|handle| self.can_attach(handle)) {
             Some(handle) => Some(self.read_on(orphaned, handle)),
-            None if self.scope.attempts().last().is_some_and(|record| record.lost_with_replica) => {
+            None if self
+                .scope
+                .attempts()
+                .last()
+                .is_some_and(|record| record.lost_with_replica) =>
+            {
                 orphaned.map(|failure| self.begin_anew(&failure))
             }
             None => orphaned.map(|failure| self.decide(failure)),
         }
     }
 
-    /// Makes the attempt again that was lost with its replica: at once and at the same target, which did nothing wrong.
+    /// Makes the attempt again that was lost with its replica: at once and at the same target,
+    /// which did nothing wrong.
     fn begin_anew(&mut self, lost: &Failure) -> AfterFailure {
-        let resumed = self.report_resumption(lost, RecoveryStrategy::Retry, "the request is sent again");
+        let resumed =
+            self.report_resumption(lost, RecoveryStrategy::Retry, "the request is sent again");
         let mut steps = Vec::from_iter(resumed);
         steps.extend(self.abandon(lost));
         self.last.clone_from(&lost.target);
@@ -41,13 +50,23 @@ impl<S> RetryLoop<S> {
         AfterFailure::Again(steps)
     }
 
-    /// Reports that the invocation continues after a crash, which is no retry: at once, and without using up the allowance.
-    fn report_resumption(&self, lost: &Failure, strategy: RecoveryStrategy, words: &'static str) -> Option<StreamStep> {
-        let wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
+    /// Reports that the invocation continues after a crash, which is no retry: at once, and without
+    /// using up the allowance.
+    fn report_resumption(
+        &self,
+        lost: &Failure,
+        strategy: RecoveryStrategy,
+        words: &'static str,
+    ) -> Option<StreamStep> {
+        let wait = Wait {
+            duration: Duration::ZERO,
+            source: WaitSource::Backoff,
+        };
         self.report_recovery(lost, strategy, wait, None, Some(words))
     }
 
-    /// Whether the response's target is still one of the route's, and supports background responses.
+    /// Whether the response's target is still one of the route's, and supports background
+    /// responses.
     fn can_attach(&self, handle: &UpstreamHandle) -> bool {
         let mut targets = self.scope.plan.targets.iter();
         targets.any(|target| target.id == handle.target && target.capabilities.background)
@@ -56,7 +75,10 @@ impl<S> RetryLoop<S> {
     fn read_on(&mut self, orphaned: Option<Failure>, handle: UpstreamHandle) -> AfterFailure {
         // The very first steps may have died with the owner that made them.
         let mut failure = orphaned.unwrap_or_else(|| {
-            let mut gone = Failure::local(FailureClass::StreamInterrupted, "the replica that sent the request is gone");
+            let mut gone = Failure::local(
+                FailureClass::StreamInterrupted,
+                "the replica that sent the request is gone",
+            );
             (gone.retryable, gone.fallback_helps, gone.never_sent) = (true, true, false);
             gone
         });

@@ -1,7 +1,9 @@
-//! An answer that the model's output limit cut: continued, requested again but shorter, or passed on as it is.
+//! An answer that the model's output limit cut: continued, requested again but shorter, or passed
+//! on as it is.
 //!
-//! Continuing is no recovery of a failure: it draws on no budget, but on the hard cap of attempts and on the deadline.
-//! An extension that fails loses nothing: the answer then stays as long as it was.
+//! Continuing is no recovery of a failure: it draws on no budget, but on the hard cap of attempts
+//! and on the deadline. An extension that fails loses nothing: the answer then stays as long as it
+//! was.
 
 use tokio::time::Instant;
 
@@ -37,8 +39,8 @@ impl Extension {
 }
 
 impl<S> RetryLoop<S> {
-    /// What is done about a complete answer that its output limit cut: `None` where it is passed on. With a failure,
-    /// the answer counts as too long.
+    /// What is done about a complete answer that its output limit cut: `None` where it is passed
+    /// on. With a failure, the answer counts as too long.
     pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, AfterFailure)> {
         let grown = self.extension.of.take().map_or(0, |(_, length)| length);
         let (blocks, finish) = self.assembler.finished()?;
@@ -48,7 +50,9 @@ impl<S> RetryLoop<S> {
             _ if !retry.enabled => None,
             OnLength::Accept => None,
             OnLength::Continue if text.len() <= grown => None,
-            OnLength::Continue => self.extend(&text).map(|pending_events| (None, AfterFailure::Again(pending_events))),
+            OnLength::Continue => self
+                .extend(&text)
+                .map(|pending_events| (None, AfterFailure::Again(pending_events))),
             OnLength::Shorten => self.shorten().map(|(failure, next)| (Some(failure), next)),
         }
     }
@@ -59,10 +63,19 @@ impl<S> RetryLoop<S> {
             return None;
         }
         let (finish, length) = self.extension.of.take()?;
-        let (again, number) = (failure.class == FailureClass::StreamInterrupted, self.scope.next_number() - 1);
-        let mut pending_events = if again { self.assembler.abandon(number, failure.class, true) } else { Vec::new() };
-        if let Some(held) =
-            self.assembler.held_text().filter(|held| again && held.len() > length && self.may_extend(held))
+        let (again, number) = (
+            failure.class == FailureClass::StreamInterrupted,
+            self.scope.next_number() - 1,
+        );
+        let mut pending_events = if again {
+            self.assembler.abandon(number, failure.class, true)
+        } else {
+            Vec::new()
+        };
+        if let Some(held) = self
+            .assembler
+            .held_text()
+            .filter(|held| again && held.len() > length && self.may_extend(held))
         {
             self.extension.made += 1;
             self.extension.of = Some((finish, held.len()));
@@ -85,12 +98,24 @@ impl<S> RetryLoop<S> {
     /// Whether the target can continue the answer, and may.
     fn may_extend(&mut self, text: &str) -> bool {
         let attempts = self.scope.attempts();
-        let many = attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MAX_EXTENSIONS;
-        let time_left = self.scope.invocation.deadline.saturating_duration_since(Instant::now());
+        let many =
+            attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MAX_EXTENSIONS;
+        let time_left = self
+            .scope
+            .invocation
+            .deadline
+            .saturating_duration_since(Instant::now());
         let answered = attempts.last().and_then(|record| record.target.clone());
-        let target = self.scope.plan.targets.iter().find(|target| Some(&target.id) == answered.as_ref());
+        let target = self
+            .scope
+            .plan
+            .targets
+            .iter()
+            .find(|target| Some(&target.id) == answered.as_ref());
         let prompt_allowed = self.scope.invocation.overrides.allow_continuation_prompt;
-        let can = target.and_then(|target| way(text, &self.call, &target.capabilities, prompt_allowed)).is_some();
+        let can = target
+            .and_then(|target| way(text, &self.call, &target.capabilities, prompt_allowed))
+            .is_some();
         if many || !can || time_left < self.scope.plan.retry.min_attempt_time {
             return false;
         }
@@ -102,13 +127,22 @@ impl<S> RetryLoop<S> {
     /// Has the answer generated again, where the policy of unusable answers allows it.
     fn shorten(&mut self) -> Option<(Failure, AfterFailure)> {
         let target = self.scope.running().and_then(|record| record.target);
-        let mut failure = Failure::local(FailureClass::MalformedResponse, "the answer was cut at the output limit");
-        (failure.retryable, failure.fallback_helps, failure.never_sent, failure.target) = (true, true, false, target);
+        let mut failure = Failure::local(
+            FailureClass::MalformedResponse,
+            "the answer was cut at the output limit",
+        );
+        (
+            failure.retryable,
+            failure.fallback_helps,
+            failure.never_sent,
+            failure.target,
+        ) = (true, true, false, target);
         Finding::OutputLimit.mark(&mut failure);
         let (last_upstream_failure, after) = (self.last_upstream_failure.clone(), self.after);
         match self.decide(failure.clone()) {
             AfterFailure::Stop(_) | AfterFailure::Complete(_) => {
-                (self.last_upstream_failure, self.after, self.impossible) = (last_upstream_failure, after, false);
+                (self.last_upstream_failure, self.after, self.impossible) =
+                    (last_upstream_failure, after, false);
                 None
             }
             next @ (AfterFailure::Again(_) | AfterFailure::Park { .. }) => Some((failure, next)),

@@ -1,4 +1,5 @@
-//! Parks an invocation while no target can be called, and reports it: once a wait, however often it checks in between.
+//! Parks an invocation while no target can be called, and reports it: once a wait, however often it
+//! checks in between.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::{
     policy::retry::StopReason,
 };
 
-/// How often one invocation may be refused locally before that ends it: a bound on pathological ping-pong.
+/// How often one invocation may be refused locally before that ends it: a bound on pathological
+/// ping-pong.
 const MAX_PARKED_ROUNDS: u32 = 256;
 
 /// Waits that differ by less are one and the same.
@@ -51,10 +53,12 @@ impl ReportedWait {
 
     /// Whether the report of the one before covers this one too.
     fn is_known_from(&self, before: &Self) -> bool {
-        let alike = (&self.target, self.class, self.in_line) == (&before.target, before.class, before.in_line);
+        let alike = (&self.target, self.class, self.in_line)
+            == (&before.target, before.class, before.in_line);
         let same = self.until <= before.until + SAME;
         // A probe that others wait for as well is looked for again and again.
-        let shorter = self.until - self.at <= before.until - before.at + SAME && self.at < before.at + REPORT_AGAIN;
+        let shorter = self.until - self.at <= before.until - before.at + SAME
+            && self.at < before.at + REPORT_AGAIN;
         alike && (same || shorter)
     }
 }
@@ -82,7 +86,12 @@ impl<S> RetryLoop<S> {
         self.parked_rounds += 1;
         if self.parked_rounds > MAX_PARKED_ROUNDS {
             let retry_in = until.saturating_duration_since(Instant::now());
-            return self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) });
+            return self.stopped(
+                failure,
+                &StopReason::NoTarget {
+                    retry_in: Some(retry_in),
+                },
+            );
         }
         let parked = match self.targets.park(&self.scope, target, Instant::now()) {
             Some(Parked::Until(changed)) => Some((until, changed, false)),
@@ -99,16 +108,33 @@ impl<S> RetryLoop<S> {
                 self.reported_wait = Some(wait);
                 self.announce(&failure, strategy, Wait { duration, source })
             };
-            return AfterFailure::Park { pending_events, until: give_up, changed };
+            return AfterFailure::Park {
+                pending_events,
+                until: give_up,
+                changed,
+            };
         }
         let retry_in = until.saturating_duration_since(Instant::now());
-        self.stopped(failure, &StopReason::NoTarget { retry_in: Some(retry_in) })
+        self.stopped(
+            failure,
+            &StopReason::NoTarget {
+                retry_in: Some(retry_in),
+            },
+        )
     }
 
     /// What this invocation waits for at a target until then, and why.
-    pub(super) fn parked_for(&self, target: &TargetId, until: Instant, in_line: bool) -> ReportedWait {
+    pub(super) fn parked_for(
+        &self,
+        target: &TargetId,
+        until: Instant,
+        in_line: bool,
+    ) -> ReportedWait {
         let now = Instant::now();
-        let gate = self.targets.state(target).and_then(|state| state.closed_for(now));
+        let gate = self
+            .targets
+            .state(target)
+            .and_then(|state| state.closed_for(now));
         let gate = gate.or(in_line.then_some(FailureClass::RateLimited));
         let source = match gate {
             // The gate closed for the wait that the provider stated in this very invocation.
@@ -117,31 +143,61 @@ impl<S> RetryLoop<S> {
             None => WaitSource::Parked,
         };
         let class = gate.unwrap_or(FailureClass::CircuitOpen);
-        ReportedWait { target: target.clone(), class, in_line, source, at: now, until: until.max(now) }
+        ReportedWait {
+            target: target.clone(),
+            class,
+            in_line,
+            source,
+            at: now,
+            until: until.max(now),
+        }
     }
 
     /// Where the target's last failure in this invocation stated how long its limit holds.
     fn stated_by(&self, target: &TargetId) -> Option<WaitSource> {
         let failure = self.last_upstream_failure.as_ref()?;
-        let is_limit = failure.class == FailureClass::RateLimited && failure.target.as_ref() == Some(target);
+        let is_limit =
+            failure.class == FailureClass::RateLimited && failure.target.as_ref() == Some(target);
         is_limit.then_some(failure.retry_after?.source)
     }
 
     /// What the last wait was for.
     pub(super) fn parked_source(&self) -> WaitSource {
-        self.reported_wait.as_ref().map_or(WaitSource::Parked, |reported| reported.source)
+        self.reported_wait
+            .as_ref()
+            .map_or(WaitSource::Parked, |reported| reported.source)
     }
 
     /// Reports a wait, unless followers know of it already.
     pub(super) fn report_parked(&mut self, reported: ReportedWait) -> Option<StreamStep> {
-        if self.reported_wait.as_ref().is_some_and(|before| reported.is_known_from(before)) {
+        if self
+            .reported_wait
+            .as_ref()
+            .is_some_and(|before| reported.is_known_from(before))
+        {
             return None;
         }
         let reported = self.reported_wait.insert(reported);
-        let ReportedWait { class, in_line, source, .. } = *reported;
-        let wait = Wait { duration: reported.duration(), source };
-        let parked = InvocationEvent::Parked { class, wait, in_line };
-        self.scope.report(self.scope.next_number() - 1, Some(&reported.target), &parked)
+        let ReportedWait {
+            class,
+            in_line,
+            source,
+            ..
+        } = *reported;
+        let wait = Wait {
+            duration: reported.duration(),
+            source,
+        };
+        let parked = InvocationEvent::Parked {
+            class,
+            wait,
+            in_line,
+        };
+        self.scope.report(
+            self.scope.next_number() - 1,
+            Some(&reported.target),
+            &parked,
+        )
     }
 }
 
@@ -166,14 +222,35 @@ mod tests {
         let later = |ms| began + Duration::from_millis(ms);
         let (limit, open) = (FailureClass::RateLimited, FailureClass::CircuitOpen);
         let first = reported(limit, began, 12_000);
-        assert!(reported(limit, later(3000), 9000).is_known_from(&first), "woken before its time");
-        assert!(reported(limit, later(12_000), 200).is_known_from(&first), "a little longer");
-        assert!(!reported(open, later(3000), 9000).is_known_from(&first), "another reason");
-        assert!(!reported(limit, later(3000), 60_000).is_known_from(&first), "much longer");
-        let other = ReportedWait { target: "b".into(), ..reported(limit, later(3000), 9000) };
+        assert!(
+            reported(limit, later(3000), 9000).is_known_from(&first),
+            "woken before its time"
+        );
+        assert!(
+            reported(limit, later(12_000), 200).is_known_from(&first),
+            "a little longer"
+        );
+        assert!(
+            !reported(open, later(3000), 9000).is_known_from(&first),
+            "another reason"
+        );
+        assert!(
+            !reported(limit, later(3000), 60_000).is_known_from(&first),
+            "much longer"
+        );
+        let other = ReportedWait {
+            target: "b".into(),
+            ..reported(limit, later(3000), 9000)
+        };
         assert!(!other.is_known_from(&first), "another target");
         let probing = reported(open, began, 1000);
-        assert!(reported(open, later(1000), 1000).is_known_from(&probing), "the probe of another is still out");
-        assert!(!reported(open, later(10_000), 1000).is_known_from(&probing), "but after a while it is reported again");
+        assert!(
+            reported(open, later(1000), 1000).is_known_from(&probing),
+            "the probe of another is still out"
+        );
+        assert!(
+            !reported(open, later(10_000), 1000).is_known_from(&probing),
+            "but after a while it is reported again"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! A tool call: executed, recovered by the ladder of tools, and ended once.
 //!
-//! It is beside the retry loop for models and uses what that has: its decisions about waits, budget and deadline,
-//! its announcements, its parking and its end. What comes after a failure is decided in `ladder`.
+//! It is beside the retry loop for models and uses what that has: its decisions about waits, budget
+//! and deadline, its announcements, its parking and its end. What comes after a failure is decided
+//! in `ladder`.
 
 mod chunks;
 mod ending;
@@ -107,10 +108,12 @@ enum AfterExecution {
 // === impl ToolCallState ===
 
 impl ToolCallState {
-    /// The state of the tool call that this invocation is; `None` where it calls a model. Where it was learnt that another
-    /// tool is meant, or how arguments are adapted, it starts with that.
+    /// The state of the tool call that this invocation is; `None` where it calls a model. Where it
+    /// was learnt that another tool is meant, or how arguments are adapted, it starts with that.
     pub(super) fn of(scope: &InvocationScope) -> Option<Self> {
-        let Call::Tool(call) = &scope.invocation.call else { return None };
+        let Call::Tool(call) = &scope.invocation.call else {
+            return None;
+        };
         let plan = Arc::clone(scope.plan.tool.as_ref()?);
         let offer = plan.offers.first()?.clone();
         let mut tool_call = Self {
@@ -151,16 +154,26 @@ impl ToolCallState {
         });
         // Unchanged arguments are sent as they were written.
         let is_own = *arguments == self.arguments && self.adaptation.is_none();
-        let plain = if is_own { self.call.arguments.clone() } else { written };
+        let plain = if is_own {
+            self.call.arguments.clone()
+        } else {
+            written
+        };
         Arc::new(ToolAttempt {
             target: self.offer.target.id.clone(),
-            request: Arc::new(ToolRequest { tool: self.offer.spec.name.clone(), arguments: keyed.unwrap_or(plain) }),
+            request: Arc::new(ToolRequest {
+                tool: self.offer.spec.name.clone(),
+                arguments: keyed.unwrap_or(plain),
+            }),
             cause: self.cause,
             changed: self.changed.clone(),
             timeout: self.offer.timeout,
             effects: self.offer.effects.clone(),
             kept: ExecutedTool {
-                arguments: self.plan.catalogue.redacted(&self.offer, &arguments::write(arguments)),
+                arguments: self
+                    .plan
+                    .catalogue
+                    .redacted(&self.offer, &arguments::write(arguments)),
                 goal: redact(&self.call.goal, MAX_GOAL_BYTES),
                 release: self.offer.release.clone(),
             },
@@ -172,7 +185,10 @@ impl ToolCallState {
         ToolOutput {
             tool: self.offer.spec.name.clone(),
             reply,
-            arguments: self.adaptation.is_some().then(|| arguments::write(&self.arguments)),
+            arguments: self
+                .adaptation
+                .is_some()
+                .then(|| arguments::write(&self.arguments)),
             coverage: None,
             reasoning: self.reasoning(),
         }
@@ -181,17 +197,32 @@ impl ToolCallState {
     /// Why the call was changed, in sentences.
     fn reasoning(&self) -> String {
         let sentence = |reason: &String| format!("{}.", reason.trim_end_matches('.'));
-        self.reasons.iter().map(sentence).collect::<Vec<_>>().join(" ")
+        self.reasons
+            .iter()
+            .map(sentence)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// Takes arguments that were changed to fit the tool as it is listed now.
     fn adapt(&mut self, adapted: AdaptedArguments) {
         let server = &self.offer.target.provider;
-        if let Some(now) = self.plan.catalogue.offer(server, &self.offer.spec.name, self.call.side_effects) {
-            self.offer = ToolOffer { target: Arc::clone(&self.offer.target), ..now };
+        if let Some(now) =
+            self.plan
+                .catalogue
+                .offer(server, &self.offer.spec.name, self.call.side_effects)
+        {
+            self.offer = ToolOffer {
+                target: Arc::clone(&self.offer.target),
+                ..now
+            };
         }
         let (old, new) = (Arc::clone(&self.listed), Arc::clone(&self.offer.spec));
-        self.adaptation = Some(SchemaAdaptation { old, new, changes: adapted.changes });
+        self.adaptation = Some(SchemaAdaptation {
+            old,
+            new,
+            changes: adapted.changes,
+        });
         self.arguments = adapted.arguments;
         self.changed = adapted.words;
     }
@@ -307,12 +338,17 @@ where
     }
 }
 
-/// One execution, up to its result: what its server says of itself on the way is read by the layers below.
+/// One execution, up to its result: what its server says of itself on the way is read by the layers
+/// below.
 async fn execute<S>(inner: Arc<S>, attempt: PendingAttempt) -> Result<Arc<ToolReply>, Failure>
 where
     S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {
-    let tool = attempt.tool.as_ref().map(|tool| tool.request.tool.clone()).unwrap_or_default();
+    let tool = attempt
+        .tool
+        .as_ref()
+        .map(|tool| tool.request.tool.clone())
+        .unwrap_or_default();
     let mut deltas = inner.call(attempt).await?;
     let mut reply = None;
     while let Some(item) = deltas.next().await {
@@ -321,6 +357,10 @@ where
         }
     }
     reply.ok_or_else(|| {
-        Failure::local(FailureClass::MalformedResponse, "the tool server returned no result").of_tool(&tool)
+        Failure::local(
+            FailureClass::MalformedResponse,
+            "the tool server returned no result",
+        )
+        .of_tool(&tool)
     })
 }

@@ -1,8 +1,9 @@
 //! The span of an attempt and of the wait inside it.
 //!
-//! Attempts are siblings, hedges too: a link between them would make waterfalls draw one under the other. The span
-//! carries what the layers decided on the way: the target and why, the circuit, what was left of the budget, the note.
-//! It is opened when the attempt starts, backdated to when it was planned: one that Relight refuses itself has no span.
+//! Attempts are siblings, hedges too: a link between them would make waterfalls draw one under the
+//! other. The span carries what the layers decided on the way: the target and why, the circuit,
+//! what was left of the budget, the note. It is opened when the attempt starts, backdated to when
+//! it was planned: one that Relight refuses itself has no span.
 
 use std::{
     mem,
@@ -33,7 +34,8 @@ pub struct AttemptSpan {
     finished: bool,
 }
 
-/// Where the spans of an attempt hang and what is written to them: given to the layers below, cheap to clone.
+/// Where the spans of an attempt hang and what is written to them: given to the layers below, cheap
+/// to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AttemptTrace {
     shared: Arc<Mutex<AttemptSpanState>>,
@@ -87,9 +89,16 @@ pub struct TargetChoice<'a> {
 
 /// Plans a span under `parent`.
 pub(super) fn plan(parent: &SpanNode) -> AttemptSpan {
-    let planned = Planned { parent: parent.clone(), since: now(), attributes: Vec::new(), waits: Vec::new() };
+    let planned = Planned {
+        parent: parent.clone(),
+        since: now(),
+        attributes: Vec::new(),
+        waits: Vec::new(),
+    };
     AttemptSpan {
-        trace: AttemptTrace { shared: Arc::new(Mutex::new(AttemptSpanState::Planned(planned))) },
+        trace: AttemptTrace {
+            shared: Arc::new(Mutex::new(AttemptSpanState::Planned(planned))),
+        },
         finished: false,
     }
 }
@@ -103,9 +112,11 @@ impl AttemptSpan {
         self.trace.clone()
     }
 
-    /// Ends the span of an attempt that answered; `winner` when its answer is the one that was kept.
+    /// Ends the span of an attempt that answered; `winner` when its answer is the one that was
+    /// kept.
     pub fn finish_ok(mut self, winner: bool) {
-        self.trace.set(|| [KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
+        self.trace
+            .set(|| [KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
         self.finished = true;
     }
 
@@ -118,7 +129,8 @@ impl AttemptSpan {
         self.finished = true;
     }
 
-    /// Ends the span of an attempt that was cancelled on purpose, such as the slower of two: no error.
+    /// Ends the span of an attempt that was cancelled on purpose, such as the slower of two: no
+    /// error.
     pub fn finish_cancelled(self) {
         drop(self);
     }
@@ -128,7 +140,11 @@ impl Drop for AttemptSpan {
     fn drop(&mut self) {
         let node = self.trace.node();
         if !self.finished {
-            node.set(|| CANCELLED.iter().map(|&(name, value)| KeyValue::new(name, value)));
+            node.set(|| {
+                CANCELLED
+                    .iter()
+                    .map(|&(name, value)| KeyValue::new(name, value))
+            });
         }
         node.end();
     }
@@ -148,8 +164,15 @@ impl AttemptTrace {
     /// Opens the span of an attempt that starts, its waits included.
     pub fn begin(&self, number: u32, cause: AttemptCause) {
         let mut state = self.lock();
-        let AttemptSpanState::Planned(planned) = &mut *state else { return };
-        let Planned { parent, since, attributes: planned_attributes, .. } = planned;
+        let AttemptSpanState::Planned(planned) = &mut *state else {
+            return;
+        };
+        let Planned {
+            parent,
+            since,
+            attributes: planned_attributes,
+            ..
+        } = planned;
         let node = parent.open_child(|| {
             let mut attributes = vec![
                 KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN"),
@@ -182,13 +205,22 @@ impl AttemptTrace {
                 KeyValue::new(relight::CIRCUIT, choice.circuit.to_owned()),
                 KeyValue::new(relight::TARGET_REASON, choice.reason.to_owned()),
             ];
-            known.into_iter().chain(choice.budget_left.map(|left| KeyValue::new(relight::BUDGET_LEFT, left)))
+            known.into_iter().chain(
+                choice
+                    .budget_left
+                    .map(|left| KeyValue::new(relight::BUDGET_LEFT, left)),
+            )
         });
     }
 
     /// Writes in which vehicle the model got a note about the failure; never the note itself.
     pub fn injected(&self, vehicle: &'static str) {
-        self.set(|| [KeyValue::new(relight::INJECTED, true), KeyValue::new(relight::INJECTED_VEHICLE, vehicle)]);
+        self.set(|| {
+            [
+                KeyValue::new(relight::INJECTED, true),
+                KeyValue::new(relight::INJECTED_VEHICLE, vehicle),
+            ]
+        });
     }
 
     /// Writes what of the request was changed so that the target takes it, in Relight's words.
@@ -199,7 +231,11 @@ impl AttemptTrace {
     /// Measures the wait before this attempt.
     #[must_use]
     pub fn backoff(&self, wait: Wait) -> BackoffSpan {
-        BackoffSpan { trace: self.clone(), wait, began: now() }
+        BackoffSpan {
+            trace: self.clone(),
+            wait,
+            began: now(),
+        }
     }
 
     /// Writes that it waited in the queue for a slot, since then and until now.
@@ -207,7 +243,11 @@ impl AttemptTrace {
         let ended = now();
         let began = ended.checked_sub(since.elapsed()).unwrap_or(ended);
         if let AttemptSpanState::Planned(planned) = &mut *self.lock() {
-            planned.waits.push(EndedWait { wait: None, began, ended });
+            planned.waits.push(EndedWait {
+                wait: None,
+                began,
+                ended,
+            });
         }
     }
 
@@ -249,7 +289,11 @@ impl AttemptTrace {
 impl BackoffSpan {
     /// Notes a wait that was waited to its end.
     pub fn finish(self) {
-        let ended = EndedWait { wait: Some(self.wait), began: self.began, ended: now() };
+        let ended = EndedWait {
+            wait: Some(self.wait),
+            began: self.began,
+            ended: now(),
+        };
         if let AttemptSpanState::Planned(planned) = &mut *self.trace.lock() {
             planned.waits.push(ended);
         }
@@ -263,13 +307,20 @@ impl EndedWait {
         let span = attempt.open_child(|| {
             let mut attributes = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
             if let Some(wait) = self.wait {
-                attributes.push(KeyValue::new(relight::BACKOFF_SECONDS, wait.duration.as_secs_f64()));
+                attributes.push(KeyValue::new(
+                    relight::BACKOFF_SECONDS,
+                    wait.duration.as_secs_f64(),
+                ));
                 attributes.push(KeyValue::new(relight::BACKOFF_SOURCE, wait.source.as_str()));
             }
-            SpanBuilder::from_name(if self.wait.is_some() { "backoff" } else { "queue" })
-                .with_kind(SpanKind::Internal)
-                .with_attributes(attributes)
-                .with_start_time(self.began)
+            SpanBuilder::from_name(if self.wait.is_some() {
+                "backoff"
+            } else {
+                "queue"
+            })
+            .with_kind(SpanKind::Internal)
+            .with_attributes(attributes)
+            .with_start_time(self.began)
         });
         span.end_at(self.ended);
     }

@@ -1,4 +1,5 @@
-//! Prompts and answers as the `GenAI` conventions put them on a span: JSON, for those who switched it on.
+//! Prompts and answers as the `GenAI` conventions put them on a span: JSON, for those who switched
+//! it on.
 //!
 //! Texts are cut at a bound; bytes of images and files never enter a span.
 
@@ -9,7 +10,8 @@ use crate::domain::{
     message::{Media, MediaSource, Message, Part, Role},
 };
 
-/// Most bytes of text in one attribute; what is beyond it is left out, with an ellipsis in its place.
+/// Most bytes of text in one attribute; what is beyond it is left out, with an ellipsis in its
+/// place.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// What may still be written.
@@ -33,7 +35,11 @@ pub(super) fn input_messages(messages: &[Message]) -> String {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        let parts: Vec<Value> = message.parts.iter().map(|part| part_of(part, &mut room)).collect();
+        let parts: Vec<Value> = message
+            .parts
+            .iter()
+            .map(|part| part_of(part, &mut room))
+            .collect();
         json!({ "role": role, "parts": parts })
     };
     Value::Array(messages.iter().map(message).collect()).to_string()
@@ -41,8 +47,12 @@ pub(super) fn input_messages(messages: &[Message]) -> String {
 
 fn part_of(part: &Part, room: &mut Room) -> Value {
     match part {
-        Part::Text(text) | Part::Refusal(text) => json!({ "type": "text", "content": room.take(text) }),
-        Part::Reasoning(reasoning) => json!({ "type": "reasoning", "content": room.take(&reasoning.text) }),
+        Part::Text(text) | Part::Refusal(text) => {
+            json!({ "type": "text", "content": room.take(text) })
+        }
+        Part::Reasoning(reasoning) => {
+            json!({ "type": "reasoning", "content": room.take(&reasoning.text) })
+        }
         Part::ToolCall(call) => {
             json!({ "type": "tool_call", "id": call.id, "name": call.name, "arguments": room.take(&call.arguments) })
         }
@@ -74,7 +84,11 @@ impl Room {
             end -= 1;
         }
         self.0 -= end;
-        if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
+        if end < text.len() {
+            format!("{}…", &text[..end])
+        } else {
+            text.to_owned()
+        }
     }
 }
 
@@ -83,11 +97,17 @@ impl Room {
 impl CapturedAnswer {
     pub(super) fn add(&mut self, delta: &Delta) {
         match delta {
-            Delta::BlockStart { block, kind } => self.blocks.push((*block, kind.clone(), String::new())),
+            Delta::BlockStart { block, kind } => {
+                self.blocks.push((*block, kind.clone(), String::new()));
+            }
             // Beyond the bound a piece is left out whole: the text is cut where it is written.
             Delta::BlockDelta { block, text } if self.bytes <= MAX_TEXT_BYTES => {
                 self.bytes += text.len();
-                if let Some((_, _, written)) = self.blocks.iter_mut().rfind(|(number, _, _)| number == block) {
+                if let Some((_, _, written)) = self
+                    .blocks
+                    .iter_mut()
+                    .rfind(|(number, _, _)| number == block)
+                {
                     written.push_str(text);
                 }
             }
@@ -105,7 +125,9 @@ impl CapturedAnswer {
     pub(super) fn output_messages(&self) -> String {
         let mut room = Room(MAX_TEXT_BYTES);
         let parts = self.blocks.iter().map(|(_, kind, text)| match kind {
-            BlockKind::Text | BlockKind::Refusal => json!({ "type": "text", "content": room.take(text) }),
+            BlockKind::Text | BlockKind::Refusal => {
+                json!({ "type": "text", "content": room.take(text) })
+            }
             BlockKind::Reasoning => json!({ "type": "reasoning", "content": room.take(text) }),
             BlockKind::ToolCall { id, name } => {
                 json!({ "type": "tool_call", "id": id, "name": name, "arguments": room.take(text) })
@@ -123,7 +145,8 @@ mod tests {
     use crate::domain::completion::FinishReason;
 
     #[test]
-    fn a_conversation_and_its_answer_are_told_in_the_words_of_the_conventions_and_within_the_bound() {
+    fn a_conversation_and_its_answer_are_told_in_the_words_of_the_conventions_and_within_the_bound()
+    {
         let image = Media {
             mime_type: "image/png".to_owned(),
             source: MediaSource::Bytes(vec![7; 9]),
@@ -131,21 +154,49 @@ mod tests {
             detail: None,
         };
         let parts = vec![Part::Text("é".repeat(MAX_TEXT_BYTES)), Part::Image(image)];
-        let messages = [Message::text(Role::Developer, "Be brief."), Message::new(Role::User, parts)];
+        let messages = [
+            Message::text(Role::Developer, "Be brief."),
+            Message::new(Role::User, parts),
+        ];
         let shown: Value = serde_json::from_str(&input_messages(&messages)).unwrap();
-        assert_eq!(shown[0], json!({ "role": "system", "parts": [{ "type": "text", "content": "Be brief." }] }));
-        assert!(shown[1]["parts"][0]["content"].as_str().unwrap().len() <= MAX_TEXT_BYTES + "…".len());
-        let blob = json!({ "type": "blob", "modality": "image", "mime_type": "image/png", "bytes": 9 });
+        assert_eq!(
+            shown[0],
+            json!({ "role": "system", "parts": [{ "type": "text", "content": "Be brief." }] })
+        );
+        assert!(
+            shown[1]["parts"][0]["content"].as_str().unwrap().len() <= MAX_TEXT_BYTES + "…".len()
+        );
+        let blob =
+            json!({ "type": "blob", "modality": "image", "mime_type": "image/png", "bytes": 9 });
         assert_eq!(shown[1]["parts"][1], blob);
 
         let mut answer = CapturedAnswer::default();
-        answer.add(&Delta::BlockStart { block: 0, kind: BlockKind::Text });
-        answer.add(&Delta::BlockDelta { block: 0, text: "Hel".to_owned() });
-        answer.add(&Delta::BlockDelta { block: 0, text: "lo".to_owned() });
-        assert!(answer.output_messages().contains("\"finish_reason\":\"error\""));
-        answer.add(&Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
+        answer.add(&Delta::BlockStart {
+            block: 0,
+            kind: BlockKind::Text,
+        });
+        answer.add(&Delta::BlockDelta {
+            block: 0,
+            text: "Hel".to_owned(),
+        });
+        answer.add(&Delta::BlockDelta {
+            block: 0,
+            text: "lo".to_owned(),
+        });
+        assert!(
+            answer
+                .output_messages()
+                .contains("\"finish_reason\":\"error\"")
+        );
+        answer.add(&Delta::Finish {
+            reason: FinishReason::Stop,
+            raw: String::new(),
+        });
         let shown: Value = serde_json::from_str(&answer.output_messages()).unwrap();
         let parts = json!([{ "type": "text", "content": "Hello" }]);
-        assert_eq!(shown, json!([{ "role": "assistant", "parts": parts, "finish_reason": "stop" }]));
+        assert_eq!(
+            shown,
+            json!([{ "role": "assistant", "parts": parts, "finish_reason": "stop" }])
+        );
     }
 }

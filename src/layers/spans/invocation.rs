@@ -1,7 +1,8 @@
 //! The root span of an invocation, and the spans of calls that come back to one later.
 //!
-//! An invocation keeps its one span even when it outlives the call that began it; a later call gets a span of its own
-//! with a link. The root of a recovered invocation carries no error: that is the convention, and its outcome says more.
+//! An invocation keeps its one span even when it outlives the call that began it; a later call gets
+//! a span of its own with a link. The root of a recovered invocation carries no error: that is the
+//! convention, and its outcome says more.
 
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use opentelemetry::{
     trace::{Link, SpanBuilder, SpanKind},
 };
 
-use super::{AttemptSpan, SpanGuard, SpanNode, Spans, attempt, count, failure_attributes, remote_parent};
+use super::{
+    AttemptSpan, SpanGuard, SpanNode, Spans, attempt, count, failure_attributes, remote_parent,
+};
 use crate::domain::{
     invocation::{AttemptCause, Invocation, Outcome, TraceContext},
     semconv::{attr, relight},
@@ -19,7 +22,10 @@ use crate::domain::{
 /// Most labels of a caller that a span carries; the rest is left out.
 const MAX_LABELS: usize = 16;
 
-const ABANDONED: &[(&str, &str)] = &[(relight::OUTCOME, "cancelled"), (attr::ERROR_TYPE, "cancelled")];
+const ABANDONED: &[(&str, &str)] = &[
+    (relight::OUTCOME, "cancelled"),
+    (attr::ERROR_TYPE, "cancelled"),
+];
 
 /// Through which door a call came in; it names the root span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +80,11 @@ impl EntryPoint {
         let kind = KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN");
         match self {
             Self::Grpc(method) => {
-                vec![kind, KeyValue::new(attr::RPC_SYSTEM, "grpc"), KeyValue::new(attr::RPC_METHOD, method)]
+                vec![
+                    kind,
+                    KeyValue::new(attr::RPC_SYSTEM, "grpc"),
+                    KeyValue::new(attr::RPC_METHOD, method),
+                ]
             }
             Self::Http { method, route } => vec![
                 kind,
@@ -95,38 +105,69 @@ impl Spans {
     pub fn invocation(&self, entry: EntryPoint, invocation: &Invocation) -> InvocationSpan {
         let builder = || {
             let mut attributes = entry.attributes();
-            attributes.push(KeyValue::new(relight::INVOCATION, invocation.id.to_string()));
+            attributes.push(KeyValue::new(
+                relight::INVOCATION,
+                invocation.id.to_string(),
+            ));
             attributes.push(KeyValue::new(relight::ROUTE, invocation.route.to_string()));
-            attributes.push(KeyValue::new(relight::OPERATION, invocation.operation.to_string()));
+            attributes.push(KeyValue::new(
+                relight::OPERATION,
+                invocation.operation.to_string(),
+            ));
             if !invocation.tenant.is_empty() {
-                attributes.push(KeyValue::new(relight::TENANT, invocation.tenant.to_string()));
+                attributes.push(KeyValue::new(
+                    relight::TENANT,
+                    invocation.tenant.to_string(),
+                ));
             }
             if let Some(thread) = &invocation.thread {
                 attributes.push(KeyValue::new(attr::SESSION_ID, thread.to_string()));
                 attributes.push(KeyValue::new(attr::GEN_AI_CONVERSATION, thread.to_string()));
             }
             for (label, value) in invocation.labels.iter().take(MAX_LABELS) {
-                attributes.push(KeyValue::new(format!("{}{label}", relight::LABEL_PREFIX), value.clone()));
+                attributes.push(KeyValue::new(
+                    format!("{}{label}", relight::LABEL_PREFIX),
+                    value.clone(),
+                ));
             }
-            SpanBuilder::from_name(entry.name()).with_kind(SpanKind::Server).with_attributes(attributes)
+            SpanBuilder::from_name(entry.name())
+                .with_kind(SpanKind::Server)
+                .with_attributes(attributes)
         };
-        let guard = SpanGuard::new(self.open(&remote_parent(&invocation.trace), builder), ABANDONED);
-        InvocationSpan { guard, is_http: matches!(entry, EntryPoint::Http { .. }) }
+        let guard = SpanGuard::new(
+            self.open(&remote_parent(&invocation.trace), builder),
+            ABANDONED,
+        );
+        InvocationSpan {
+            guard,
+            is_http: matches!(entry, EntryPoint::Http { .. }),
+        }
     }
 
-    /// Opens the span of a call that comes back to an invocation, linked to the invocation's own span where `origin`
-    /// (as `InvocationTrace::outgoing` gave it) is known.
+    /// Opens the span of a call that comes back to an invocation, linked to the invocation's own
+    /// span where `origin` (as `InvocationTrace::outgoing` gave it) is known.
     #[must_use]
-    pub fn returning(&self, entry: EntryPoint, caller: &TraceContext, origin: &TraceContext) -> RpcSpan {
+    pub fn returning(
+        &self,
+        entry: EntryPoint,
+        caller: &TraceContext,
+        origin: &TraceContext,
+    ) -> RpcSpan {
         let builder = || {
             let linked = remote_parent(origin);
-            let links = if linked.is_valid() { vec![Link::with_context(linked)] } else { Vec::new() };
+            let links = if linked.is_valid() {
+                vec![Link::with_context(linked)]
+            } else {
+                Vec::new()
+            };
             SpanBuilder::from_name(entry.name())
                 .with_kind(SpanKind::Server)
                 .with_attributes(entry.attributes())
                 .with_links(links)
         };
-        RpcSpan { guard: SpanGuard::new(self.open(&remote_parent(caller), builder), super::CANCELLED) }
+        RpcSpan {
+            guard: SpanGuard::new(self.open(&remote_parent(caller), builder), super::CANCELLED),
+        }
     }
 }
 
@@ -142,10 +183,13 @@ impl InvocationSpan {
     /// Where the layers below hang their spans.
     #[must_use]
     pub fn trace(&self) -> InvocationTrace {
-        InvocationTrace { node: self.guard.node.clone() }
+        InvocationTrace {
+            node: self.guard.node.clone(),
+        }
     }
 
-    /// Says with which HTTP status the call was answered; an invocation that came in by gRPC has none.
+    /// Says with which HTTP status the call was answered; an invocation that came in by gRPC has
+    /// none.
     pub fn answered_over_http(&self, outcome: &Outcome, has_begun: bool) {
         if !self.is_http {
             return;
@@ -155,24 +199,43 @@ impl InvocationSpan {
             // A stream that has begun said 200 long ago.
             Ok(_) | Err(_) => 200,
         };
-        self.guard.node.set(|| [KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
+        self.guard
+            .node
+            .set(|| [KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
     }
 
-    /// Ends the span with the invocation's outcome. Only an invocation that failed for good is an error.
+    /// Ends the span with the invocation's outcome. Only an invocation that failed for good is an
+    /// error.
     pub fn finish(self, outcome: &Outcome) {
         let node = &self.guard.node;
         node.set(|| {
             let made = |wanted: fn(AttemptCause) -> bool| {
-                count(outcome.attempts.iter().filter(|attempt| wanted(attempt.cause)).count() as u64)
+                count(
+                    outcome
+                        .attempts
+                        .iter()
+                        .filter(|attempt| wanted(attempt.cause))
+                        .count() as u64,
+                )
             };
-            let waited: Duration =
-                outcome.attempts.iter().filter_map(|attempt| attempt.wait).map(|wait| wait.duration).sum();
+            let waited: Duration = outcome
+                .attempts
+                .iter()
+                .filter_map(|attempt| attempt.wait)
+                .map(|wait| wait.duration)
+                .sum();
             [
                 KeyValue::new(relight::OUTCOME, outcome.label()),
                 KeyValue::new(relight::ATTEMPTS, count(outcome.attempts.len() as u64)),
                 KeyValue::new(relight::RETRIES, made(is_retry)),
-                KeyValue::new(relight::FALLBACKS, made(|cause| matches!(cause, AttemptCause::Fallback(_)))),
-                KeyValue::new(relight::HEDGES, made(|cause| matches!(cause, AttemptCause::Hedge))),
+                KeyValue::new(
+                    relight::FALLBACKS,
+                    made(|cause| matches!(cause, AttemptCause::Fallback(_))),
+                ),
+                KeyValue::new(
+                    relight::HEDGES,
+                    made(|cause| matches!(cause, AttemptCause::Hedge)),
+                ),
                 KeyValue::new(relight::BACKOFF_TOTAL, waited.as_secs_f64()),
             ]
         });
@@ -207,17 +270,26 @@ impl InvocationTrace {
         self.node.set(|| [KeyValue::new(attr::RPC_STATUS, status)]);
     }
 
-    /// Opens the span of a wait for a closed target, which belongs to no attempt; it ends when it is dropped.
+    /// Opens the span of a wait for a closed target, which belongs to no attempt; it ends when it
+    /// is dropped.
     #[must_use]
     pub fn parked(&self) -> ParkedSpan {
         let node = self.node.open_child(|| {
             let kind = vec![KeyValue::new(attr::OPENINFERENCE_KIND, "CHAIN")];
-            SpanBuilder::from_name("parked").with_kind(SpanKind::Internal).with_attributes(kind)
+            SpanBuilder::from_name("parked")
+                .with_kind(SpanKind::Internal)
+                .with_attributes(kind)
         });
-        ParkedSpan { _guard: SpanGuard { node, abandoned: None } }
+        ParkedSpan {
+            _guard: SpanGuard {
+                node,
+                abandoned: None,
+            },
+        }
     }
 
-    /// Plans the span of an attempt, its wait included: it starts where the attempt before it ended.
+    /// Plans the span of an attempt, its wait included: it starts where the attempt before it
+    /// ended.
     #[must_use]
     pub fn attempt(&self) -> AttemptSpan {
         attempt::plan(&self.node)
@@ -233,14 +305,19 @@ impl RpcSpan {
         self.guard.node.trace_id()
     }
 
-    /// Ends the span with a gRPC status by its name (`OK`, `NOT_FOUND`). Only what the conventions count as a server's
-    /// error is one.
+    /// Ends the span with a gRPC status by its name (`OK`, `NOT_FOUND`). Only what the conventions
+    /// count as a server's error is one.
     pub fn finish(self, status: &'static str) {
         let node = &self.guard.node;
         node.set(|| [KeyValue::new(attr::RPC_STATUS, status)]);
         if matches!(
             status,
-            "UNKNOWN" | "DEADLINE_EXCEEDED" | "UNIMPLEMENTED" | "INTERNAL" | "UNAVAILABLE" | "DATA_LOSS"
+            "UNKNOWN"
+                | "DEADLINE_EXCEEDED"
+                | "UNIMPLEMENTED"
+                | "INTERNAL"
+                | "UNAVAILABLE"
+                | "DATA_LOSS"
         ) {
             node.error(status, || status.to_owned());
         }
@@ -256,6 +333,9 @@ fn is_retry(cause: AttemptCause) -> bool {
         | AttemptCause::Adapt(_)
         | AttemptCause::Extend
         | AttemptCause::Attach(_) => true,
-        AttemptCause::Initial | AttemptCause::Fallback(_) | AttemptCause::Hedge | AttemptCause::Chunk(_) => false,
+        AttemptCause::Initial
+        | AttemptCause::Fallback(_)
+        | AttemptCause::Hedge
+        | AttemptCause::Chunk(_) => false,
     }
 }

@@ -1,7 +1,9 @@
-//! The spans of what goes over the wire: the model call as a provider's client sees it, and the HTTP request under it.
+//! The spans of what goes over the wire: the model call as a provider's client sees it, and the
+//! HTTP request under it.
 //!
-//! Usage is reported here and nowhere above, so that no UI counts it twice. The spans take names, numbers and marks from
-//! the deltas that pass; texts, tool arguments and prompts are looked at only where content is to be captured.
+//! Usage is reported here and nowhere above, so that no UI counts it twice. The spans take names,
+//! numbers and marks from the deltas that pass; texts, tool arguments and prompts are looked at
+//! only where content is to be captured.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -87,7 +89,10 @@ pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
             attributes.push(KeyValue::new(attr::GEN_AI_CONVERSATION, thread.to_string()));
         }
         if let Some(limit) = start.call.max_output_tokens {
-            attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_MAX_TOKENS, i64::from(limit)));
+            attributes.push(KeyValue::new(
+                attr::GEN_AI_REQUEST_MAX_TOKENS,
+                i64::from(limit),
+            ));
         }
         if let Some(temperature) = start.call.sampling.temperature {
             attributes.push(KeyValue::new(attr::GEN_AI_REQUEST_TEMPERATURE, temperature));
@@ -97,16 +102,28 @@ pub(super) fn open_chat(parent: &SpanNode, start: ChatStart<'_>) -> ChatSpan {
         }
         attributes.extend(server_attributes(&target.endpoint));
         if parent.captures_content() {
-            attributes.push(KeyValue::new(attr::GEN_AI_INPUT_MESSAGES, content::input_messages(&start.call.messages)));
+            attributes.push(KeyValue::new(
+                attr::GEN_AI_INPUT_MESSAGES,
+                content::input_messages(&start.call.messages),
+            ));
         }
-        SpanBuilder::from_name(format!("chat {}", target.model)).with_kind(SpanKind::Client).with_attributes(attributes)
+        SpanBuilder::from_name(format!("chat {}", target.model))
+            .with_kind(SpanKind::Client)
+            .with_attributes(attributes)
     });
     let answer = node.captures_content().then(Mutex::default);
-    ChatSpan { guard: SpanGuard::new(node, CANCELLED), answer }
+    ChatSpan {
+        guard: SpanGuard::new(node, CANCELLED),
+        answer,
+    }
 }
 
 pub(super) fn open_tool(parent: &SpanNode, start: ToolStart<'_>) -> ChatSpan {
-    let ToolStart { server, tool, attempt } = start;
+    let ToolStart {
+        server,
+        tool,
+        attempt,
+    } = start;
     let node = parent.open_child(|| {
         let mut attributes = vec![
             KeyValue::new(attr::OPENINFERENCE_KIND, "TOOL"),
@@ -120,60 +137,93 @@ pub(super) fn open_tool(parent: &SpanNode, start: ToolStart<'_>) -> ChatSpan {
         }
         attributes.extend(server_attributes(&server.endpoint));
         let name = format!("execute_tool {tool}");
-        SpanBuilder::from_name(name).with_kind(SpanKind::Client).with_attributes(attributes)
+        SpanBuilder::from_name(name)
+            .with_kind(SpanKind::Client)
+            .with_attributes(attributes)
     });
-    ChatSpan { guard: SpanGuard::new(node, CANCELLED), answer: None }
+    ChatSpan {
+        guard: SpanGuard::new(node, CANCELLED),
+        answer: None,
+    }
 }
 
 // === impl ChatSpan ===
 
 impl ChatSpan {
-    /// Takes from a delta what the span says: who answers, what it cost, why it ended, and where content is captured
-    /// the text.
+    /// Takes from a delta what the span says: who answers, what it cost, why it ended, and where
+    /// content is captured the text.
     pub fn read(&self, delta: &Delta) {
         if let Some(answer) = &self.answer {
-            answer.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
+            answer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(delta);
         }
         match delta {
-            Delta::Start { model, response_id, headers: _ } => {
+            Delta::Start {
+                model,
+                response_id,
+                headers: _,
+            } => {
                 self.guard.node.set(|| {
-                    let model = model.clone().map(|model| KeyValue::new(attr::GEN_AI_RESPONSE_MODEL, model));
-                    let id = response_id.clone().map(|id| KeyValue::new(attr::GEN_AI_RESPONSE_ID, id));
+                    let model = model
+                        .clone()
+                        .map(|model| KeyValue::new(attr::GEN_AI_RESPONSE_MODEL, model));
+                    let id = response_id
+                        .clone()
+                        .map(|id| KeyValue::new(attr::GEN_AI_RESPONSE_ID, id));
                     model.into_iter().chain(id)
                 });
             }
             Delta::Usage(usage) => self.guard.node.set(|| usage_attributes(*usage)),
             Delta::ReadOn(cut) => {
-                self.guard.node.event(relight::READ_ON, || vec![KeyValue::new(relight::READ_ON_REASON, cut.words())]);
+                self.guard.node.event(relight::READ_ON, || {
+                    vec![KeyValue::new(relight::READ_ON_REASON, cut.words())]
+                });
             }
             Delta::Finish { reason, raw: _ } => {
                 self.guard.node.set(|| {
                     let reasons = vec![StringValue::from(reason.as_str())];
-                    [KeyValue::new(attr::GEN_AI_FINISH_REASONS, Value::Array(Array::String(reasons)))]
+                    [KeyValue::new(
+                        attr::GEN_AI_FINISH_REASONS,
+                        Value::Array(Array::String(reasons)),
+                    )]
                 });
             }
-            Delta::BlockStart { .. } | Delta::BlockDelta { .. } | Delta::BlockStop { .. } | Delta::ToolReply(_) => {}
+            Delta::BlockStart { .. }
+            | Delta::BlockDelta { .. }
+            | Delta::BlockStop { .. }
+            | Delta::ToolReply(_) => {}
         }
     }
 
     /// Says how long the first piece of the answer took.
     pub fn first_chunk(&self, after: Duration) {
-        self.guard.node.set(|| [KeyValue::new(attr::GEN_AI_FIRST_CHUNK, after.as_secs_f64())]);
+        self.guard
+            .node
+            .set(|| [KeyValue::new(attr::GEN_AI_FIRST_CHUNK, after.as_secs_f64())]);
     }
 
-    /// Opens the span of the HTTP request; `resend` is how many attempts of the invocation were sent before it.
+    /// Opens the span of the HTTP request; `resend` is how many attempts of the invocation were
+    /// sent before it.
     #[must_use]
     pub fn http(&self, method: &'static str, url: &str, resend: u32) -> HttpSpan {
         let node = self.guard.node.open_child(|| {
-            let mut attributes =
-                vec![KeyValue::new(attr::HTTP_METHOD, method), KeyValue::new(attr::URL_FULL, redacted_url(url))];
+            let mut attributes = vec![
+                KeyValue::new(attr::HTTP_METHOD, method),
+                KeyValue::new(attr::URL_FULL, redacted_url(url)),
+            ];
             attributes.extend(server_attributes(url));
             if resend > 0 {
                 attributes.push(KeyValue::new(attr::HTTP_RESEND_COUNT, i64::from(resend)));
             }
-            SpanBuilder::from_name(method).with_kind(SpanKind::Client).with_attributes(attributes)
+            SpanBuilder::from_name(method)
+                .with_kind(SpanKind::Client)
+                .with_attributes(attributes)
         });
-        HttpSpan { guard: SpanGuard::new(node, CANCELLED) }
+        HttpSpan {
+            guard: SpanGuard::new(node, CANCELLED),
+        }
     }
 
     /// This span as W3C context, for the provider.
@@ -185,8 +235,13 @@ impl ChatSpan {
     /// Puts the answer on the span, where content is captured.
     fn set_answer(&self) {
         if let Some(answer) = &self.answer {
-            let messages = answer.lock().unwrap_or_else(PoisonError::into_inner).output_messages();
-            self.guard.node.set(|| [KeyValue::new(attr::GEN_AI_OUTPUT_MESSAGES, messages)]);
+            let messages = answer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .output_messages();
+            self.guard
+                .node
+                .set(|| [KeyValue::new(attr::GEN_AI_OUTPUT_MESSAGES, messages)]);
         }
     }
 
@@ -215,10 +270,13 @@ impl HttpSpan {
 
     /// Says where the request went.
     pub fn sent_to(&self, url: &str) {
-        self.guard.node.set(|| [KeyValue::new(attr::URL_FULL, redacted_url(url))]);
+        self.guard
+            .node
+            .set(|| [KeyValue::new(attr::URL_FULL, redacted_url(url))]);
     }
 
-    /// Ends the span of a request that was answered with this status; 400 and more is an error of a client.
+    /// Ends the span of a request that was answered with this status; 400 and more is an error of a
+    /// client.
     pub fn finish(self, status: u16) {
         let node = &self.guard.node;
         node.set(|| [KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
@@ -228,13 +286,16 @@ impl HttpSpan {
         self.guard.end();
     }
 
-    /// Ends the span of a request that failed: with its status where there was one, else with the class.
+    /// Ends the span of a request that failed: with its status where there was one, else with the
+    /// class.
     pub fn finish_failed(self, failure: &Failure) {
         let status = failure.status;
         if let Some(refused) = status.filter(|&status| status >= 400) {
             return self.finish(refused);
         }
-        self.guard.node.set(|| status.map(|status| KeyValue::new(attr::HTTP_STATUS, i64::from(status))));
+        self.guard
+            .node
+            .set(|| status.map(|status| KeyValue::new(attr::HTTP_STATUS, i64::from(status))));
         self.guard.node.fail(failure);
         self.guard.end();
     }
@@ -280,8 +341,14 @@ pub(super) fn redacted_url(url: &str) -> String {
         return "REDACTED".to_owned();
     };
     let host = uri.host().unwrap_or_default();
-    let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let scheme = uri.scheme_str().map(|scheme| format!("{scheme}://")).unwrap_or_default();
+    let port = uri
+        .port()
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
+    let scheme = uri
+        .scheme_str()
+        .map(|scheme| format!("{scheme}://"))
+        .unwrap_or_default();
     let query = uri.query().map(redacted_query).unwrap_or_default();
     format!("{scheme}{host}{port}{}{query}", uri.path())
 }
@@ -289,7 +356,12 @@ pub(super) fn redacted_url(url: &str) -> String {
 fn redacted_query(query: &str) -> String {
     let pairs: Vec<String> = query
         .split('&')
-        .map(|pair| pair.split_once('=').map_or_else(|| "REDACTED".to_owned(), |(key, _)| format!("{key}=REDACTED")))
+        .map(|pair| {
+            pair.split_once('=').map_or_else(
+                || "REDACTED".to_owned(),
+                |(key, _)| format!("{key}=REDACTED"),
+            )
+        })
         .collect();
     format!("?{}", pairs.join("&"))
 }

@@ -1,4 +1,5 @@
-//! The targets of an invocation's route as its planner sees them: who is free, who failed, what ends it where none is.
+//! The targets of an invocation's route as its planner sees them: who is free, who failed, what
+//! ends it where none is.
 
 use std::sync::Arc;
 
@@ -25,10 +26,15 @@ impl Targets {
         let states = self.shared.states.load();
         let candidate = |target: &Arc<Target>| {
             let state = states.get(&target.id);
-            let own = attempts.iter().filter(|record| record.target.as_ref() == Some(&target.id));
+            let own = attempts
+                .iter()
+                .filter(|record| record.target.as_ref() == Some(&target.id));
             let failed_silent = own.clone().any(|record| {
                 record.first_token.is_none()
-                    && record.failure.as_ref().is_some_and(|failure| failure.class == FailureClass::Timeout)
+                    && record
+                        .failure
+                        .as_ref()
+                        .is_some_and(|failure| failure.class == FailureClass::Timeout)
             });
             // First, because it settles what is overdue.
             let availability = state.map_or(Availability::Never, |state| {
@@ -38,17 +44,23 @@ impl Targets {
                 let circuit = state.circuit();
                 (circuit.degraded(), !circuit.state().is_closed())
             });
-            let health = state.map(|state| state.health().verdict(now)).unwrap_or_default();
+            let health = state
+                .map(|state| state.health().verdict(now))
+                .unwrap_or_default();
             let mut candidate = Candidate {
                 target: target.id.clone(),
                 availability,
-                first_token_p50: state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50),
+                first_token_p50: state
+                    .and_then(|state| state.latency().p50(now))
+                    .unwrap_or(GUESSED_P50),
                 failed_silent,
                 attempts: u32::try_from(
-                    own.filter(|record| !record.refused_locally() && !record.lost_with_replica).count(),
+                    own.filter(|record| !record.refused_locally() && !record.lost_with_replica)
+                        .count(),
                 )
                 .unwrap_or(u32::MAX),
-                // An open circuit whose time is over must be preferred again, or it would never be probed.
+                // An open circuit whose time is over must be preferred again, or it would never be
+                // probed.
                 healthy: !degraded,
                 failing: health.failing || degraded || open,
                 erratic: health.erratic,
@@ -60,15 +72,20 @@ impl Targets {
             };
             let failed = attempts.iter().filter(|record| !record.refused_locally());
             for record in failed {
-                let (Some(failure), Some(by)) = (&record.failure, record.target.as_ref().and_then(|id| states.get(id)))
-                else {
+                let (Some(failure), Some(by)) = (
+                    &record.failure,
+                    record.target.as_ref().and_then(|id| states.get(id)),
+                ) else {
                     continue;
                 };
                 let by = &by.target;
                 candidate.larger_window = has_larger_window(target, by);
-                candidate.other_credential = (&by.provider, &by.credential) != (&target.provider, &target.credential);
-                let noted = (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
-                let admitted = recovery_options(&scope.plan.retry, failure).admits(&candidate, by.id == target.id);
+                candidate.other_credential =
+                    (&by.provider, &by.credential) != (&target.provider, &target.credential);
+                let noted =
+                    (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
+                let admitted = recovery_options(&scope.plan.retry, failure)
+                    .admits(&candidate, by.id == target.id);
                 candidate.ruled_out |= !admitted && !noted;
             }
             candidate
@@ -76,36 +93,63 @@ impl Targets {
         scope.plan.targets.iter().map(candidate).collect()
     }
 
-    /// What an invocation ends with that no target can serve: the failure that closed the gate of the first one which is
-    /// closed so.
+    /// What an invocation ends with that no target can serve: the failure that closed the gate of
+    /// the first one which is closed so.
     pub fn refusal(&self, scope: &InvocationScope) -> Option<Failure> {
         let now = Instant::now();
-        scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.refusal(now))
+        scope
+            .plan
+            .targets
+            .iter()
+            .find_map(|target| self.state(&target.id)?.refusal(now))
     }
 
     /// What an invocation ends with that may not wait for a target whose rate limit is reached.
     pub fn rate_limit(&self, scope: &InvocationScope) -> Option<Failure> {
         let now = Instant::now();
-        scope.plan.targets.iter().find_map(|target| self.state(&target.id)?.rate_limit(now))
+        scope
+            .plan
+            .targets
+            .iter()
+            .find_map(|target| self.state(&target.id)?.rate_limit(now))
     }
 
     /// Whether a target other than this one of the same route could take over now.
-    pub fn alternative_healthy(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
+    pub fn alternative_healthy(
+        &self,
+        scope: &InvocationScope,
+        but: &TargetId,
+        now: Instant,
+    ) -> bool {
         let states = self.shared.states.load();
-        scope.plan.targets.iter().filter(|target| target.id != *but).any(|target| {
-            states
-                .get(&target.id)
-                .is_some_and(|state| state.is_healthy() && matches!(state.availability(now, false), Availability::Now))
-        })
+        scope
+            .plan
+            .targets
+            .iter()
+            .filter(|target| target.id != *but)
+            .any(|target| {
+                states.get(&target.id).is_some_and(|state| {
+                    state.is_healthy()
+                        && matches!(state.availability(now, false), Availability::Now)
+                })
+            })
     }
 
-    /// Whether a target other than this one of the same route is well and can take over now, or once a gate opens.
-    pub fn alternative_returns(&self, scope: &InvocationScope, but: &TargetId, now: Instant) -> bool {
+    /// Whether a target other than this one of the same route is well and can take over now, or
+    /// once a gate opens.
+    pub fn alternative_returns(
+        &self,
+        scope: &InvocationScope,
+        but: &TargetId,
+        now: Instant,
+    ) -> bool {
         let states = self.shared.states.load();
         let mut others = scope.plan.targets.iter().filter(|target| target.id != *but);
         others.any(|target| {
             let state = states.get(&target.id);
-            state.is_some_and(|state| state.is_healthy() && state.availability(now, false) != Availability::Never)
+            state.is_some_and(|state| {
+                state.is_healthy() && state.availability(now, false) != Availability::Never
+            })
         })
     }
 }

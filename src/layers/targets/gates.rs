@@ -1,4 +1,5 @@
-//! The gates of a target, shared with the targets that use the same credential, and everything that moves them.
+//! The gates of a target, shared with the targets that use the same credential, and everything that
+//! moves them.
 
 use std::{
     sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
@@ -37,7 +38,10 @@ impl TargetState {
 
     /// What closed the gate that is closed, if one is.
     pub fn closed_for(&self, now: Instant) -> Option<FailureClass> {
-        let closed = self.gates().into_iter().find(|(kind, _)| self.gate_closed_for(*kind, now).is_some())?;
+        let closed = self
+            .gates()
+            .into_iter()
+            .find(|(kind, _)| self.gate_closed_for(*kind, now).is_some())?;
         closed.1.lock().class()
     }
 
@@ -54,28 +58,45 @@ impl TargetState {
         }
     }
 
-    /// The failure that a caller gets whom the credential or configuration gate refuses: the one that closed it.
+    /// The failure that a caller gets whom the credential or configuration gate refuses: the one
+    /// that closed it.
     pub fn refusal(&self, now: Instant) -> Option<Failure> {
-        let refused = [GateKind::Credential, GateKind::Configuration].map(|kind| self.gate(kind).refusal(now));
+        let refused = [GateKind::Credential, GateKind::Configuration]
+            .map(|kind| self.gate(kind).refusal(now));
         let refused = refused.into_iter().flatten().next()?;
-        Some(Failure { target: Some(self.target.id.clone()), ..refused })
+        Some(Failure {
+            target: Some(self.target.id.clone()),
+            ..refused
+        })
     }
 
     /// The failure of a caller that the rate gate refuses, with the time until it opens.
     pub fn rate_limit(&self, now: Instant) -> Option<Failure> {
         let reopens_in = self.gate_closed_for(GateKind::Rate, now)?;
-        let class = self.gate(GateKind::Rate).class().unwrap_or(FailureClass::RateLimited);
-        let refused = Failure::local(class, "an earlier call reached the rate limit of the target");
+        let class = self
+            .gate(GateKind::Rate)
+            .class()
+            .unwrap_or(FailureClass::RateLimited);
+        let refused = Failure::local(
+            class,
+            "an earlier call reached the rate limit of the target",
+        );
         let refused = refused.with_retry_after(reopens_in, WaitSource::Gate);
-        Some(Failure { target: Some(self.target.id.clone()), retryable: true, ..refused })
+        Some(Failure {
+            target: Some(self.target.id.clone()),
+            retryable: true,
+            ..refused
+        })
     }
 
     /// The credential or configuration gate that is closed, why, and since when.
     pub fn closed_gate(&self) -> Option<(GateKind, FailureClass, Timestamp)> {
-        [GateKind::Credential, GateKind::Configuration].into_iter().find_map(|kind| {
-            let gate = self.gate(kind);
-            Some((kind, gate.class()?, self.wall_time(gate.closed_since()?)))
-        })
+        [GateKind::Credential, GateKind::Configuration]
+            .into_iter()
+            .find_map(|kind| {
+                let gate = self.gate(kind);
+                Some((kind, gate.class()?, self.wall_time(gate.closed_since()?)))
+            })
     }
 
     /// Whether callers pass the rate gate one at a time, and are queued before it.
@@ -98,16 +119,35 @@ impl TargetState {
         source: WaitSource,
     ) {
         let shared = self.shared_gate(gate);
-        let mut closed_by = shared.closed_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed_by = shared
+            .closed_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (target, body) = match change {
             None => return,
             Some(GateChange::Closed { reopens_in }) => {
-                let target = closed_by.get_or_insert_with(|| self.target.id.clone()).clone();
-                (target, EventBody::GateClosed { gate, reopens_in_ms: millis(reopens_in), source, class })
+                let target = closed_by
+                    .get_or_insert_with(|| self.target.id.clone())
+                    .clone();
+                (
+                    target,
+                    EventBody::GateClosed {
+                        gate,
+                        reopens_in_ms: millis(reopens_in),
+                        source,
+                        class,
+                    },
+                )
             }
             Some(GateChange::Opened { closed_for }) => {
                 let target = closed_by.take().unwrap_or_else(|| self.target.id.clone());
-                (target, EventBody::GateOpened { gate, closed_ms: millis(closed_for) })
+                (
+                    target,
+                    EventBody::GateOpened {
+                        gate,
+                        closed_ms: millis(closed_for),
+                    },
+                )
             }
         };
         drop(closed_by);
@@ -125,9 +165,14 @@ impl TargetState {
         self.rate.sooner.notify_waiters();
     }
 
-    /// Opens the rate gate when its time is over, so that all waiting callers are informed, not only the next one.
+    /// Opens the rate gate when its time is over, so that all waiting callers are informed, not
+    /// only the next one.
     fn reopen_in_time(self: &Arc<Self>) {
-        let mut reopening = self.rate.reopening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reopening = self
+            .rate
+            .reopening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         while reopening.try_join_next().is_some() {}
         if !reopening.is_empty() {
             return;
@@ -138,7 +183,12 @@ impl TargetState {
                 tokio::time::sleep(wait).await;
             }
             let change = state.gate(GateKind::Rate).expire(Instant::now());
-            state.gate_moved(GateKind::Rate, change, FailureClass::RateLimited, WaitSource::Gate);
+            state.gate_moved(
+                GateKind::Rate,
+                change,
+                FailureClass::RateLimited,
+                WaitSource::Gate,
+            );
         });
     }
 

@@ -32,9 +32,14 @@ struct ParkingPlace {
 // === impl Targets ===
 
 impl Targets {
-    /// Parks an invocation until something changes at a target; `None` when too many are parked already, or
-    /// the time is too short to wait in line. The place is held by the future.
-    pub fn park(&self, scope: &Arc<InvocationScope>, target: &TargetId, now: Instant) -> Option<Parked> {
+    /// Parks an invocation until something changes at a target; `None` when too many are parked
+    /// already, or the time is too short to wait in line. The place is held by the future.
+    pub fn park(
+        &self,
+        scope: &Arc<InvocationScope>,
+        target: &TargetId,
+        now: Instant,
+    ) -> Option<Parked> {
         let place = ParkingPlace::take(&self.shared, scope.plan.retry.park.max_parked)?;
         let state = self.state(target)?;
         // What is closed is waited for: a place in line is of no use while the circuit is open.
@@ -45,8 +50,16 @@ impl Targets {
             })));
         }
         // A place in a line that is too long for all is for those to whom it is of use.
-        let needed = state.whole().p95(now).unwrap_or_default().max(scope.plan.retry.min_attempt_time);
-        let until = scope.invocation.deadline.checked_sub(needed).filter(|until| *until > now)?;
+        let needed = state
+            .whole()
+            .p95(now)
+            .unwrap_or_default()
+            .max(scope.plan.retry.min_attempt_time);
+        let until = scope
+            .invocation
+            .deadline
+            .checked_sub(needed)
+            .filter(|until| *until > now)?;
         let scope = Arc::clone(scope);
         let turn: BoxFuture<()> = Box::pin(async move {
             let _place = place;
@@ -67,7 +80,9 @@ impl Targets {
 impl ParkingPlace {
     fn take(shared: &Arc<TargetTable>, max: u32) -> Option<Self> {
         let taken = shared.parked.fetch_add(1, Ordering::Relaxed);
-        let place = Self { shared: Arc::clone(shared) };
+        let place = Self {
+            shared: Arc::clone(shared),
+        };
         (taken < max as usize).then_some(place)
     }
 }

@@ -62,7 +62,8 @@ impl SharedGate {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues until this caller may pass, and passes. Cancel safe: dropping the future leaves the queue.
+    /// Queues until this caller may pass, and passes. Cancel safe: dropping the future leaves the
+    /// queue.
     pub(super) async fn pass_in_turn(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _in_line = InLine(self);
@@ -72,7 +73,9 @@ impl SharedGate {
             let passed = self.lock().admit(Instant::now(), false);
             match passed {
                 Ok(_) => return,
-                Err(wait) => tokio::select! { () = tokio::time::sleep(wait) => {}, () = sooner => {} },
+                Err(wait) => {
+                    tokio::select! { () = tokio::time::sleep(wait) => {}, () = sooner => {} }
+                }
             }
         }
     }

@@ -26,8 +26,8 @@ struct SlotState {
     limiter: Limiter,
     /// Attempts in flight that hold a slot.
     in_flight: u32,
-    /// Attempts in flight that began before the circuit opened last: they hold no slot any more, so that what hangs in
-    /// an outage keeps no probe out.
+    /// Attempts in flight that began before the circuit opened last: they hold no slot any more, so
+    /// that what hangs in an outage keeps no probe out.
     before_outage: u32,
     /// How often the circuit opened.
     outages: u64,
@@ -73,7 +73,9 @@ impl Slots {
             max_queued: policy.max_queued as usize,
             max_wait: policy.max_queue_wait,
         };
-        Self { shared: Arc::new(Mutex::new(shared)) }
+        Self {
+            shared: Arc::new(Mutex::new(shared)),
+        }
     }
 
     /// Applies a new policy; the current limit stays within its bounds.
@@ -84,8 +86,8 @@ impl Slots {
         shared.max_wait = policy.max_queue_wait;
     }
 
-    /// The target's circuit opened, on silence or on errors that came at once: these were about an outage, and not
-    /// about its slots.
+    /// The target's circuit opened, on silence or on errors that came at once: these were about an
+    /// outage, and not about its slots.
     pub fn outage(&self, silence: bool) {
         let mut shared = self.lock();
         shared.limiter.on_outage(Instant::now(), silence);
@@ -107,9 +109,13 @@ impl Slots {
         self.lock().limiter.limit()
     }
 
-    /// Takes a slot, queueing where there is none; `Err` when the queue is full or the wait too long. Cancel safe: a
-    /// slot whose waiter is gone goes to the next in the queue.
-    pub(in crate::layers) async fn take(&self, tenant: &TenantId, until: Instant) -> Result<Slot, Duration> {
+    /// Takes a slot, queueing where there is none; `Err` when the queue is full or the wait too
+    /// long. Cancel safe: a slot whose waiter is gone goes to the next in the queue.
+    pub(in crate::layers) async fn take(
+        &self,
+        tenant: &TenantId,
+        until: Instant,
+    ) -> Result<Slot, Duration> {
         let (waiting, give_up) = {
             let mut shared = self.lock();
             if shared.admits(tenant) {
@@ -121,7 +127,10 @@ impl Slots {
                 return Err(shared.max_wait);
             }
             let (give, waiting) = oneshot::channel();
-            shared.queue.push_back(Waiter { tenant: tenant.clone(), give });
+            shared.queue.push_back(Waiter {
+                tenant: tenant.clone(),
+                give,
+            });
             (waiting, until.min(Instant::now() + shared.max_wait))
         };
         match tokio::time::timeout_at(give_up, waiting).await {
@@ -141,12 +150,17 @@ impl Slots {
     /// An attempt that began then got an overload: fewer concurrent attempts would do better.
     pub(in crate::layers) fn pushed_back(&self, began: Instant, first_token_p50: Duration) {
         let mut shared = self.lock();
-        let word = OverloadSignal { began, in_flight: shared.in_flight };
-        shared.limiter.on_back_pressure(Instant::now(), first_token_p50, word);
+        let word = OverloadSignal {
+            began,
+            in_flight: shared.in_flight,
+        };
+        shared
+            .limiter
+            .on_back_pressure(Instant::now(), first_token_p50, word);
     }
 
-    /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter is gone drops
-    /// back here.
+    /// Gives free slots to those in line. A slot is handed over outside the lock: one whose waiter
+    /// is gone drops back here.
     fn hand_out(&self) {
         loop {
             let (next, outages) = {
@@ -162,7 +176,12 @@ impl Slots {
     }
 
     fn slot(&self, tenant: TenantId, outages: u64) -> Slot {
-        Slot { slots: self.clone(), tenant, outages, hand_on: true }
+        Slot {
+            slots: self.clone(),
+            tenant,
+            outages,
+            hand_on: true,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
@@ -173,8 +192,9 @@ impl Slots {
 // === impl SlotState ===
 
 impl SlotState {
-    /// Whether a tenant may have another slot now. One that holds hardly any may have it beyond the limit, by an eighth
-    /// of it at most: what others hold in silence is not taken from them, and must not keep everybody else out.
+    /// Whether a tenant may have another slot now. One that holds hardly any may have it beyond the
+    /// limit, by an eighth of it at most: what others hold in silence is not taken from them, and
+    /// must not keep everybody else out.
     fn admits(&self, tenant: &TenantId) -> bool {
         let limit = self.limiter.limit();
         let extra = (limit / EXTRA_SHARE).max(1);
@@ -185,13 +205,18 @@ impl SlotState {
     /// The next that gets a slot: of the tenant that holds the fewest, the one that waits longest.
     fn next(&mut self) -> Option<Waiter> {
         self.queue.retain(|waiter| !waiter.give.is_closed());
-        let waiting = self.queue.iter().enumerate().filter(|(_, waiter)| self.admits(&waiter.tenant));
-        let (index, _) = waiting.min_by_key(|(index, waiter)| (self.held_by(&waiter.tenant), *index))?;
+        let waiting = self
+            .queue
+            .iter()
+            .enumerate()
+            .filter(|(_, waiter)| self.admits(&waiter.tenant));
+        let (index, _) =
+            waiting.min_by_key(|(index, waiter)| (self.held_by(&waiter.tenant), *index))?;
         self.queue.remove(index)
     }
 
-    /// Makes room in a full queue for a tenant that has less in it than another: the newest of the tenant that has the
-    /// most is refused.
+    /// Makes room in a full queue for a tenant that has less in it than another: the newest of the
+    /// tenant that has the most is refused.
     fn make_room(&mut self, tenant: &TenantId) -> bool {
         // Ordered, so that the same calls have the same result.
         let mut queued: BTreeMap<&TenantId, usize> = BTreeMap::new();
@@ -199,8 +224,13 @@ impl SlotState {
             *queued.entry(&waiter.tenant).or_default() += 1;
         }
         let own = queued.get(tenant).copied().unwrap_or(0);
-        let max = queued.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > own + 1);
-        let Some(max) = max.map(|(max, _)| max.clone()) else { return false };
+        let max = queued
+            .into_iter()
+            .max_by_key(|(_, count)| *count)
+            .filter(|(_, count)| *count > own + 1);
+        let Some(max) = max.map(|(max, _)| max.clone()) else {
+            return false;
+        };
         let newest = self.queue.iter().rposition(|waiter| waiter.tenant == max);
         newest.and_then(|index| self.queue.remove(index)).is_some()
     }
@@ -259,11 +289,18 @@ mod tests {
     use super::*;
 
     fn slots(max: u32, max_queued: u32) -> Slots {
-        Slots::new(&ConcurrencyPolicy { max, max_queued, ..ConcurrencyPolicy::default() })
+        Slots::new(&ConcurrencyPolicy {
+            max,
+            max_queued,
+            ..ConcurrencyPolicy::default()
+        })
     }
 
     async fn taken(slots: &Slots, tenant: &str) -> Option<Slot> {
-        slots.take(&TenantId::from(tenant), Instant::now()).await.ok()
+        slots
+            .take(&TenantId::from(tenant), Instant::now())
+            .await
+            .ok()
     }
 
     #[tokio::test(start_paused = true)]
@@ -294,7 +331,11 @@ mod tests {
         let slots = slots(1, 3);
         let _held = taken(&slots, "a").await.unwrap();
         let extra = taken(&slots, "b").await.unwrap();
-        let (a, b, until) = (TenantId::from("a"), TenantId::from("b"), Instant::now() + Duration::from_secs(5));
+        let (a, b, until) = (
+            TenantId::from("a"),
+            TenantId::from("b"),
+            Instant::now() + Duration::from_secs(5),
+        );
         let of_a = join_all((0..3).map(|_| slots.take(&a, until)));
         let of_b = async {
             tokio::task::yield_now().await;
@@ -303,6 +344,9 @@ mod tests {
         };
         let (of_a, of_b) = tokio::join!(of_a, of_b);
         assert!(of_b.is_ok(), "b holds none, and goes first");
-        assert!(of_a.iter().all(Result::is_err), "a holds its slot to the end");
+        assert!(
+            of_a.iter().all(Result::is_err),
+            "a holds its slot to the end"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! What was learnt from the outcomes of tool calls, shared by all calls of this process and brought together with what other
-//! replicas learnt.
+//! What was learnt from the outcomes of tool calls, shared by all calls of this process and brought
+//! together with what other replicas learnt.
 //!
-//! Each change is applied here at once and noted, so that it can be applied again to what the journal keeps.
+//! Each change is applied here at once and noted, so that it can be applied again to what the
+//! journal keeps.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +16,8 @@ use crate::{
     policy::tool_recovery::{adapt::AdaptationMemory, learning::ToolLearning},
 };
 
-/// Most changes that wait to be brought to the journal; the oldest are then known to this process alone.
+/// Most changes that wait to be brought to the journal; the oldest are then known to this process
+/// alone.
 const MAX_PENDING: usize = 10_000;
 
 /// What was learnt, shared; cheap to clone.
@@ -86,8 +88,15 @@ impl ToolKnowledge {
     #[must_use]
     pub fn new(tools: ToolLearning, max_entries: usize, enabled: bool) -> Self {
         let adaptations = AdaptationMemory::new(max_entries);
-        let learnt = Learnt { enabled, tools, adaptations, pending: VecDeque::new() };
-        Self { shared: Arc::new(Mutex::new(learnt)) }
+        let learnt = Learnt {
+            enabled,
+            tools,
+            adaptations,
+            pending: VecDeque::new(),
+        };
+        Self {
+            shared: Arc::new(Mutex::new(learnt)),
+        }
     }
 
     /// What was learnt. Held shortly, never across an await.
@@ -111,10 +120,12 @@ impl Learnt {
         self.pending.push_back(lesson);
     }
 
-    /// Forgets what was learnt, of one operation or about one tool where they are given; returns how many entries went.
+    /// Forgets what was learnt, of one operation or about one tool where they are given; returns
+    /// how many entries went.
     pub fn reset(&mut self, operation: Option<Operation>, tool: Option<String>) -> usize {
         let forgotten = self.tools.reset(operation.as_ref(), tool.as_deref());
-        self.pending.push_back(Lesson::Forgotten { operation, tool });
+        self.pending
+            .push_back(Lesson::Forgotten { operation, tool });
         forgotten
     }
 
@@ -140,9 +151,23 @@ impl Lesson {
     /// Changes what is known.
     pub fn apply(&self, tools: &mut ToolLearning) {
         match self {
-            Self::Outcome { operation, tool, succeeded, at } => tools.record(operation, tool, *succeeded, *at),
-            Self::Corrected { operation, chosen, right, at } => tools.correct(operation, chosen, right, *at),
-            Self::Refuted { operation, chosen, right } => tools.refute(operation, chosen, right),
+            Self::Outcome {
+                operation,
+                tool,
+                succeeded,
+                at,
+            } => tools.record(operation, tool, *succeeded, *at),
+            Self::Corrected {
+                operation,
+                chosen,
+                right,
+                at,
+            } => tools.correct(operation, chosen, right, *at),
+            Self::Refuted {
+                operation,
+                chosen,
+                right,
+            } => tools.refute(operation, chosen, right),
             Self::Forgotten { operation, tool } => {
                 tools.reset(operation.as_ref(), tool.as_deref());
             }

@@ -1,7 +1,8 @@
-//! The output limit that a rejection states: too high for the model, too low for it, or too high beside this prompt.
+//! The output limit that a rejection states: too high for the model, too low for it, or too high
+//! beside this prompt.
 //!
-//! A table of sentences, each as some provider or server writes it. A sentence without a number, or with one that
-//! changes nothing, yields no limit.
+//! A table of sentences, each as some provider or server writes it. A sentence without a number, or
+//! with one that changes nothing, yields no limit.
 
 use std::sync::LazyLock;
 
@@ -9,7 +10,8 @@ use regex::{Captures, Regex};
 
 use crate::domain::{adaptation::Adaptation, message::ModelCall};
 
-/// A shorter answer than this, in tokens, is useless beside a long prompt: then the prompt is too long.
+/// A shorter answer than this, in tokens, is useless beside a long prompt: then the prompt is too
+/// long.
 const MIN_ROOM: u32 = 256;
 
 /// What the numbers of a sentence mean.
@@ -33,35 +35,77 @@ const FIELD: &str = r"max(?:imum)?[ _]?(?:new[ _]|completion[ _]|output[ _])?tok
 /// The provider that writes a sentence is named beside it.
 const SENTENCES: [(&str, Reads); 15] = [
     // OpenAI and its imitators; OpenRouter (`of text input`).
-    (r"maximum context length is (?P<window>\d+) tokens\b.*\((?P<prompt>\d+) (?:in|of|from)\b", Reads::Room),
+    (
+        r"maximum context length is (?P<window>\d+) tokens\b.*\((?P<prompt>\d+) (?:in|of|from)\b",
+        Reads::Room,
+    ),
     // vLLM.
-    (r"maximum context length is (?P<window>\d+) tokens and your request has (?P<prompt>\d+) input", Reads::Room),
+    (
+        r"maximum context length is (?P<window>\d+) tokens and your request has (?P<prompt>\d+) input",
+        Reads::Room,
+    ),
     // Anthropic.
-    (r"input length and max_tokens exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)", Reads::Room),
+    (
+        r"input length and max_tokens exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)",
+        Reads::Room,
+    ),
     // Text generation inference.
-    (r"inputs tokens \+ max_new_tokens must be <= (?P<window>\d+)\. given: (?P<prompt>\d+) inputs tokens", Reads::Room),
+    (
+        r"inputs tokens \+ max_new_tokens must be <= (?P<window>\d+)\. given: (?P<prompt>\d+) inputs tokens",
+        Reads::Room,
+    ),
     // OpenAI.
-    (r"supports at most (?P<most>\d+) (?:completion|output) tokens", Reads::Most),
+    (
+        r"supports at most (?P<most>\d+) (?:completion|output) tokens",
+        Reads::Most,
+    ),
     // Anthropic.
-    (r"> (?P<most>\d+), which is the maximum allowed number of output tokens", Reads::Most),
+    (
+        r"> (?P<most>\d+), which is the maximum allowed number of output tokens",
+        Reads::Most,
+    ),
     // Bedrock.
-    (r"maximum tokens you requested exceeds the model limit of (?P<most>\d+)", Reads::Most),
+    (
+        r"maximum tokens you requested exceeds the model limit of (?P<most>\d+)",
+        Reads::Most,
+    ),
     // Gemini on Vertex.
-    (r"range is from (?P<least>\d+) \(inclusive\) to (?P<past>\d+) \(exclusive\)", Reads::Range),
+    (
+        r"range is from (?P<least>\d+) \(inclusive\) to (?P<past>\d+) \(exclusive\)",
+        Reads::Range,
+    ),
     // DeepSeek.
-    (r"range of %FIELD% is \[(?P<least>\d+), ?(?P<most>\d+)\]", Reads::Range),
+    (
+        r"range of %FIELD% is \[(?P<least>\d+), ?(?P<most>\d+)\]",
+        Reads::Range,
+    ),
     // Groq, Cohere, Mistral (pydantic).
     (
         r"%FIELD%\b.{0,80}?(?:less than or equal to|<=|at most|no more than|maximum (?:value )?of) (?P<most>\d+)",
         Reads::Most,
     ),
-    (r"%FIELD%\b.{0,80}?(?:must be )?(?:less than|<|below) (?P<past>\d+)", Reads::Past),
+    (
+        r"%FIELD%\b.{0,80}?(?:must be )?(?:less than|<|below) (?P<past>\d+)",
+        Reads::Past,
+    ),
     // OpenAI Responses, and pydantic.
-    (r"%FIELD%\b.{0,80}?(?:greater than or equal to|>=|at least|minimum (?:value )?of) (?P<least>\d+)", Reads::Least),
-    (r"(?:less than or equal to|<=) (?P<most>\d+)\b.{0,80}?%FIELD%", Reads::Most),
-    (r"(?:greater than or equal to|>=) (?P<least>\d+)\b.{0,80}?%FIELD%", Reads::Least),
+    (
+        r"%FIELD%\b.{0,80}?(?:greater than or equal to|>=|at least|minimum (?:value )?of) (?P<least>\d+)",
+        Reads::Least,
+    ),
+    (
+        r"(?:less than or equal to|<=) (?P<most>\d+)\b.{0,80}?%FIELD%",
+        Reads::Most,
+    ),
+    (
+        r"(?:greater than or equal to|>=) (?P<least>\d+)\b.{0,80}?%FIELD%",
+        Reads::Least,
+    ),
     // Fireworks, and gateways.
-    (r"%FIELD% (?:is )?too (?:large|high)\b.{0,80}?(?:limit|maximum|max) (?:is |of )?(?P<most>\d+)", Reads::Most),
+    (
+        r"%FIELD% (?:is )?too (?:large|high)\b.{0,80}?(?:limit|maximum|max) (?:is |of )?(?P<most>\d+)",
+        Reads::Most,
+    ),
 ];
 
 static TABLE: LazyLock<Vec<(Regex, Reads)>> = LazyLock::new(|| {
@@ -72,12 +116,14 @@ static TABLE: LazyLock<Vec<(Regex, Reads)>> = LazyLock::new(|| {
     SENTENCES.iter().filter_map(compile).collect()
 });
 
-/// The limit that the target accepts in place of the call's, if this text (lower case, no quotation marks) states one.
+/// The limit that the target accepts in place of the call's, if this text (lower case, no quotation
+/// marks) states one.
 pub(super) fn other_limit(words: &str, call: &ModelCall) -> Option<Adaptation> {
     let from = call.max_output_tokens;
     let words = without_separators(words);
     let to = thinking_budget(&words, call).or_else(|| {
-        let read = |(pattern, reads): &(Regex, Reads)| reads.limit(&pattern.captures(&words)?, from);
+        let read =
+            |(pattern, reads): &(Regex, Reads)| reads.limit(&pattern.captures(&words)?, from);
         TABLE.iter().find_map(read)
     })?;
     Some(Adaptation::OutputLimit { from, to })
@@ -104,7 +150,8 @@ impl Reads {
     }
 }
 
-/// The smallest output limit above the thinking budget that the caller put into `extra`, as Anthropic requires.
+/// The smallest output limit above the thinking budget that the caller put into `extra`, as
+/// Anthropic requires.
 fn thinking_budget(words: &str, call: &ModelCall) -> Option<u32> {
     if !words.contains("max_tokens must be greater than thinking.budget_tokens") {
         return None;
@@ -119,8 +166,14 @@ fn thinking_budget(words: &str, call: &ModelCall) -> Option<u32> {
 fn without_separators(words: &str) -> String {
     let bytes = words.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let separates = |at: usize| at > 0 && is_digit(at - 1) && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3);
-    words.char_indices().filter(|(at, letter)| *letter != ',' || !separates(*at)).map(|(_, letter)| letter).collect()
+    let separates = |at: usize| {
+        at > 0 && is_digit(at - 1) && is_digit(at + 1) && is_digit(at + 2) && is_digit(at + 3)
+    };
+    words
+        .char_indices()
+        .filter(|(at, letter)| *letter != ',' || !separates(*at))
+        .map(|(_, letter)| letter)
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,12 +3,17 @@
 use super::*;
 
 fn policy(max_in_flight: u32) -> AdmissionPolicy {
-    AdmissionPolicy { max_in_flight, ..AdmissionPolicy::default() }
+    AdmissionPolicy {
+        max_in_flight,
+        ..AdmissionPolicy::default()
+    }
 }
 
 fn enter(admission: &mut Admission, tenant: &str, times: u32, now: Instant) -> u32 {
     let tenant = TenantId::from(tenant);
-    (0..times).map(|_| u32::from(admission.try_enter(&tenant, now).is_ok())).sum()
+    (0..times)
+        .map(|_| u32::from(admission.try_enter(&tenant, now).is_ok()))
+        .sum()
 }
 
 fn leave(admission: &mut Admission, tenant: &str, times: u32) {
@@ -18,7 +23,10 @@ fn leave(admission: &mut Admission, tenant: &str, times: u32) {
 }
 
 fn refused(admission: &mut Admission, tenant: &str, now: Instant) -> Option<ShedReason> {
-    admission.try_enter(&TenantId::from(tenant), now).err().map(|shed| shed.reason)
+    admission
+        .try_enter(&TenantId::from(tenant), now)
+        .err()
+        .map(|shed| shed.reason)
 }
 
 #[test]
@@ -28,7 +36,13 @@ fn a_lone_tenant_may_use_everything_and_no_more() {
     assert_eq!(enter(&mut admission, "a", 20, now), 10);
     assert_eq!(admission.in_flight(), 10);
     let shed = admission.try_enter(&TenantId::from("a"), now).unwrap_err();
-    assert_eq!(shed, Shed { retry_in: Duration::from_secs(1), reason: ShedReason::Full });
+    assert_eq!(
+        shed,
+        Shed {
+            retry_in: Duration::from_secs(1),
+            reason: ShedReason::Full
+        }
+    );
     leave(&mut admission, "a", 1);
     assert_eq!(enter(&mut admission, "a", 2, now), 1);
 }
@@ -38,10 +52,20 @@ fn when_room_is_scarce_the_tenant_above_its_share_is_refused_and_the_other_is_no
     let now = Instant::now();
     let mut admission = Admission::new(policy(10));
     enter(&mut admission, "small", 1, now);
-    assert_eq!(enter(&mut admission, "hog", 20, now), 7, "up to eight tenths of the room");
-    assert_eq!(refused(&mut admission, "hog", now), Some(ShedReason::OverShare));
+    assert_eq!(
+        enter(&mut admission, "hog", 20, now),
+        7,
+        "up to eight tenths of the room"
+    );
+    assert_eq!(
+        refused(&mut admission, "hog", now),
+        Some(ShedReason::OverShare)
+    );
     assert_eq!(enter(&mut admission, "small", 5, now), 2, "what is left");
-    assert_eq!(refused(&mut admission, "small", now), Some(ShedReason::Full));
+    assert_eq!(
+        refused(&mut admission, "small", now),
+        Some(ShedReason::Full)
+    );
 }
 
 #[test]
@@ -49,9 +73,21 @@ fn a_tenant_may_have_exactly_its_share_and_fairness_begins_at_its_threshold() {
     let now = Instant::now();
     let mut admission = Admission::new(policy(10));
     enter(&mut admission, "b", 1, now);
-    assert_eq!(enter(&mut admission, "a", 6, now), 6, "seven of ten are not scarce");
-    assert_eq!(enter(&mut admission, "a", 1, now), 1, "nor is the eighth, while seven are taken");
-    assert_eq!(refused(&mut admission, "a", now), Some(ShedReason::OverShare), "at eight of ten it is");
+    assert_eq!(
+        enter(&mut admission, "a", 6, now),
+        6,
+        "seven of ten are not scarce"
+    );
+    assert_eq!(
+        enter(&mut admission, "a", 1, now),
+        1,
+        "nor is the eighth, while seven are taken"
+    );
+    assert_eq!(
+        refused(&mut admission, "a", now),
+        Some(ShedReason::OverShare),
+        "at eight of ten it is"
+    );
     leave(&mut admission, "a", 3);
     enter(&mut admission, "b", 3, now);
     assert_eq!(enter(&mut admission, "a", 2, now), 1, "five is half of ten");
@@ -62,10 +98,15 @@ fn a_tenant_that_was_refused_is_admitted_when_it_returns_after_the_stated_wait()
     let now = Instant::now();
     let mut admission = Admission::new(policy(10));
     enter(&mut admission, "hog", 10, now);
-    let shed = admission.try_enter(&TenantId::from("late"), now).unwrap_err();
+    let shed = admission
+        .try_enter(&TenantId::from("late"), now)
+        .unwrap_err();
     // The hog ends one and comes again at once: the room is kept for the one that waits.
     leave(&mut admission, "hog", 1);
-    assert_eq!(refused(&mut admission, "hog", now), Some(ShedReason::OverShare));
+    assert_eq!(
+        refused(&mut admission, "hog", now),
+        Some(ShedReason::OverShare)
+    );
     assert_eq!(enter(&mut admission, "late", 1, now + shed.retry_in), 1);
 }
 
@@ -76,17 +117,28 @@ fn a_claim_ends_when_the_tenant_does_not_come_back() {
     enter(&mut admission, "hog", 10, now);
     assert_eq!(refused(&mut admission, "late", now), Some(ShedReason::Full));
     leave(&mut admission, "hog", 1);
-    assert_eq!(refused(&mut admission, "hog", now + Duration::from_secs(3)), Some(ShedReason::OverShare));
-    assert_eq!(enter(&mut admission, "hog", 1, now + Duration::from_millis(3001)), 1);
+    assert_eq!(
+        refused(&mut admission, "hog", now + Duration::from_secs(3)),
+        Some(ShedReason::OverShare)
+    );
+    assert_eq!(
+        enter(&mut admission, "hog", 1, now + Duration::from_millis(3001)),
+        1
+    );
 }
 
 #[test]
 fn a_tenant_never_has_more_than_its_own_limit() {
     let now = Instant::now();
-    let mut admission =
-        Admission::new(AdmissionPolicy { max_in_flight_per_tenant: Some(3), ..AdmissionPolicy::default() });
+    let mut admission = Admission::new(AdmissionPolicy {
+        max_in_flight_per_tenant: Some(3),
+        ..AdmissionPolicy::default()
+    });
     assert_eq!(enter(&mut admission, "a", 9, now), 3);
-    assert_eq!(refused(&mut admission, "a", now), Some(ShedReason::TenantLimit));
+    assert_eq!(
+        refused(&mut admission, "a", now),
+        Some(ShedReason::TenantLimit)
+    );
     assert_eq!(enter(&mut admission, "b", 9, now), 3);
 }
 
@@ -122,7 +174,10 @@ fn a_reload_ends_nothing_that_is_running() {
     let mut admission = Admission::new(policy(10));
     enter(&mut admission, "a", 10, now);
     admission.reconfigure(policy(5));
-    assert_eq!((admission.in_flight(), refused(&mut admission, "a", now)), (10, Some(ShedReason::Full)));
+    assert_eq!(
+        (admission.in_flight(), refused(&mut admission, "a", now)),
+        (10, Some(ShedReason::Full))
+    );
     leave(&mut admission, "a", 6);
     assert_eq!(enter(&mut admission, "a", 5, now), 1);
 }
@@ -135,22 +190,50 @@ fn nonsense_is_named_by_its_field() {
         fair_from: f64::NAN,
         retry_in: Duration::ZERO,
     };
-    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-    assert_eq!(fields, ["max_in_flight", "max_in_flight_per_tenant", "fair_from", "retry_in"]);
+    let fields: Vec<_> = policy
+        .validate()
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "max_in_flight",
+            "max_in_flight_per_tenant",
+            "fair_from",
+            "retry_in"
+        ]
+    );
     for (retry_in, faults) in [
         (Duration::from_millis(1), 0),
         (Duration::from_micros(999), 1),
         (Duration::from_mins(5), 0),
         (Duration::from_millis(300_001), 1),
     ] {
-        assert_eq!(AdmissionPolicy { retry_in, ..AdmissionPolicy::default() }.validate().len(), faults, "{retry_in:?}");
+        assert_eq!(
+            AdmissionPolicy {
+                retry_in,
+                ..AdmissionPolicy::default()
+            }
+            .validate()
+            .len(),
+            faults,
+            "{retry_in:?}"
+        );
     }
 }
 
 #[test]
 fn the_reasons_have_the_names_that_metrics_have() {
-    let reasons = [ShedReason::Full, ShedReason::OverShare, ShedReason::TenantLimit];
-    assert_eq!(reasons.map(ShedReason::as_str), ["full", "over_share", "tenant_limit"]);
+    let reasons = [
+        ShedReason::Full,
+        ShedReason::OverShare,
+        ShedReason::TenantLimit,
+    ];
+    assert_eq!(
+        reasons.map(ShedReason::as_str),
+        ["full", "over_share", "tenant_limit"]
+    );
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The attempts that a circuit admitted, in the order of admission, until each is decided.
 //!
-//! Errors are fast and answers are slow: in the first second of a partial outage nearly everything that *completes* is
-//! an error. So outcomes are passed on in the order in which their calls were admitted, from the head, and a head that
-//! is silent for longer than the first-token timeout is passed on as failed: a hang is detected even without a report.
+//! Errors are fast and answers are slow: in the first second of a partial outage nearly everything
+//! that *completes* is an error. So outcomes are passed on in the order in which their calls were
+//! admitted, from the head, and a head that is silent for longer than the first-token timeout is
+//! passed on as failed: a hang is detected even without a report.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -64,11 +65,20 @@ pub(super) struct AdmissionQueue {
 
 impl AdmissionQueue {
     /// Enters an attempt and returns its number.
-    pub(super) fn push(&mut self, admitted: Instant, outcome: AttemptOutcome, floor_ms: u32) -> u64 {
+    pub(super) fn push(
+        &mut self,
+        admitted: Instant,
+        outcome: AttemptOutcome,
+        floor_ms: u32,
+    ) -> u64 {
         if outcome == AttemptOutcome::Pending {
             self.pending += 1;
         }
-        self.entries.push_back(QueuedOutcome { admitted, outcome, floor_ms });
+        self.entries.push_back(QueuedOutcome {
+            admitted,
+            outcome,
+            floor_ms,
+        });
         self.first_seq + self.entries.len() as u64 - 1
     }
 
@@ -99,7 +109,8 @@ impl AdmissionQueue {
 
     /// Removes the head when it is decided or overdue; an overdue head becomes a slow failure.
     ///
-    /// When the ring is over its bound, a pending head is removed too: as silent when it was slow, else as removed.
+    /// When the ring is over its bound, a pending head is removed too: as silent when it was slow,
+    /// else as removed.
     pub(super) fn pop(&mut self, now: Instant, policy: &CircuitPolicy) -> Option<QueuedOutcome> {
         loop {
             let mut head = *self.entries.front()?;
@@ -110,8 +121,11 @@ impl AdmissionQueue {
                 } else if self.entries.len() <= policy.max_pending as usize {
                     return None;
                 } else {
-                    head.outcome =
-                        if age >= policy.slow_threshold { AttemptOutcome::Silent } else { AttemptOutcome::Removed };
+                    head.outcome = if age >= policy.slow_threshold {
+                        AttemptOutcome::Silent
+                    } else {
+                        AttemptOutcome::Removed
+                    };
                 }
                 self.pending -= 1;
             }
@@ -123,7 +137,8 @@ impl AdmissionQueue {
         }
     }
 
-    /// The run of failures around an attempt that no pending attempt can interrupt: certain, whatever the others become.
+    /// The run of failures around an attempt that no pending attempt can interrupt: certain,
+    /// whatever the others become.
     pub(super) fn run_around(&self, seq: u64) -> FailureRun {
         let Some(index) = self.index(seq).filter(|index| *index < self.entries.len()) else {
             return FailureRun::default();
@@ -144,10 +159,12 @@ impl AdmissionQueue {
         run
     }
 
-    /// Of the last `max` attempts that are at least `age` old: how many show something about the target, and how many
-    /// of these are slow. A pending one is slow.
+    /// Of the last `max` attempts that are at least `age` old: how many show something about the
+    /// target, and how many of these are slow. A pending one is slow.
     pub(super) fn aged(&self, now: Instant, age: Duration, max: u32) -> (u32, u32) {
-        let young = self.entries.partition_point(|entry| now.saturating_duration_since(entry.admitted) >= age);
+        let young = self
+            .entries
+            .partition_point(|entry| now.saturating_duration_since(entry.admitted) >= age);
         let (mut counted, mut slow) = (0, 0);
         for entry in self.entries.range(..young).rev().take(LOOK_AROUND) {
             if counted == max {
@@ -159,7 +176,8 @@ impl AdmissionQueue {
                 | AttemptOutcome::Silent
                 | AttemptOutcome::Answered { slow: true }
                 | AttemptOutcome::Failed(FailKind::Slow) => (1, 1),
-                AttemptOutcome::Answered { slow: false } | AttemptOutcome::Failed(FailKind::Fast) => (1, 0),
+                AttemptOutcome::Answered { slow: false }
+                | AttemptOutcome::Failed(FailKind::Fast) => (1, 0),
             };
             counted += counts;
             slow += is_slow;

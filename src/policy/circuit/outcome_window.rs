@@ -1,4 +1,5 @@
-//! Committed outcomes: how many in a row, how many in the window, and whether they suffice to open the circuit.
+//! Committed outcomes: how many in a row, how many in the window, and whether they suffice to open
+//! the circuit.
 //!
 //! Nothing here grows with the traffic: a window of 20 parts, the last few outcomes, and counters.
 
@@ -57,10 +58,23 @@ impl OutcomeCounts {
     fn of(outcome: AttemptOutcome) -> Self {
         let none = Self::default();
         match outcome {
-            AttemptOutcome::Answered { slow } => Self { answered: 1, slow: u32::from(slow), ..none },
+            AttemptOutcome::Answered { slow } => Self {
+                answered: 1,
+                slow: u32::from(slow),
+                ..none
+            },
             AttemptOutcome::Failed(FailKind::Fast) => Self { failed: 1, ..none },
-            AttemptOutcome::Failed(FailKind::Slow) => Self { failed: 1, failed_slow: 1, slow: 1, ..none },
-            AttemptOutcome::Silent => Self { silent: 1, slow: 1, ..none },
+            AttemptOutcome::Failed(FailKind::Slow) => Self {
+                failed: 1,
+                failed_slow: 1,
+                slow: 1,
+                ..none
+            },
+            AttemptOutcome::Silent => Self {
+                silent: 1,
+                slow: 1,
+                ..none
+            },
             AttemptOutcome::Local | AttemptOutcome::Pending | AttemptOutcome::Removed => none,
         }
     }
@@ -106,7 +120,10 @@ impl SubAssign for OutcomeCounts {
 impl Trip {
     /// Opens on failures in a row, of which some were slow.
     pub(super) fn of_run(slow: u32, failures: u32) -> Self {
-        Self { reason: "failures in a row", kind: majority(slow, failures) }
+        Self {
+            reason: "failures in a row",
+            kind: majority(slow, failures),
+        }
     }
 }
 
@@ -127,7 +144,13 @@ impl OutcomeWindow {
     }
 
     /// Counts an outcome, in admission order.
-    pub(super) fn commit(&mut self, now: Instant, admitted: Instant, outcome: AttemptOutcome, policy: &CircuitPolicy) {
+    pub(super) fn commit(
+        &mut self,
+        now: Instant,
+        admitted: Instant,
+        outcome: AttemptOutcome,
+        policy: &CircuitPolicy,
+    ) {
         match outcome {
             AttemptOutcome::Pending | AttemptOutcome::Removed => return,
             AttemptOutcome::Local => {
@@ -162,17 +185,25 @@ impl OutcomeWindow {
         if self.run_failures >= length {
             return Some(Trip::of_run(self.run_slow, self.run_failures));
         }
-        // Each caller who gave up proves little, so the run must also last longer than the slow threshold. Otherwise
-        // one pause of the target would open the circuit for all calls of that moment.
-        if self.run_failures + self.run_silent >= length && self.run_time() >= policy.slow_threshold {
-            return Some(Trip { reason: "no call succeeded", kind: FailKind::Slow });
+        // Each caller who gave up proves little, so the run must also last longer than the slow
+        // threshold. Otherwise one pause of the target would open the circuit for all calls of that
+        // moment.
+        if self.run_failures + self.run_silent >= length && self.run_time() >= policy.slow_threshold
+        {
+            return Some(Trip {
+                reason: "no call succeeded",
+                kind: FailKind::Slow,
+            });
         }
         None
     }
 
     /// Whether failures with a cause on this host are enough, in a row, to stop trying from here.
     pub(super) fn judge_local(&self, length: u32) -> Option<Trip> {
-        (self.local_run >= length).then_some(Trip { reason: "local failures in a row", kind: FailKind::Fast })
+        (self.local_run >= length).then_some(Trip {
+            reason: "local failures in a row",
+            kind: FailKind::Fast,
+        })
     }
 
     /// Whether the share of failures is too high.
@@ -187,14 +218,25 @@ impl OutcomeWindow {
         let share = counts.failure_share();
         let kind = majority(counts.failed_slow, counts.failed);
         if share >= policy.failure_share {
-            return Some(Trip { reason: "share of failures", kind });
+            return Some(Trip {
+                reason: "share of failures",
+                kind,
+            });
         }
-        (alternative_healthy && share >= policy.failure_share_with_alternative)
-            .then_some(Trip { reason: "share of failures while another target is healthy", kind })
+        (alternative_healthy && share >= policy.failure_share_with_alternative).then_some(Trip {
+            reason: "share of failures while another target is healthy",
+            kind,
+        })
     }
 
-    /// The outcomes on which shares are judged: the window, or at low traffic the last few; `None` when too few.
-    pub(super) fn basis(&mut self, now: Instant, min_outcomes: u32, policy: &CircuitPolicy) -> Option<OutcomeCounts> {
+    /// The outcomes on which shares are judged: the window, or at low traffic the last few; `None`
+    /// when too few.
+    pub(super) fn basis(
+        &mut self,
+        now: Instant,
+        min_outcomes: u32,
+        policy: &CircuitPolicy,
+    ) -> Option<OutcomeCounts> {
         let counts = self.window.total(now);
         if counts.committed() >= min_outcomes {
             return Some(counts);
@@ -216,7 +258,9 @@ impl OutcomeWindow {
         let since = now.checked_sub(policy.sparse_window);
         let recent = self.last.iter().rev().take(max as usize);
         let recent = recent.take_while(|(at, _)| since.is_none_or(|since| *at >= since));
-        recent.fold((0, 0), |(counted, slow), (_, counts)| (counted + counts.committed(), slow + counts.slow))
+        recent.fold((0, 0), |(counted, slow), (_, counts)| {
+            (counted + counts.committed(), slow + counts.slow)
+        })
     }
 
     /// Failures and calls without an answer since the last success.
@@ -226,7 +270,11 @@ impl OutcomeWindow {
 
     /// From the first to the last of them; zero where there are fewer than two.
     pub(super) fn run_time(&self) -> Duration {
-        self.run_ended.zip(self.run_began).map_or(Duration::ZERO, |(end, began)| end.saturating_duration_since(began))
+        self.run_ended
+            .zip(self.run_began)
+            .map_or(Duration::ZERO, |(end, began)| {
+                end.saturating_duration_since(began)
+            })
     }
 
     /// When the first of them was admitted.
@@ -240,7 +288,8 @@ impl OutcomeWindow {
         self.last.clear();
     }
 
-    /// The outcomes shown to people and the time that they cover: the window, or at low traffic the last few.
+    /// The outcomes shown to people and the time that they cover: the window, or at low traffic the
+    /// last few.
     pub(super) fn visible(&self, policy: &CircuitPolicy) -> (OutcomeCounts, Duration) {
         let mut last = OutcomeCounts::default();
         for (_, outcome) in &self.last {
@@ -268,5 +317,9 @@ impl OutcomeWindow {
 }
 
 fn majority(slow: u32, all: u32) -> FailKind {
-    if slow * 2 > all { FailKind::Slow } else { FailKind::Fast }
+    if slow * 2 > all {
+        FailKind::Slow
+    } else {
+        FailKind::Fast
+    }
 }

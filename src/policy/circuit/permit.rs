@@ -1,7 +1,7 @@
 //! Permission for one attempt, and the report that it requires.
 //!
-//! A permit cannot be copied: its holder owes a report. It remembers what was reported, so that a second verdict of the
-//! same attempt is not counted.
+//! A permit cannot be copied: its holder owes a report. It remembers what was reported, so that a
+//! second verdict of the same attempt is not counted.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering},
@@ -10,7 +10,8 @@ use std::{
 
 use super::Signal;
 
-/// Permission for one attempt. It must be reported; a guard that drops it reports [`Signal::Abandoned`].
+/// Permission for one attempt. It must be reported; a guard that drops it reports
+/// [`Signal::Abandoned`].
 #[derive(Debug)]
 pub struct Permit {
     pub(super) generation: u64,
@@ -48,7 +49,12 @@ const ENDED: u8 = 2;
 
 impl Permit {
     pub(super) fn new(generation: u64, seq: u64, is_probe: bool) -> Self {
-        Self { generation, seq, is_probe, phase: AtomicU8::new(UNREPORTED) }
+        Self {
+            generation,
+            seq,
+            is_probe,
+            phase: AtomicU8::new(UNREPORTED),
+        }
     }
 
     /// Whether the attempt probes a half-open circuit.
@@ -65,9 +71,20 @@ impl Permit {
 
     /// The phase before this report, if the report is the first that counts in it.
     pub(super) fn first_of_its_phase(&self, signal: Signal) -> Option<u8> {
-        let next = if signal == Signal::FirstToken { ANSWERED } else { ENDED };
+        let next = if signal == Signal::FirstToken {
+            ANSWERED
+        } else {
+            ENDED
+        };
         let was = self.phase.fetch_max(next, Ordering::Relaxed);
-        let cut = was == ANSWERED && matches!(signal, Signal::Failed { local_origin: false, .. });
+        let cut = was == ANSWERED
+            && matches!(
+                signal,
+                Signal::Failed {
+                    local_origin: false,
+                    ..
+                }
+            );
         (was == UNREPORTED || cut).then_some(was)
     }
 }

@@ -1,4 +1,5 @@
-//! The way back: probe leases while half-open, and the stages in which a recovering circuit admits more and more calls.
+//! The way back: probe leases while half-open, and the stages in which a recovering circuit admits
+//! more and more calls.
 
 use tokio::time::Instant;
 
@@ -36,10 +37,17 @@ impl HalfOpenProbes {
     /// The estimated time of the next probe.
     pub(super) fn next_at(&self, now: Instant, policy: &CircuitPolicy) -> Instant {
         if self.leases.len() >= policy.probes_at_once() as usize {
-            return self.leases.iter().map(|lease| lease.expires).min().unwrap_or(now);
+            return self
+                .leases
+                .iter()
+                .map(|lease| lease.expires)
+                .min()
+                .unwrap_or(now);
         }
         match self.last_granted {
-            Some(granted) if self.inconclusive >= policy.inconclusive_probes => now.max(granted + policy.open_base),
+            Some(granted) if self.inconclusive >= policy.inconclusive_probes => {
+                now.max(granted + policy.open_base)
+            }
             Some(_) | None => now,
         }
     }
@@ -47,7 +55,10 @@ impl HalfOpenProbes {
     /// Sends a probe out.
     pub(super) fn grant(&mut self, now: Instant, seq: u64, policy: &CircuitPolicy) {
         self.last_granted = Some(now);
-        self.leases.push(Lease { seq, expires: now + policy.lease() });
+        self.leases.push(Lease {
+            seq,
+            expires: now + policy.lease(),
+        });
     }
 
     /// Reclaims a lease, if it is still out.
@@ -81,18 +92,29 @@ impl HalfOpenProbes {
 
 impl RecoveryRamp {
     pub(super) fn new(now: Instant, policy: &CircuitPolicy) -> Self {
-        let mut ramp = Self { stage: 0, began: now, outcomes: 0, answered: false, credit: 0 };
+        let mut ramp = Self {
+            stage: 0,
+            began: now,
+            outcomes: 0,
+            answered: false,
+            credit: 0,
+        };
         ramp.prime(policy);
         ramp
     }
 
     /// The share of calls that are admitted, in percent.
     pub(super) fn percent(&self, policy: &CircuitPolicy) -> u32 {
-        policy.recovering_percent.get(self.stage).copied().unwrap_or(100).clamp(1, 100)
+        policy
+            .recovering_percent
+            .get(self.stage)
+            .copied()
+            .unwrap_or(100)
+            .clamp(1, 100)
     }
 
-    /// Whether this call is within the share: a counter, not dice, so that the share is exact; the first call of a
-    /// stage always is.
+    /// Whether this call is within the share: a counter, not dice, so that the share is exact; the
+    /// first call of a stage always is.
     pub(super) fn admits(&mut self, policy: &CircuitPolicy) -> bool {
         self.credit += self.percent(policy);
         let admitted = self.credit >= 100;
@@ -102,8 +124,8 @@ impl RecoveryRamp {
         admitted
     }
 
-    /// Counts a success. It need not be committed: a slow head would delay the recovery, and successes do not overtake
-    /// errors.
+    /// Counts a success. It need not be committed: a slow head would delay the recovery, and
+    /// successes do not overtake errors.
     pub(super) fn answered(&mut self) {
         self.answered = true;
     }

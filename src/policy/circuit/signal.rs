@@ -1,7 +1,7 @@
 //! Signals: what an attempt shows about its target, and how a classified failure maps to one.
 //!
-//! Only what concerns the target's health may count: a caller's mistake, a limit or Relight's own refusal does not, or
-//! one tenant's bad requests would close the target for all.
+//! Only what concerns the target's health may count: a caller's mistake, a limit or Relight's own
+//! refusal does not, or one tenant's bad requests would close the target for all.
 
 use std::time::Duration;
 
@@ -21,23 +21,26 @@ pub enum FailKind {
 pub enum Signal {
     /// The target responded: the first token came, or a refusal that only a working model can give.
     FirstToken,
-    /// The target failed. After [`Signal::FirstToken`] of the same permit: the answer was cut or stalled.
+    /// The target failed. After [`Signal::FirstToken`] of the same permit: the answer was cut or
+    /// stalled.
     Failed {
         /// How expensive it was to detect.
         kind: FailKind,
         /// The wait that the failure states.
         retry_after: Option<Duration>,
-        /// The cause is on this host or its network: it does not count in the verdict that replicas share.
+        /// The cause is on this host or its network: it does not count in the verdict that replicas
+        /// share.
         local_origin: bool,
     },
     /// It shows nothing about the target's health.
     Neutral,
-    /// The caller's limit was reached: the target works, but a probe showed nothing. The rate gate keeps its wait.
+    /// The caller's limit was reached: the target works, but a probe showed nothing. The rate gate
+    /// keeps its wait.
     RateLimited,
     /// The caller cancelled, or the deadline passed, before the first token.
     Cancelled {
-        /// Whether the target had been silent for too long. When false, the circuit looks for itself: an attempt older than
-        /// `slow_threshold` is taken as silent all the same.
+        /// Whether the target had been silent for too long. When false, the circuit looks for
+        /// itself: an attempt older than `slow_threshold` is taken as silent all the same.
         after_slow_threshold: bool,
     },
     /// The permit was dropped without a report; judged by its age, as if cancelled.
@@ -47,10 +50,16 @@ pub enum Signal {
 // === impl Signal ===
 
 impl Signal {
-    /// The signal of a judged failure; `after_slow_threshold`: whether the attempt was silent that long, `attached`:
-    /// whether it read a response that was requested before, `any_failure`: as the circuit's policy states.
+    /// The signal of a judged failure; `after_slow_threshold`: whether the attempt was silent that
+    /// long, `attached`: whether it read a response that was requested before, `any_failure`: as
+    /// the circuit's policy states.
     #[must_use]
-    pub fn of(failure: &Failure, after_slow_threshold: bool, attached: bool, any_failure: bool) -> Self {
+    pub fn of(
+        failure: &Failure,
+        after_slow_threshold: bool,
+        attached: bool,
+        any_failure: bool,
+    ) -> Self {
         // That one response is gone shows nothing about the target.
         if attached
             && failure.class == FailureClass::StreamInterrupted
@@ -63,7 +72,11 @@ impl Signal {
         let counts = failure.class != FailureClass::Cancelled && !failure.class.is_local_refusal();
         match signal {
             Self::Failed { .. } => signal,
-            _ if counts && any_failure => Self::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false },
+            _ if counts && any_failure => Self::Failed {
+                kind: FailKind::Fast,
+                retry_after: None,
+                local_origin: false,
+            },
             _ => signal,
         }
     }
@@ -79,19 +92,42 @@ pub fn signal_for(
     retry_after: Option<Duration>,
     after_slow_threshold: bool,
 ) -> Signal {
-    // The attempt was ended from this side: whatever it was classed as, the target has only been silent.
-    if matches!(fault, Some(TransportFault::Deadline | TransportFault::Cancelled)) {
-        return Signal::Cancelled { after_slow_threshold };
+    // The attempt was ended from this side: whatever it was classed as, the target has only been
+    // silent.
+    if matches!(
+        fault,
+        Some(TransportFault::Deadline | TransportFault::Cancelled)
+    ) {
+        return Signal::Cancelled {
+            after_slow_threshold,
+        };
     }
-    let timed_out = matches!(fault, Some(TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout));
-    let kind = if timed_out { FailKind::Slow } else { FailKind::Fast };
+    let timed_out = matches!(
+        fault,
+        Some(TransportFault::FirstTokenTimeout | TransportFault::IdleTimeout)
+    );
+    let kind = if timed_out {
+        FailKind::Slow
+    } else {
+        FailKind::Fast
+    };
     let local_origin = fault.is_some_and(TransportFault::local_origin);
     match class.row().circuit {
-        CircuitEffect::SlowFailure => Signal::Failed { kind: FailKind::Slow, retry_after, local_origin },
-        CircuitEffect::Failure => Signal::Failed { kind, retry_after, local_origin },
+        CircuitEffect::SlowFailure => Signal::Failed {
+            kind: FailKind::Slow,
+            retry_after,
+            local_origin,
+        },
+        CircuitEffect::Failure => Signal::Failed {
+            kind,
+            retry_after,
+            local_origin,
+        },
         CircuitEffect::Limit => Signal::RateLimited,
         CircuitEffect::Alive => Signal::FirstToken,
-        CircuitEffect::Cancelled => Signal::Cancelled { after_slow_threshold },
+        CircuitEffect::Cancelled => Signal::Cancelled {
+            after_slow_threshold,
+        },
         CircuitEffect::Neutral => Signal::Neutral,
     }
 }

@@ -1,4 +1,5 @@
-//! The circuit's guarantees, each as a test; and the bench that runs them with given times and random numbers.
+//! The circuit's guarantees, each as a test; and the bench that runs them with given times and
+//! random numbers.
 
 mod classic;
 mod endurance;
@@ -17,10 +18,24 @@ mod sparse;
 use super::*;
 
 const ANSWER: Signal = Signal::FirstToken;
-const FAILURE: Signal = Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false };
-const TIMEOUT: Signal = Signal::Failed { kind: FailKind::Slow, retry_after: None, local_origin: false };
-const LOCAL: Signal = Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: true };
-const GAVE_UP: Signal = Signal::Cancelled { after_slow_threshold: true };
+const FAILURE: Signal = Signal::Failed {
+    kind: FailKind::Fast,
+    retry_after: None,
+    local_origin: false,
+};
+const TIMEOUT: Signal = Signal::Failed {
+    kind: FailKind::Slow,
+    retry_after: None,
+    local_origin: false,
+};
+const LOCAL: Signal = Signal::Failed {
+    kind: FailKind::Fast,
+    retry_after: None,
+    local_origin: true,
+};
+const GAVE_UP: Signal = Signal::Cancelled {
+    after_slow_threshold: true,
+};
 
 /// A circuit, its time, and all changes that it reported.
 struct Bench {
@@ -85,7 +100,11 @@ impl Bench {
     }
 
     fn report(&mut self, permit: &Permit, signal: Signal) {
-        let context = ReportContext { now: self.now, rng: self.rng, alternative_healthy: self.alternative };
+        let context = ReportContext {
+            now: self.now,
+            rng: self.rng,
+            alternative_healthy: self.alternative,
+        };
         let transitions = self.circuit.report(permit, signal, context);
         self.keep(transitions);
     }
@@ -93,11 +112,15 @@ impl Bench {
     fn force(&mut self, forced: Forced) -> Vec<TransitionKind> {
         let transitions = self.circuit.force(forced, self.now);
         self.keep(transitions.clone());
-        transitions.iter().map(|transition| transition.kind).collect()
+        transitions
+            .iter()
+            .map(|transition| transition.kind)
+            .collect()
     }
 
     fn keep(&mut self, transitions: Vec<Transition>) {
-        self.transitions.extend(transitions.iter().map(|transition| transition.kind));
+        self.transitions
+            .extend(transitions.iter().map(|transition| transition.kind));
         self.transition.extend(transitions);
     }
 

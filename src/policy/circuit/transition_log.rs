@@ -1,6 +1,8 @@
-//! The record of a circuit's changes: each with its generation, the state before it, and its evidence.
+//! The record of a circuit's changes: each with its generation, the state before it, and its
+//! evidence.
 //!
-//! Everything is recorded at the moment of the change, because the change itself resets the evidence.
+//! Everything is recorded at the moment of the change, because the change itself resets the
+//! evidence.
 
 use std::time::Duration;
 
@@ -49,13 +51,21 @@ impl Circuit {
         let before = self.before(by, kind);
         self.opened = match kind {
             // An operator's reason is not the circuit's.
-            TransitionKind::Opened { evidence, reason, .. } => (by != Trigger::Operator).then_some((evidence, reason)),
+            TransitionKind::Opened {
+                evidence, reason, ..
+            } => (by != Trigger::Operator).then_some((evidence, reason)),
             TransitionKind::Closed => None,
-            TransitionKind::HalfOpen | TransitionKind::Recovering { .. } | TransitionKind::Degraded(_) => self.opened,
+            TransitionKind::HalfOpen
+            | TransitionKind::Recovering { .. }
+            | TransitionKind::Degraded(_) => self.opened,
         };
         self.enter(state);
         let streak = self.times_opened();
-        self.moves.outbox.push(Transition { generation: self.generation, streak, ..before });
+        self.moves.outbox.push(Transition {
+            generation: self.generation,
+            streak,
+            ..before
+        });
     }
 
     /// Records a change that begins no generation.
@@ -69,7 +79,8 @@ impl Circuit {
         let from = self.state();
         self.state = state;
         let to = self.state();
-        // A rejected caller does not care why: an open time continues when an operator releases the circuit.
+        // A rejected caller does not care why: an open time continues when an operator releases the
+        // circuit.
         if !(from.is_open() && to.is_open()) {
             self.moves.entered = self.latest;
         }
@@ -120,21 +131,26 @@ impl Circuit {
         match self.policy.mode {
             CircuitMode::Off => 0,
             CircuitMode::Consecutive => self.policy.consecutive_failures,
-            CircuitMode::Evidence => {
-                self.policy.run_at(f64::from(self.arrivals.last_total()) / self.policy.window.as_secs_f64())
-            }
+            CircuitMode::Evidence => self
+                .policy
+                .run_at(f64::from(self.arrivals.last_total()) / self.policy.window.as_secs_f64()),
         }
     }
 
     fn before(&self, by: Trigger, kind: TransitionKind) -> Transition {
         let evidence = match (&self.state, &kind) {
             (_, TransitionKind::Opened { evidence, .. }) => *evidence,
-            (State::HalfOpen(probes), _) => {
-                Evidence { committed: probes.successes, pending: probes.outstanding(), ..Evidence::default() }
-            }
+            (State::HalfOpen(probes), _) => Evidence {
+                committed: probes.successes,
+                pending: probes.outstanding(),
+                ..Evidence::default()
+            },
             (_, _) => self.evidence(),
         };
-        let passed = |since: Instant| self.latest.map_or(Duration::ZERO, |now| now.saturating_duration_since(since));
+        let passed = |since: Instant| {
+            self.latest
+                .map_or(Duration::ZERO, |now| now.saturating_duration_since(since))
+        };
         Transition {
             kind,
             generation: self.generation,
@@ -149,6 +165,10 @@ impl Circuit {
     }
 
     fn times_opened(&self) -> u32 {
-        if CircuitState::is_closed(self.state()) { 0 } else { self.streak.saturating_add(1) }
+        if CircuitState::is_closed(self.state()) {
+            0
+        } else {
+            self.streak.saturating_add(1)
+        }
     }
 }

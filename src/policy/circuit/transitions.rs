@@ -1,4 +1,5 @@
-//! State changes of a circuit: overdue attempts are settled, decided ones are committed, and committed ones are judged.
+//! State changes of a circuit: overdue attempts are settled, decided ones are committed, and
+//! committed ones are judged.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use super::{
 };
 use crate::domain::event::Evidence;
 
-/// How far a share must fall below its threshold before a circuit is no longer called degraded; otherwise a target at the
-/// threshold would change its name several times a second.
+/// How far a share must fall below its threshold before a circuit is no longer called degraded;
+/// otherwise a target at the threshold would change its name several times a second.
 const RELIEF: f64 = 0.1;
 
 impl Circuit {
@@ -27,7 +28,14 @@ impl Circuit {
             State::Open { .. } | State::ForcedOpen => {}
             State::HalfOpen(probes) => {
                 if probes.any_expired(now) {
-                    self.reopen(now, Trip { reason: "a probe was not answered in time", kind: FailKind::Slow }, 0);
+                    self.reopen(
+                        now,
+                        Trip {
+                            reason: "a probe was not answered in time",
+                            kind: FailKind::Slow,
+                        },
+                        0,
+                    );
                 }
             }
             State::Closed | State::Recovering(_) | State::ForcedClosed => {
@@ -53,28 +61,42 @@ impl Circuit {
     }
 
     /// Handles the first report of a permit of this generation.
-    pub(super) fn take(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+    pub(super) fn take(
+        &mut self,
+        permit: &Permit,
+        signal: Signal,
+        was_answered: bool,
+        now: Instant,
+    ) {
         match (&self.state, self.policy.mode) {
             (_, CircuitMode::Off) | (State::Open { .. } | State::ForcedOpen, _) => {}
             (State::HalfOpen(_), _) => self.take_probe(permit, signal, now),
             (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Evidence) => {
                 self.take_evidence(permit, signal, was_answered, now);
             }
-            (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Consecutive) => {
+            (
+                State::Closed | State::Recovering(_) | State::ForcedClosed,
+                CircuitMode::Consecutive,
+            ) => {
                 self.take_consecutive(signal, now);
             }
         }
     }
 
-    /// When a caller should retry while all probes are out: they usually end long before their leases do.
+    /// When a caller should retry while all probes are out: they usually end long before their
+    /// leases do.
     pub(super) fn half_open_retry(&self, probes: &HalfOpenProbes, now: Instant) -> Instant {
-        probes.next_at(now, &self.policy).min(now + self.policy.open_base)
+        probes
+            .next_at(now, &self.policy)
+            .min(now + self.policy.open_base)
     }
 
     fn take_evidence(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
         let (outcome, floor) = match signal {
             Signal::FirstToken => {
-                let Some(admitted) = self.queue.pending_since(permit.seq) else { return };
+                let Some(admitted) = self.queue.pending_since(permit.seq) else {
+                    return;
+                };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
                 self.last_answered = Some(now);
                 if let State::Recovering(ramp) = &mut self.state {
@@ -82,19 +104,40 @@ impl Circuit {
                 }
                 (AttemptOutcome::Answered { slow }, None)
             }
-            Signal::Failed { local_origin: true, .. } => (AttemptOutcome::Local, None),
-            Signal::Failed { kind, retry_after, local_origin: false } => (AttemptOutcome::Failed(kind), retry_after),
+            Signal::Failed {
+                local_origin: true, ..
+            } => (AttemptOutcome::Local, None),
+            Signal::Failed {
+                kind,
+                retry_after,
+                local_origin: false,
+            } => (AttemptOutcome::Failed(kind), retry_after),
             Signal::Neutral | Signal::RateLimited => (AttemptOutcome::Removed, None),
-            Signal::Cancelled { after_slow_threshold: true } => (AttemptOutcome::Silent, None),
-            Signal::Cancelled { after_slow_threshold: false } | Signal::Abandoned => {
-                let Some(admitted) = self.queue.pending_since(permit.seq) else { return };
+            Signal::Cancelled {
+                after_slow_threshold: true,
+            } => (AttemptOutcome::Silent, None),
+            Signal::Cancelled {
+                after_slow_threshold: false,
+            }
+            | Signal::Abandoned => {
+                let Some(admitted) = self.queue.pending_since(permit.seq) else {
+                    return;
+                };
                 let age = now.saturating_duration_since(admitted);
-                (if age >= self.policy.slow_threshold { AttemptOutcome::Silent } else { AttemptOutcome::Removed }, None)
+                (
+                    if age >= self.policy.slow_threshold {
+                        AttemptOutcome::Silent
+                    } else {
+                        AttemptOutcome::Removed
+                    },
+                    None,
+                )
             }
         };
         let floor_ms = floor_ms(floor.unwrap_or_default(), self.policy.retry_after_max);
         let seq = if was_answered {
-            // The success was counted at its first token; that the answer was cut is an outcome of its own.
+            // The success was counted at its first token; that the answer was cut is an outcome of
+            // its own.
             self.queue.push(now, outcome, floor_ms)
         } else {
             if outcome == AttemptOutcome::Removed
@@ -112,16 +155,26 @@ impl Circuit {
         self.advance_recovery(now);
     }
 
-    /// Opens on a run of failures that no pending call can interrupt any more, without waiting for a slow head.
-    fn certain_run(&mut self, seq: u64, outcome: AttemptOutcome, floor_ms: u32, now: Instant) -> bool {
+    /// Opens on a run of failures that no pending call can interrupt any more, without waiting for
+    /// a slow head.
+    fn certain_run(
+        &mut self,
+        seq: u64,
+        outcome: AttemptOutcome,
+        floor_ms: u32,
+        now: Instant,
+    ) -> bool {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
         let run = self.queue.run_around(seq);
-        // What is no failure opens nothing, unless failures that came after it waited to be joined with those before it.
+        // What is no failure opens nothing, unless failures that came after it waited to be joined
+        // with those before it.
         let joins = match outcome {
             AttemptOutcome::Failed(_) => true,
-            AttemptOutcome::Silent | AttemptOutcome::Local | AttemptOutcome::Removed => run.after > 0,
+            AttemptOutcome::Silent | AttemptOutcome::Local | AttemptOutcome::Removed => {
+                run.after > 0
+            }
             AttemptOutcome::Answered { .. } | AttemptOutcome::Pending => false,
         };
         if !joins {
@@ -135,7 +188,12 @@ impl Circuit {
         evidence.failures += run.failures;
         evidence.slow += run.slow;
         evidence.consecutive = run.failures;
-        self.open(now, Trip::of_run(run.slow, run.failures), floor_ms, evidence);
+        self.open(
+            now,
+            Trip::of_run(run.slow, run.failures),
+            floor_ms,
+            evidence,
+        );
         true
     }
 
@@ -143,18 +201,31 @@ impl Circuit {
         let outcome = match signal {
             Signal::FirstToken => AttemptOutcome::Answered { slow: false },
             Signal::Failed { kind, .. } => AttemptOutcome::Failed(kind),
-            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => return,
+            Signal::Neutral
+            | Signal::RateLimited
+            | Signal::Cancelled { .. }
+            | Signal::Abandoned => return,
         };
         self.window.commit(now, now, outcome, &self.policy);
         let trips = self.window.run_failures >= self.policy.consecutive_failures;
         if trips && matches!(self.state, State::Closed) {
             let evidence = self.evidence();
-            self.open(now, Trip { reason: "failures in a row", kind: FailKind::Fast }, 0, evidence);
+            self.open(
+                now,
+                Trip {
+                    reason: "failures in a row",
+                    kind: FailKind::Fast,
+                },
+                0,
+                evidence,
+            );
         }
     }
 
     fn take_probe(&mut self, permit: &Permit, signal: Signal, now: Instant) {
-        let State::HalfOpen(probes) = &mut self.state else { return };
+        let State::HalfOpen(probes) = &mut self.state else {
+            return;
+        };
         probes.take_back(permit.seq);
         match signal {
             Signal::FirstToken => {
@@ -175,12 +246,23 @@ impl Circuit {
                     CircuitMode::Consecutive | CircuitMode::Off => self.close(Trigger::Itself),
                 }
             }
-            Signal::Failed { kind, retry_after, local_origin } => {
-                let reason = if local_origin { "local failure of a probe" } else { "a probe failed" };
+            Signal::Failed {
+                kind,
+                retry_after,
+                local_origin,
+            } => {
+                let reason = if local_origin {
+                    "local failure of a probe"
+                } else {
+                    "a probe failed"
+                };
                 let floor = floor_ms(retry_after.unwrap_or_default(), self.policy.retry_after_max);
                 self.reopen(now, Trip { reason, kind }, floor);
             }
-            Signal::Neutral | Signal::RateLimited | Signal::Cancelled { .. } | Signal::Abandoned => {
+            Signal::Neutral
+            | Signal::RateLimited
+            | Signal::Cancelled { .. }
+            | Signal::Abandoned => {
                 probes.probe_was_neutral();
             }
         }
@@ -189,7 +271,8 @@ impl Circuit {
     /// Hands on what is decided at the head, and opens when that is enough.
     fn commit_decided(&mut self, now: Instant) {
         while let Some(entry) = self.queue.pop(now, &self.policy) {
-            self.window.commit(now, entry.admitted, entry.outcome, &self.policy);
+            self.window
+                .commit(now, entry.admitted, entry.outcome, &self.policy);
             let answered = matches!(entry.outcome, AttemptOutcome::Answered { .. });
             let min_outcomes = match &mut self.state {
                 State::Closed => self.policy.min_outcomes,
@@ -197,7 +280,10 @@ impl Circuit {
                     ramp.committed();
                     self.policy.recovering_min_outcomes
                 }
-                State::ForcedClosed | State::Open { .. } | State::HalfOpen(_) | State::ForcedOpen => continue,
+                State::ForcedClosed
+                | State::Open { .. }
+                | State::HalfOpen(_)
+                | State::ForcedOpen => continue,
             };
             // A success does not open the circuit, whatever came before it.
             if answered {
@@ -207,9 +293,14 @@ impl Circuit {
             let trip = if entry.outcome == AttemptOutcome::Local {
                 self.window.judge_local(length)
             } else {
-                self.window
-                    .judge_run(length, &self.policy)
-                    .or_else(|| self.window.judge_share(now, min_outcomes, self.alternative_healthy, &self.policy))
+                self.window.judge_run(length, &self.policy).or_else(|| {
+                    self.window.judge_share(
+                        now,
+                        min_outcomes,
+                        self.alternative_healthy,
+                        &self.policy,
+                    )
+                })
             };
             if let Some(trip) = trip {
                 let evidence = self.evidence();
@@ -221,7 +312,9 @@ impl Circuit {
 
     /// Advances to the next stage of recovery when this one is over.
     fn advance_recovery(&mut self, now: Instant) {
-        let State::Recovering(ramp) = &mut self.state else { return };
+        let State::Recovering(ramp) = &mut self.state else {
+            return;
+        };
         if !ramp.stage_is_over(now, &self.policy) {
             return;
         }
@@ -235,21 +328,30 @@ impl Circuit {
 
     /// Updates whether the target is degraded.
     pub(super) fn weigh(&mut self, now: Instant) {
-        if !matches!(self.state, State::Closed | State::Recovering(_) | State::ForcedClosed) {
+        if !matches!(
+            self.state,
+            State::Closed | State::Recovering(_) | State::ForcedClosed
+        ) {
             return;
         }
-        // Other targets are preferred to it, so that it may get no calls at all: then only a new probe shows that it is
-        // healthy.
-        let past = |at: Option<Instant>, time| at.is_some_and(|at| now.saturating_duration_since(at) >= time);
+        // Other targets are preferred to it, so that it may get no calls at all: then only a new
+        // probe shows that it is healthy.
+        let past = |at: Option<Instant>, time| {
+            at.is_some_and(|at| now.saturating_duration_since(at) >= time)
+        };
         let no_call_waits = self.queue.pending() == 0;
         if self.degraded && no_call_waits && past(self.last_admitted, super::FORGET_UNASKED) {
             self.window.forget_shares(&self.policy);
         }
-        // The run is kept: the one call that probes has just been admitted, and the others continue to prefer other
-        // targets.
+        // The run is kept: the one call that probes has just been admitted, and the others continue
+        // to prefer other targets.
         let by_run = self.window.unanswered() >= self.policy.degraded_run
             && past(self.last_answered, self.policy.degraded_after)
-            && !(no_call_waits && past(self.last_admitted, self.policy.look_after(self.window.run_time())));
+            && !(no_call_waits
+                && past(
+                    self.last_admitted,
+                    self.policy.look_after(self.window.run_time()),
+                ));
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let by_share = |counts: OutcomeCounts| {
             counts.failure_share() >= self.policy.failure_share_with_alternative - relief
@@ -257,7 +359,10 @@ impl Circuit {
         };
         let degraded = self.policy.mode == CircuitMode::Evidence
             && (by_run
-                || self.window.basis(now, self.policy.min_outcomes, &self.policy).is_some_and(by_share)
+                || self
+                    .window
+                    .basis(now, self.policy.min_outcomes, &self.policy)
+                    .is_some_and(by_share)
                 || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
@@ -265,16 +370,17 @@ impl Circuit {
         }
     }
 
-    /// Whether most of the last calls that are old enough to judge are slow. A call that is silent for longer than the
-    /// slow threshold is slow already: waiting for its answer, and for those before it, would detect a brown-out only
-    /// when its first callers run out of time.
+    /// Whether most of the last calls that are old enough to judge are slow. A call that is silent
+    /// for longer than the slow threshold is slow already: waiting for its answer, and for those
+    /// before it, would detect a brown-out only when its first callers run out of time.
     fn is_slow_of_late(&self, now: Instant, relief: f64) -> bool {
         let wanted = self.policy.min_outcomes;
         let (mut counted, mut slow) = self.queue.aged(now, self.policy.slow_threshold, wanted);
         let (older, older_slow) = self.window.last_slow(now, wanted - counted, &self.policy);
         counted += older;
         slow += older_slow;
-        counted >= wanted && f64::from(slow) >= f64::from(counted) * (self.policy.slow_share - relief)
+        counted >= wanted
+            && f64::from(slow) >= f64::from(counted) * (self.policy.slow_share - relief)
     }
 
     /// Failures in a row that open at the present rate of calls.
@@ -288,7 +394,13 @@ impl Circuit {
     }
 
     fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {
-        let evidence = Evidence { committed: 1, failures: 1, consecutive: 1, threshold: 1, ..Evidence::default() };
+        let evidence = Evidence {
+            committed: 1,
+            failures: 1,
+            consecutive: 1,
+            threshold: 1,
+            ..Evidence::default()
+        };
         self.open(now, trip, floor_ms, evidence);
     }
 
@@ -303,24 +415,38 @@ impl Circuit {
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
-                let longest = self.policy.longest_open(trip.kind, self.usual_rate, self.alternative_healthy);
-                // Callers that are served elsewhere lose little by a late probe, and a probe of a silent target delays
-                // one of them.
+                let longest =
+                    self.policy
+                        .longest_open(trip.kind, self.usual_rate, self.alternative_healthy);
+                // Callers that are served elsewhere lose little by a late probe, and a probe of a
+                // silent target delays one of them.
                 let wait = match trip.kind {
                     FailKind::Slow if self.alternative_healthy => longest,
                     FailKind::Fast if self.alternative_healthy => {
                         let since = self.failing_since.unwrap_or(now);
                         self.policy.look_after(now.saturating_duration_since(since))
                     }
-                    FailKind::Fast | FailKind::Slow => self.policy.open_base.saturating_mul(1 << self.streak.min(20)),
+                    FailKind::Fast | FailKind::Slow => self
+                        .policy
+                        .open_base
+                        .saturating_mul(1 << self.streak.min(20)),
                 };
                 let wait = wait.min(longest);
                 let spread = 1.0 + self.policy.open_jitter * (2.0 * self.rng.clamp(0.0, 1.0) - 1.0);
-                wait.mul_f64(spread.max(0.0)).max(Duration::from_millis(floor_ms.into()))
+                wait.mul_f64(spread.max(0.0))
+                    .max(Duration::from_millis(floor_ms.into()))
             }
         };
-        let by = if trip.kind == FailKind::Slow { Trigger::Silence } else { Trigger::Itself };
-        let opened = TransitionKind::Opened { evidence, retry_in: Some(wait), reason: trip.reason };
+        let by = if trip.kind == FailKind::Slow {
+            Trigger::Silence
+        } else {
+            Trigger::Itself
+        };
+        let opened = TransitionKind::Opened {
+            evidence,
+            retry_in: Some(wait),
+            reason: trip.reason,
+        };
         self.go(State::Open { until: now + wait }, by, opened);
     }
 }

@@ -28,8 +28,8 @@ pub enum TransitionKind {
         evidence: Evidence,
         /// How long nothing is admitted; `None` until an operator releases it.
         retry_in: Option<Duration>,
-        /// The reason in words; begins with `local` when the cause is on this host, so that it is no vote for other
-        /// replicas.
+        /// The reason in words; begins with `local` when the cause is on this host, so that it is
+        /// no vote for other replicas.
         reason: &'static str,
     },
     /// The first probe goes out.
@@ -54,7 +54,8 @@ pub struct Transition {
     pub generation: u64,
     /// The state before it.
     pub from: CircuitState,
-    /// How often the circuit opened in a row without closing between, this time included; 0 where it is closed.
+    /// How often the circuit opened in a row without closing between, this time included; 0 where
+    /// it is closed.
     pub streak: u32,
     /// Whether an operator did it.
     pub forced: bool,
@@ -75,7 +76,8 @@ pub struct CircuitSnapshot {
     pub state: CircuitState,
     /// How often the state changed.
     pub generation: u64,
-    /// How long until calls may come through; `None` when they may now, or while an operator holds it open.
+    /// How long until calls may come through; `None` when they may now, or while an operator holds
+    /// it open.
     pub retry_in: Option<Duration>,
     /// Whether other targets are preferable.
     pub degraded: bool,
@@ -97,15 +99,25 @@ impl CircuitSnapshot {
     /// How often it opened in a row without closing between; 0 while it is closed.
     #[must_use]
     pub const fn times_opened(&self) -> u32 {
-        if self.state.is_closed() { 0 } else { self.streak.saturating_add(1) }
+        if self.state.is_closed() {
+            0
+        } else {
+            self.streak.saturating_add(1)
+        }
     }
 
     /// Why calls to the target are a risk, in words; `None` for a healthy target.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         if !self.state.is_closed() {
-            let why = self.opened.map(|(evidence, reason)| format!(": {}", opened_words(&evidence, reason)));
-            Some(format!("the circuit is {}{}", self.state.as_str(), why.unwrap_or_default()))
+            let why = self
+                .opened
+                .map(|(evidence, reason)| format!(": {}", opened_words(&evidence, reason)));
+            Some(format!(
+                "the circuit is {}{}",
+                self.state.as_str(),
+                why.unwrap_or_default()
+            ))
         } else if self.degraded {
             Some("the target is degraded: others are preferred".to_owned())
         } else {
@@ -117,7 +129,13 @@ impl CircuitSnapshot {
 /// Why a circuit opened, with the numbers, such as `5 failures in a row (5 open it)`.
 #[must_use]
 pub fn opened_words(evidence: &Evidence, reason: &str) -> String {
-    let Evidence { committed, failures, consecutive, threshold, .. } = evidence;
+    let Evidence {
+        committed,
+        failures,
+        consecutive,
+        threshold,
+        ..
+    } = evidence;
     match reason {
         "failures in a row" => format!("{consecutive} failures in a row ({threshold} open it)"),
         reason if *committed > 1 => format!("{reason} ({failures} of {committed} calls failed)"),

@@ -1,7 +1,8 @@
 //! Finds the first rule that a normalized text satisfies.
 //!
-//! Every phrase of every rule is one or several *atoms* (words in a row). One Aho-Corasick automaton finds all atoms of
-//! a text; each atom selects the phrases that cannot hold without it. Rules are ordered: the first that holds wins.
+//! Every phrase of every rule is one or several *atoms* (words in a row). One Aho-Corasick
+//! automaton finds all atoms of a text; each atom selects the phrases that cannot hold without it.
+//! Rules are ordered: the first that holds wins.
 
 use std::collections::HashMap;
 
@@ -113,14 +114,26 @@ impl RuleEngine {
         let mut numbered: HashMap<u32, Vec<usize>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
             for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
-                let links: Vec<_> = phrase.chain.into_iter().map(|part| vocabulary.link(part)).collect();
+                let links: Vec<_> = phrase
+                    .chain
+                    .into_iter()
+                    .map(|part| vocabulary.link(part))
+                    .collect();
                 if let Some(number) = phrase.number.filter(|_| links.is_empty()) {
                     numbered.entry(number).or_default().push(alternatives.len());
                 }
                 alternatives.push(Alternative {
                     rule: index,
-                    with: phrase.with.iter().map(|words| vocabulary.atoms_of(words)).collect(),
-                    without: phrase.without.iter().flat_map(|words| vocabulary.atoms_of(words)).collect(),
+                    with: phrase
+                        .with
+                        .iter()
+                        .map(|words| vocabulary.atoms_of(words))
+                        .collect(),
+                    without: phrase
+                        .without
+                        .iter()
+                        .flat_map(|words| vocabulary.atoms_of(words))
+                        .collect(),
                     links,
                     whole_value: phrase.whole_value,
                     surfaces: phrase.surfaces,
@@ -130,7 +143,11 @@ impl RuleEngine {
                 });
             }
         }
-        let AtomTable { patterns, mut atoms, .. } = vocabulary;
+        let AtomTable {
+            patterns,
+            mut atoms,
+            ..
+        } = vocabulary;
         set_triggers(&alternatives, &mut atoms);
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
@@ -138,33 +155,64 @@ impl RuleEngine {
             .prefilter(false)
             .build(&patterns)
             .ok();
-        Self { rules, automaton, atoms, alternatives, numbered }
+        Self {
+            rules,
+            automaton,
+            atoms,
+            alternatives,
+            numbered,
+        }
     }
 
     /// The first rule that holds, if any.
-    pub(super) fn find(&self, reading: &NormalizedText, scene: &RuleContext<'_>) -> Option<Found<'_>> {
+    pub(super) fn find(
+        &self,
+        reading: &NormalizedText,
+        scene: &RuleContext<'_>,
+    ) -> Option<Found<'_>> {
         let hits = self.hits(&reading.text);
-        let mut candidates: Vec<usize> =
-            hits.seen.iter().flat_map(|atom| &self.atoms[*atom].triggers).copied().collect();
-        candidates.extend(scene.codes.iter().filter_map(|code| self.numbered.get(code)).flatten());
+        let mut candidates: Vec<usize> = hits
+            .seen
+            .iter()
+            .flat_map(|atom| &self.atoms[*atom].triggers)
+            .copied()
+            .collect();
+        candidates.extend(
+            scene
+                .codes
+                .iter()
+                .filter_map(|code| self.numbered.get(code))
+                .flatten(),
+        );
         candidates.sort_unstable();
         candidates.dedup();
         candidates.into_iter().find_map(|at| {
             let alternative = &self.alternatives[at];
             let span = alternative.span(&hits, reading, scene)?;
-            Some(Found { rule: &self.rules[alternative.rule], span })
+            Some(Found {
+                rule: &self.rules[alternative.rule],
+                span,
+            })
         })
     }
 
     fn hits(&self, text: &str) -> Hits {
         let mut found = Vec::new();
-        for one in self.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(text)) {
+        for one in self
+            .automaton
+            .iter()
+            .flat_map(|automaton| automaton.find_overlapping_iter(text))
+        {
             let atom = one.pattern().as_usize();
             let Atom { lead, tail, .. } = self.atoms[atom];
             found.push((atom, one.start() + lead, one.end() - tail));
         }
         found.sort_unstable();
-        let mut hits = Hits { ranges: vec![(0, 0); self.atoms.len()], places: Vec::new(), seen: Vec::new() };
+        let mut hits = Hits {
+            ranges: vec![(0, 0); self.atoms.len()],
+            places: Vec::new(),
+            seen: Vec::new(),
+        };
         for (atom, start, end) in found {
             let (from, to) = &mut hits.ranges[atom];
             if from == to {
@@ -188,7 +236,9 @@ fn set_triggers(alternatives: &[Alternative], atoms: &mut [Atom]) {
         uses[*atom] += 1;
     }
     for (index, alternative) in alternatives.iter().enumerate() {
-        let rarest = alternative.groups().min_by_key(|group| group.iter().map(|atom| uses[*atom]).sum::<usize>());
+        let rarest = alternative
+            .groups()
+            .min_by_key(|group| group.iter().map(|atom| uses[*atom]).sum::<usize>());
         for atom in rarest.into_iter().flatten() {
             let triggers = &mut atoms[*atom].triggers;
             if triggers.last() != Some(&index) {
@@ -202,7 +252,11 @@ fn set_triggers(alternatives: &[Alternative], atoms: &mut [Atom]) {
 
 impl AtomTable {
     fn link(&mut self, part: PhrasePart) -> Link {
-        Link { any: self.atoms_of(&part.spellings), gap: part.gap, between: part.between }
+        Link {
+            any: self.atoms_of(&part.spellings),
+            gap: part.gap,
+            between: part.between,
+        }
     }
 
     fn atoms_of(&mut self, words: &[String]) -> Vec<usize> {
@@ -216,10 +270,16 @@ impl AtomTable {
         }
         let words = text.trim_end_matches('*');
         let lead = usize::from(words.starts_with(|first: char| first.is_ascii()));
-        let tail = usize::from(words.len() == text.len() && words.ends_with(|last: char| last.is_ascii()));
+        let tail =
+            usize::from(words.len() == text.len() && words.ends_with(|last: char| last.is_ascii()));
         let id = self.atoms.len();
-        self.patterns.push(format!("{}{words}{}", &" "[..lead], &" "[..tail]));
-        self.atoms.push(Atom { lead, tail, triggers: Vec::new() });
+        self.patterns
+            .push(format!("{}{words}{}", &" "[..lead], &" "[..tail]));
+        self.atoms.push(Atom {
+            lead,
+            tail,
+            triggers: Vec::new(),
+        });
         self.ids.insert(text.to_owned(), id);
         id
     }
@@ -228,34 +288,54 @@ impl AtomTable {
 // === impl Alternative ===
 
 impl Alternative {
-    /// Groups of atoms, of each of which one must occur in the text; a phrase of a number alone has none.
+    /// Groups of atoms, of each of which one must occur in the text; a phrase of a number alone has
+    /// none.
     fn groups(&self) -> impl Iterator<Item = &Vec<usize>> {
         let links = self.links.iter().map(|link| &link.any);
         links.chain(&self.with).filter(|_| !self.links.is_empty())
     }
 
     /// Where the phrase matches, if all of it holds; `(0, 0)` for a numeric code.
-    fn span(&self, hits: &Hits, reading: &NormalizedText, scene: &RuleContext<'_>) -> Option<(usize, usize)> {
+    fn span(
+        &self,
+        hits: &Hits,
+        reading: &NormalizedText,
+        scene: &RuleContext<'_>,
+    ) -> Option<(usize, usize)> {
         let any = |atoms: &[usize]| atoms.iter().any(|atom| hits.has(*atom));
         let holds = self.links.iter().all(|link| any(&link.any))
             && self.with.iter().all(|group| any(group))
             && !any(&self.without)
             && (self.surfaces.is_empty() || self.surfaces.contains(&scene.surface))
             && (self.statuses.is_empty()
-                || scene.status.is_some_and(|s| self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&s))))
-            && (self.providers.is_empty() || self.providers.iter().any(|p| scene.provider.contains(p.as_str())))
-            && self.number.is_none_or(|number| scene.codes.contains(&number));
+                || scene.status.is_some_and(|s| {
+                    self.statuses
+                        .iter()
+                        .any(|(low, high)| (*low..=*high).contains(&s))
+                }))
+            && (self.providers.is_empty()
+                || self
+                    .providers
+                    .iter()
+                    .any(|p| scene.provider.contains(p.as_str())))
+            && self
+                .number
+                .is_none_or(|number| scene.codes.contains(&number));
         if !holds {
             return None;
         }
-        let Some((first, rest)) = self.links.split_first() else { return self.number.map(|_| (0, 0)) };
+        let Some((first, rest)) = self.links.split_first() else {
+            return self.number.map(|_| (0, 0));
+        };
         let mut begins: Vec<_> = hits.places(first).collect();
         begins.sort_unstable();
         begins.into_iter().find_map(|(start, behind)| {
             if self.whole_value && !reading.values.contains(&(start, behind)) {
                 return None;
             }
-            let end = rest.iter().try_fold(behind, |end, link| link.end_behind(end, hits, &reading.text))?;
+            let end = rest.iter().try_fold(behind, |end, link| {
+                link.end_behind(end, hits, &reading.text)
+            })?;
             Some((start, end))
         })
     }
@@ -267,15 +347,20 @@ impl Link {
     /// Where the first match of this part that is near enough behind another ends.
     fn end_behind(&self, end: usize, hits: &Hits, text: &str) -> Option<usize> {
         let near = end..=end + self.gap;
-        let near = hits.places(self).filter(|(start, _)| near.contains(start) && self.allows(&text[end..*start]));
+        let near = hits
+            .places(self)
+            .filter(|(start, _)| near.contains(start) && self.allows(&text[end..*start]));
         near.map(|(_, end)| end).min()
     }
 
     /// Whether a gap contains only allowed words; the rest of a word with an open stem is not one.
     fn allows(&self, gap: &str) -> bool {
-        let Some(between) = &self.between else { return true };
+        let Some(between) = &self.between else {
+            return true;
+        };
         let rest = gap.find(' ').map_or("", |at| &gap[at..]);
-        rest.split_ascii_whitespace().all(|word| between.iter().any(|allowed| allowed == word))
+        rest.split_ascii_whitespace()
+            .all(|word| between.iter().any(|allowed| allowed == word))
     }
 }
 

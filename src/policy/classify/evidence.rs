@@ -1,7 +1,7 @@
 //! The statuses and codes that a text states, distinguished from ports, positions and ids.
 //!
-//! A number does not count as a status because of its size alone: a word, a bracket or the status's own phrase must
-//! mark it.
+//! A number does not count as a status because of its size alone: a word, a bracket or the status's
+//! own phrase must mark it.
 
 use super::reading::{NormalizedText, Number, ends_with_any};
 use crate::domain::failure::{ProviderError, Surface};
@@ -29,19 +29,29 @@ pub(super) struct NumericEvidence {
 impl NumericEvidence {
     /// Reads the numbers of a text.
     pub(super) fn gather(error: &ProviderError, reading: &NormalizedText) -> Self {
-        let mut evidence = Self { outer_status: error.status, ..Self::default() };
+        let mut evidence = Self {
+            outer_status: error.status,
+            ..Self::default()
+        };
         let (mut limit, mut first) = (None, None);
         for (index, number) in reading.numbers.iter().enumerate() {
-            let (before, after) = (&reading.text[..number.at], reading.text.get(number.at + 1..).unwrap_or_default());
+            let (before, after) = (
+                &reading.text[..number.at],
+                reading.text.get(number.at + 1..).unwrap_or_default(),
+            );
             if number.alone
                 && number.digits == 3
                 && (400..600).contains(&number.whole)
-                && (is_status(before, after, index == 0) || is_outcome(error, number.source, before, after))
+                && (is_status(before, after, index == 0)
+                    || is_outcome(error, number.source, before, after))
             {
                 // An envelope that repeats its own status behind the message is not further inside.
                 let status = u16::try_from(number.whole).ok();
                 let keyed = before.ends_with(" code ") || before.ends_with(" status ");
-                if evidence.inner_status.is_none() || !keyed || (status != error.status && status != first) {
+                if evidence.inner_status.is_none()
+                    || !keyed
+                    || (status != error.status && status != first)
+                {
                     evidence.inner_status = status;
                 }
                 first = first.or(status);
@@ -49,7 +59,10 @@ impl NumericEvidence {
                 limit = Some(number.whole);
             } else if before.ends_with(" requested ") {
                 evidence.never_fits |= limit.is_some_and(|limit| number.whole > limit);
-            } else if number.alone && ends_with_any(before, CODE_WORDS) && evidence.codes.len() < MAX_CODES {
+            } else if number.alone
+                && ends_with_any(before, CODE_WORDS)
+                && evidence.codes.len() < MAX_CODES
+            {
                 evidence.codes.push(number.whole);
                 if evidence.grpc.is_none() {
                     evidence.grpc = grpc(number, before, after, error.surface);
@@ -87,27 +100,49 @@ const PHRASES: &str = "\
 
 fn is_status(before: &str, after: &str, first: bool) -> bool {
     // At the very beginning, and nothing that is counted follows.
-    let counted = [" tokens", " requests", " ms", " seconds", " bytes", " characters"];
+    let counted = [
+        " tokens",
+        " requests",
+        " ms",
+        " seconds",
+        " bytes",
+        " characters",
+    ];
     if counted.iter().any(|word| after.starts_with(word)) && !after.starts_with(" requests per") {
         return false;
     }
     (first && before == " ")
         || ends_with_any(before, STATUS_WORDS)
-        || after.strip_prefix(' ').is_some_and(|after| PHRASES.split('|').any(|phrase| after.starts_with(phrase)))
+        || after
+            .strip_prefix(' ')
+            .is_some_and(|after| PHRASES.split('|').any(|phrase| after.starts_with(phrase)))
 }
 
 /// Distance in bytes before a number within which a word belongs to it.
 const NEAR: usize = 256;
 
-/// A number that states the result of a call: `POST /v1/chat → 503`, and at the very end `failed to get a token: 500`.
+/// A number that states the result of a call: `POST /v1/chat → 503`, and at the very end
+/// `failed to get a token: 500`.
 fn is_outcome(error: &ProviderError, at: usize, before: &str, after: &str) -> bool {
     const METHODS: [&str; 5] = [" get ", " post ", " put ", " patch ", " delete "];
-    const FAILED: [&str; 6] = [" failed ", " could not ", " couldnt ", " cannot ", " unable to ", " error "];
+    const FAILED: [&str; 6] = [
+        " failed ",
+        " could not ",
+        " couldnt ",
+        " cannot ",
+        " unable to ",
+        " error ",
+    ];
     let near = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
     let mentions = |words: &[&str]| words.iter().any(|word| near.contains(word));
-    let lead = error.text().and_then(|text| text.get(..at)).unwrap_or_default().trim_end();
+    let lead = error
+        .text()
+        .and_then(|text| text.get(..at))
+        .unwrap_or_default()
+        .trim_end();
     let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
-    (arrow && mentions(&METHODS)) || (lead.ends_with(':') && after.trim().is_empty() && mentions(&FAILED))
+    (arrow && mentions(&METHODS))
+        || (lead.ends_with(':') && after.trim().is_empty() && mentions(&FAILED))
 }
 
 /// Words after which a number is a code.
@@ -121,11 +156,14 @@ fn grpc(number: &Number, before: &str, after: &str, surface: Surface) -> Option<
         cancelled|unknown|invalid argument|deadline exceeded|not found|already exists|permission denied|\
         resource exhausted|failed precondition|aborted|out of range|unimplemented|internal|unavailable|\
         data loss|unauthenticated";
-    let code = usize::try_from(number.whole).ok().filter(|code| (1..=16).contains(code))?;
-    let named = NAMES
-        .split('|')
-        .nth(code - 1)
-        .is_some_and(|name| after.strip_prefix(' ').is_some_and(|after| after.starts_with(name)));
+    let code = usize::try_from(number.whole)
+        .ok()
+        .filter(|code| (1..=16).contains(code))?;
+    let named = NAMES.split('|').nth(code - 1).is_some_and(|name| {
+        after
+            .strip_prefix(' ')
+            .is_some_and(|after| after.starts_with(name))
+    });
     let keyed = before.ends_with(" grpc status ") || before.ends_with(" grpc code ");
     (named || keyed || (surface == Surface::Grpc && before.ends_with(" code ")))
         .then(|| i32::try_from(code).unwrap_or(2))

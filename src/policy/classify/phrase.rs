@@ -1,7 +1,7 @@
 //! Parses the notation in which rules write their phrases (explained in `rules/README.md`).
 //!
-//! A part with few spellings is expanded; a part with many becomes a chain of its pieces, so that the automaton grows
-//! with the number of words and not with the number of sentences.
+//! A part with few spellings is expanded; a part with many becomes a chain of its pieces, so that
+//! the automaton grows with the number of words and not with the number of sentences.
 
 use crate::domain::failure::Surface;
 
@@ -61,7 +61,9 @@ fn phrase(text: &str) -> Phrase {
         }
         let mut pieces = split_top(words, " !").into_iter();
         let positive = pieces.next().unwrap_or_default().trim();
-        phrase.without.extend(pieces.map(|piece| spread(piece.trim())));
+        phrase
+            .without
+            .extend(pieces.map(|piece| spread(piece.trim())));
         if positive.is_empty() {
             continue;
         }
@@ -76,7 +78,11 @@ fn phrase(text: &str) -> Phrase {
         for piece in split_top(positive, " .. ") {
             if phrase.whole_value {
                 // A value is compared as a whole, so it cannot be cut into pieces.
-                phrase.chain.push(PhrasePart { spellings: spread(piece.trim()), gap: NEAR, between: None });
+                phrase.chain.push(PhrasePart {
+                    spellings: spread(piece.trim()),
+                    gap: NEAR,
+                    between: None,
+                });
             } else {
                 phrase.chain.extend(pieces_of(piece.trim()));
             }
@@ -89,7 +95,10 @@ fn phrase(text: &str) -> Phrase {
 
 impl Phrase {
     fn condition(&mut self, condition: &str) {
-        debug_assert!(!condition.contains(' '), "words behind a condition: {condition}");
+        debug_assert!(
+            !condition.contains(' '),
+            "words behind a condition: {condition}"
+        );
         match condition {
             "http" => self.surfaces.push(Surface::Http),
             "transport" => self.surfaces.push(Surface::Transport),
@@ -122,7 +131,10 @@ fn split_top<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
         match byte {
             b'{' => depth += 1,
             b'}' => depth = depth.saturating_sub(1),
-            _ if depth == 0 && at >= from && text.as_bytes()[at..].starts_with(separator.as_bytes()) => {
+            _ if depth == 0
+                && at >= from
+                && text.as_bytes()[at..].starts_with(separator.as_bytes()) =>
+            {
                 parts.push(&text[from..at]);
                 from = at + separator.len();
             }
@@ -156,14 +168,19 @@ fn brace(text: &str) -> Option<(usize, usize, Vec<&str>)> {
 fn unfold(text: &str) -> Vec<String> {
     let mut at = 0;
     while let Some((from, to, options)) = brace(&text[at..]) {
-        let (ordered, plain): (Vec<&str>, Vec<&str>) =
-            options.iter().copied().partition(|option| option.contains(" .. ") || option.contains("* "));
+        let (ordered, plain): (Vec<&str>, Vec<&str>) = options
+            .iter()
+            .copied()
+            .partition(|option| option.contains(" .. ") || option.contains("* "));
         if ordered.is_empty() {
             at += to;
             continue;
         }
         let (before, after) = (&text[..at + from], &text[at + to..]);
-        let mut texts: Vec<String> = ordered.iter().map(|option| format!("{before}{option}{after}")).collect();
+        let mut texts: Vec<String> = ordered
+            .iter()
+            .map(|option| format!("{before}{option}{after}"))
+            .collect();
         if !plain.is_empty() {
             texts.push(format!("{before}{{{}}}{after}", plain.join("|")));
         }
@@ -175,17 +192,29 @@ fn unfold(text: &str) -> Vec<String> {
 /// Writes a part out, or cuts it into pieces when it has many spellings or an open stem inside.
 fn pieces_of(part: &str) -> Vec<PhrasePart> {
     if spellings(part) <= WRITTEN_OUT && !spread(part).iter().any(|words| words.contains("* ")) {
-        return vec![PhrasePart { spellings: spread(part), gap: NEAR, between: None }];
+        return vec![PhrasePart {
+            spellings: spread(part),
+            gap: NEAR,
+            between: None,
+        }];
     }
     let mut pieces: Vec<PhrasePart> = Vec::new();
     let mut between: Vec<String> = Vec::new();
     let mut piece = |words: Vec<String>, between: &mut Vec<String>| {
         let between = std::mem::take(between);
         pieces.push(if pieces.is_empty() {
-            PhrasePart { spellings: words, gap: NEAR, between: None }
+            PhrasePart {
+                spellings: words,
+                gap: NEAR,
+                between: None,
+            }
         } else {
             let gap = STEM + if between.is_empty() { 0 } else { OPTIONAL };
-            PhrasePart { spellings: words, gap, between: Some(between) }
+            PhrasePart {
+                spellings: words,
+                gap,
+                between: Some(between),
+            }
         });
     };
     let mut rest = part;
@@ -194,13 +223,25 @@ fn pieces_of(part: &str) -> Vec<PhrasePart> {
             Some((from, to, options)) => (&rest[..from], options, &rest[to..]),
             None => (rest, Vec::new(), ""),
         };
-        for words in literal.split_inclusive("* ").map(str::trim).filter(|words| !words.is_empty()) {
+        for words in literal
+            .split_inclusive("* ")
+            .map(str::trim)
+            .filter(|words| !words.is_empty())
+        {
             piece(vec![words.to_owned()], &mut between);
         }
         if options.iter().any(|option| option.is_empty()) {
-            between.extend(options.iter().flat_map(|option| option.split_whitespace()).map(str::to_owned));
+            between.extend(
+                options
+                    .iter()
+                    .flat_map(|option| option.split_whitespace())
+                    .map(str::to_owned),
+            );
         } else if !options.is_empty() {
-            let words: Vec<String> = options.iter().flat_map(|option| spread(option.trim())).collect();
+            let words: Vec<String> = options
+                .iter()
+                .flat_map(|option| spread(option.trim()))
+                .collect();
             let rests = longer(&words);
             piece(words, &mut between);
             between = rests;
@@ -210,7 +251,8 @@ fn pieces_of(part: &str) -> Vec<PhrasePart> {
     pieces
 }
 
-/// The rests of options that begin with another option: a search that matched the shorter one has to skip them.
+/// The rests of options that begin with another option: a search that matched the shorter one has
+/// to skip them.
 fn longer(options: &[String]) -> Vec<String> {
     let rests = options.iter().flat_map(|short| {
         options
@@ -223,9 +265,11 @@ fn longer(options: &[String]) -> Vec<String> {
 
 fn spellings(part: &str) -> usize {
     match brace(part) {
-        Some((_, to, options)) => {
-            options.iter().map(|option| spellings(option)).sum::<usize>().saturating_mul(spellings(&part[to..]))
-        }
+        Some((_, to, options)) => options
+            .iter()
+            .map(|option| spellings(option))
+            .sum::<usize>()
+            .saturating_mul(spellings(&part[to..])),
         None => 1,
     }
 }
@@ -233,9 +277,10 @@ fn spellings(part: &str) -> usize {
 /// Writes out every spelling.
 fn spread(part: &str) -> Vec<String> {
     match brace(part) {
-        Some((from, to, options)) => {
-            options.iter().flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..]))).collect()
-        }
+        Some((from, to, options)) => options
+            .iter()
+            .flat_map(|option| spread(&format!("{}{option}{}", &part[..from], &part[to..])))
+            .collect(),
         None => vec![part.split_whitespace().collect::<Vec<_>>().join(" ")],
     }
 }

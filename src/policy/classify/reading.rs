@@ -1,11 +1,13 @@
 //! Normalizes an error text in one pass: one spelling for prose, codes, JSON, reprs and HTML.
 //!
-//! `RateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, `"rate_limit_exceeded"` and "rate limit exceeded" all become `rate limit
-//! exceeded`; quotes, brackets and escapes of any nesting depth become one space, so a JSON text inside a string inside
-//! an array reads like a flat one. The values of keys that hold a code or the message (`code`, `type`, `reason`, …) are
-//! kept as spans, so that a rule can require a whole value. Numbers become `#` and are kept beside the text with their
-//! position. Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the tags of a
-//! page and the frames of a traceback. Of a long text only the first [`HEAD`] and the last [`TAIL`] bytes are read.
+//! `RateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, `"rate_limit_exceeded"` and "rate limit exceeded"
+//! all become `rate limit exceeded`; quotes, brackets and escapes of any nesting depth become one
+//! space, so a JSON text inside a string inside an array reads like a flat one. The values of keys
+//! that hold a code or the message (`code`, `type`, `reason`, …) are kept as spans, so that a rule
+//! can require a whole value. Numbers become `#` and are kept beside the text with their position.
+//! Addresses (`https://…`) and fields that echo the caller's own input are dropped, and so are the
+//! tags of a page and the frames of a traceback. Of a long text only the first [`HEAD`] and the
+//! last [`TAIL`] bytes are read.
 
 mod echo;
 
@@ -20,10 +22,13 @@ const TAIL: usize = 4 * 1024;
 const MAX_KEPT: usize = 512;
 
 /// Keys whose value is a code, or the message itself.
-const CODE_KEYS: &str = "code|type|status|reason|name|errcode|category|error|detail|message|event|exception";
+const CODE_KEYS: &str =
+    "code|type|status|reason|name|errcode|category|error|detail|message|event|exception";
 /// Keys whose value repeats what the caller sent or the model wrote.
-const ECHO_KEYS: &str = "input|prompt|failed generation|input value|request id|documentation url|request body";
-/// Keys whose number keeps its digits, because systems number their errors the same in every language.
+const ECHO_KEYS: &str =
+    "input|prompt|failed generation|input value|request id|documentation url|request body";
+/// Keys whose number keeps its digits, because systems number their errors the same in every
+/// language.
 const NUMBERED_KEYS: &str = "errno|curl|win error|os error|curl error|err code|exit code";
 
 /// A number of the text.
@@ -74,10 +79,16 @@ impl NormalizedText {
         self.gap();
         let (head, tail) = match source.len() {
             all if all <= HEAD + TAIL => (all, all),
-            all => (source.floor_char_boundary(HEAD), source.ceil_char_boundary(all - TAIL)),
+            all => (
+                source.floor_char_boundary(HEAD),
+                source.ceil_char_boundary(all - TAIL),
+            ),
         };
         for (offset, text) in [(0, &source[..head]), (tail, &source[tail..])] {
-            for (from, part) in traceback::parts(text).into_iter().filter(|(_, part)| !part.is_empty()) {
+            for (from, part) in traceback::parts(text)
+                .into_iter()
+                .filter(|(_, part)| !part.is_empty())
+            {
                 self.read(part, offset + from);
                 self.gap();
             }
@@ -87,7 +98,10 @@ impl NormalizedText {
     /// Adds a code found outside the text (a header), as a keyed value.
     pub(super) fn add_code(&mut self, code: &str) {
         self.add("code");
-        self.open = Some(OpenKey { from: self.text.len(), quoted: true });
+        self.open = Some(OpenKey {
+            from: self.text.len(),
+            quoted: true,
+        });
         self.read(&code[..code.floor_char_boundary(HEAD)], 0);
         self.gap();
     }
@@ -110,10 +124,20 @@ impl NormalizedText {
                 }
                 b':' | b'=' => {
                     self.close_bare();
-                    if bytes[i..].starts_with(b"://") { self.skip_address(bytes, i) } else { self.gap_from(bytes, i) }
+                    if bytes[i..].starts_with(b"://") {
+                        self.skip_address(bytes, i)
+                    } else {
+                        self.gap_from(bytes, i)
+                    }
                 }
                 // An apostrophe inside a word (`don't`) is dropped.
-                b'\'' if i > 0 && bytes[i - 1].is_ascii_alphabetic() && ends_with_one_letter(&source[i + 1..]) => i + 1,
+                b'\''
+                    if i > 0
+                        && bytes[i - 1].is_ascii_alphabetic()
+                        && ends_with_one_letter(&source[i + 1..]) =>
+                {
+                    i + 1
+                }
                 b'\'' => {
                     self.close();
                     self.gap_from(bytes, i)
@@ -135,7 +159,8 @@ impl NormalizedText {
         self.close();
     }
 
-    /// Writes a run of letters; inside it a new word begins where the case says so (`RateLimit`, `LLMError`).
+    /// Writes a run of letters; inside it a new word begins where the case says so (`RateLimit`,
+    /// `LLMError`).
     fn word(&mut self, bytes: &[u8], from: usize) -> usize {
         self.part_from_wide();
         let mut i = from;
@@ -201,7 +226,10 @@ impl NormalizedText {
         let Some(first) = bytes.get(i) else { return i };
         if ends_with_any(&self.text, CODE_KEYS) {
             if first.is_ascii_alphabetic() && self.open.is_none() {
-                self.open = Some(OpenKey { from: self.text.len(), quoted: matches!(bytes[i - 1], b'"' | b'\'') });
+                self.open = Some(OpenKey {
+                    from: self.text.len(),
+                    quoted: matches!(bytes[i - 1], b'"' | b'\''),
+                });
             }
         } else if ends_with_any(&self.text, ECHO_KEYS) {
             match echo::of(bytes, i, !self.unclosed) {
@@ -214,13 +242,21 @@ impl NormalizedText {
         i
     }
 
-    /// How much of a text that begins with an angle bracket to skip: of a page, the whole tag, since its name and
-    /// attributes do not describe a failure; of anything else only the bracket.
+    /// How much of a text that begins with an angle bracket to skip: of a page, the whole tag,
+    /// since its name and attributes do not describe a failure; of anything else only the bracket.
     fn tag(&mut self, text: &str) -> usize {
-        let begins = |begin: &str| text.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
+        let begins = |begin: &str| {
+            text.get(..begin.len())
+                .is_some_and(|head| head.eq_ignore_ascii_case(begin))
+        };
         if begins("<!doctype html") || begins("<html") {
             self.page = true;
-        } else if self.page && matches!(text.as_bytes(), [_, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!', ..]) {
+        } else if self.page
+            && matches!(
+                text.as_bytes(),
+                [_, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!', ..]
+            )
+        {
             // What is no whole tag is none.
             let end = text[1..].find(['<', '>']).map(|end| 1 + end);
             return end.filter(|end| text[*end..].starts_with('>')).unwrap_or(1);
@@ -250,17 +286,27 @@ impl NormalizedText {
 
     fn skip_address(&mut self, bytes: &[u8], from: usize) -> usize {
         // The scheme was written already; it goes with the rest.
-        self.text.truncate(self.text.trim_end_matches(|c: char| c.is_ascii_alphanumeric()).len());
+        self.text.truncate(
+            self.text
+                .trim_end_matches(|c: char| c.is_ascii_alphanumeric())
+                .len(),
+        );
         self.text.push_str("url ");
         let ends = |byte: &u8| b" \"'\\)]}><\n`".contains(byte);
-        bytes[from..].iter().position(ends).map_or(bytes.len(), |end| from + end)
+        bytes[from..]
+            .iter()
+            .position(ends)
+            .map_or(bytes.len(), |end| from + end)
     }
 
     fn number(&mut self, bytes: &[u8], from: usize, offset: usize) -> usize {
         self.part_from_wide();
         let mut i = from;
         // Digits inside a word (`http2`, `v1`) belong to the word.
-        if from > 0 && bytes[from - 1].is_ascii_alphabetic() && self.text.ends_with(|c: char| c.is_ascii_lowercase()) {
+        if from > 0
+            && bytes[from - 1].is_ascii_alphabetic()
+            && self.text.ends_with(|c: char| c.is_ascii_lowercase())
+        {
             while let Some(&digit) = bytes.get(i).filter(|byte| byte.is_ascii_digit()) {
                 self.text.push(digit.into());
                 i += 1;
@@ -271,7 +317,9 @@ impl NormalizedText {
         while let Some(&byte) = bytes.get(i) {
             match byte {
                 b'0'..=b'9' if !fraction => {
-                    whole = whole.saturating_mul(10).saturating_add((byte - b'0').into());
+                    whole = whole
+                        .saturating_mul(10)
+                        .saturating_add((byte - b'0').into());
                     digits = digits.saturating_add(1);
                 }
                 b'0'..=b'9' => {}
@@ -285,10 +333,17 @@ impl NormalizedText {
         }
         let alone = !fraction && !bytes.get(i).is_some_and(u8::is_ascii_alphanumeric);
         if self.numbers.len() < MAX_KEPT {
-            self.numbers.push(Number { at: self.text.len(), source: from + offset, whole, digits, alone });
+            self.numbers.push(Number {
+                at: self.text.len(),
+                source: from + offset,
+                whole,
+                digits,
+                alone,
+            });
         }
         if ends_with_any(&self.text, NUMBERED_KEYS) {
-            self.text.extend(bytes[from..i].iter().copied().map(char::from));
+            self.text
+                .extend(bytes[from..i].iter().copied().map(char::from));
         } else {
             // Zero is distinguished from other numbers: a limit of zero does not free up.
             self.text.push(if whole == 0 && alone { '0' } else { '#' });
@@ -297,7 +352,11 @@ impl NormalizedText {
     }
 
     fn escape(&mut self, bytes: &[u8], from: usize) -> usize {
-        let i = from + bytes[from..].iter().take_while(|byte| **byte == b'\\').count();
+        let i = from
+            + bytes[from..]
+                .iter()
+                .take_while(|byte| **byte == b'\\')
+                .count();
         self.close();
         match bytes.get(i) {
             Some(b'"' | b'\'') => return self.gap_from(bytes, i),
@@ -306,8 +365,12 @@ impl NormalizedText {
                 return i + 1;
             }
             Some(b'u') => {
-                let hex = bytes.get(i + 1..i + 5).and_then(|hex| std::str::from_utf8(hex).ok());
-                let letter = hex.and_then(|hex| u32::from_str_radix(hex, 16).ok()).and_then(char::from_u32);
+                let hex = bytes
+                    .get(i + 1..i + 5)
+                    .and_then(|hex| std::str::from_utf8(hex).ok());
+                let letter = hex
+                    .and_then(|hex| u32::from_str_radix(hex, 16).ok())
+                    .and_then(char::from_u32);
                 if let Some(letter) = letter {
                     if letter.is_ascii() {
                         self.gap();
@@ -324,7 +387,9 @@ impl NormalizedText {
     }
 
     fn letter_or_sign(&mut self, source: &str, from: usize) -> usize {
-        let Some(letter) = source[from..].chars().next() else { return from + 1 };
+        let Some(letter) = source[from..].chars().next() else {
+            return from + 1;
+        };
         let next = from + letter.len_utf8();
         match letter {
             // A curly apostrophe inside a word is dropped, like a straight one.
@@ -344,12 +409,21 @@ pub(super) fn ends_with_any(text: &str, words: &str) -> bool {
 /// The longest of some words that a text ends with.
 pub(super) fn longest_end<'w>(text: &str, words: &'w str) -> Option<&'w str> {
     let text = text.strip_suffix(' ')?;
-    let ends = |words: &&str| text.strip_suffix(words).is_some_and(|before| before.ends_with(' '));
-    words.split('|').filter(ends).max_by_key(|words| words.len())
+    let ends = |words: &&str| {
+        text.strip_suffix(words)
+            .is_some_and(|before| before.ends_with(' '))
+    };
+    words
+        .split('|')
+        .filter(ends)
+        .max_by_key(|words| words.len())
 }
 
 /// Whether one small letter ends the word, as in `don’t`.
 fn ends_with_one_letter(rest: &str) -> bool {
     let mut letters = rest.chars();
-    letters.next().is_some_and(|letter| letter.is_ascii_lowercase()) && !letters.next().is_some_and(char::is_alphabetic)
+    letters
+        .next()
+        .is_some_and(|letter| letter.is_ascii_lowercase())
+        && !letters.next().is_some_and(char::is_alphabetic)
 }

@@ -1,7 +1,7 @@
 //! One rule of the classifier, as the files below `rules/` write it.
 //!
-//! A rule is a name, a class and the phrases of which any one decides. `rules/README.md` explains the format for people
-//! who write rules; the notation of a phrase is parsed in [`super::phrase`].
+//! A rule is a name, a class and the phrases of which any one decides. `rules/README.md` explains
+//! the format for people who write rules; the notation of a phrase is parsed in [`super::phrase`].
 
 use serde::Deserialize;
 
@@ -28,7 +28,8 @@ pub(super) struct Rule {
     /// Which HTTP status decides in place of this rule.
     #[serde(default)]
     pub yields_to_status: Option<Yields>,
-    /// The class in place of `class` where a 401 or 403 shows that credentials were sent and refused.
+    /// The class in place of `class` where a 401 or 403 shows that credentials were sent and
+    /// refused.
     #[serde(default)]
     pub class_if_refused: Option<FailureClass>,
     /// The class in place of `class` where no status shows that anything was sent.
@@ -44,7 +45,8 @@ pub(super) struct Rule {
 pub(super) enum Yields {
     /// Any status.
     Always,
-    /// A status that servers give to failures of one kind only (not 400, 409, 412, 422, 424, 500 or 502).
+    /// A status that servers give to failures of one kind only (not 400, 409, 412, 422, 424, 500 or
+    /// 502).
     Telling,
     /// A status that the text states, unless servers give it to failures of many kinds.
     Stated,
@@ -52,8 +54,8 @@ pub(super) enum Yields {
 
 /// Reads every embedded rule, in order of precedence.
 ///
-/// `build.rs` turns `rules/**/*.yaml` into JSON. The unit tests read all of it, so that a released binary holds no rule that
-/// cannot be read.
+/// `build.rs` turns `rules/**/*.yaml` into JSON. The unit tests read all of it, so that a released
+/// binary holds no rule that cannot be read.
 pub(super) fn embedded() -> Vec<Rule> {
     const RULES: &str = include_str!(concat!(env!("OUT_DIR"), "/rules.json"));
     serde_json::from_str(RULES).unwrap_or_else(|error| {

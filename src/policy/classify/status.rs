@@ -1,7 +1,8 @@
-//! The meaning of a bare status: every HTTP code from 400 to 599, every gRPC code, every fault of this service's
-//! client.
+//! The meaning of a bare status: every HTTP code from 400 to 599, every gRPC code, every fault of
+//! this service's client.
 //!
-//! An undefined code stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15 prescribes.
+//! An undefined code stays unknown below 500 and is a server error from 500 on, as RFC 9110 §15
+//! prescribes.
 
 use super::{
     evidence::NumericEvidence,
@@ -9,13 +10,16 @@ use super::{
 };
 use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F};
 
-/// The meaning of a status: class, detail, and whether a retry helps where that differs from the class.
+/// The meaning of a status: class, detail, and whether a retry helps where that differs from the
+/// class.
 pub(super) type StatusVerdict = (C, Option<D>, Option<bool>);
 
 /// The meaning of a bare HTTP status; `None` for one without a specific meaning.
 pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
     Some(match status {
-        400 | 406 | 411 | 412 | 416 | 417 | 428 | 431 | 463 | 494 => (C::InvalidRequest, Some(D::Other), None),
+        400 | 406 | 411 | 412 | 416 | 417 | 428 | 431 | 463 | 494 => {
+            (C::InvalidRequest, Some(D::Other), None)
+        }
         415 | 501 => (C::InvalidRequest, Some(D::UnsupportedParameter), None),
         422 => (C::InvalidRequest, Some(D::BadSchema), None),
         // 419, 440: expired sessions; 495, 496: client certificates; 561: a balancer's sign-in.
@@ -24,12 +28,14 @@ pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
         402 | 456 | 509 => (C::QuotaExceeded, None, None),
         403 | 450 | 451 => (C::PermissionDenied, None, None),
         404 | 405 | 410 => (C::NotFound, None, None),
-        // A redirect to follow is a wrong base address; a proxy in between wants a password, another protocol or TLS.
+        // A redirect to follow is a wrong base address; a proxy in between wants a password,
+        // another protocol or TLS.
         300..=399 | 407 | 426 | 464 | 497 | 505 => (C::Configuration, None, None),
         408 | 504 | 522 | 524 | 598 | 599 => (C::Timeout, None, None),
         413 | 414 => (C::ContextLength, None, None),
         420 | 429 => (C::RateLimited, None, None),
-        // 421: wrong connection; 444: closed unanswered; 523, 525, 527, 530: between the edge and its origin.
+        // 421: wrong connection; 444: closed unanswered; 523, 525, 527, 530: between the edge and
+        // its origin.
         421 | 444 | 523 | 525 | 527 | 530 => (C::Network, None, None),
         // The origin's certificate, or a captive portal.
         511 | 526 => (C::Network, None, Some(false)),
@@ -37,22 +43,28 @@ pub(super) const fn http(status: u16) -> Option<StatusVerdict> {
         425 | 502 | 503 | 507 | 521 | 529 => (C::Overloaded, None, None),
         // A retry does not end a loop.
         506 | 508 | 510 => (C::ServerError, None, Some(false)),
-        // 409: a conflicting write; 424: a failed dependency (the model container behind a managed endpoint).
+        // 409: a conflicting write; 424: a failed dependency (the model container behind a managed
+        // endpoint).
         409 | 424 | 500..=599 => (C::ServerError, None, None),
         _ => return None,
     })
 }
 
-/// Whether a status is more specific than the rule that held: a rule may yield to it, and text about the connection
-/// yields to a refusal that came over it.
+/// Whether a status is more specific than the rule that held: a rule may yield to it, and text
+/// about the connection yields to a refusal that came over it.
 pub(super) fn outweighs(rule: &Rule, evidence: &NumericEvidence) -> bool {
-    let Some(status) = evidence.status() else { return false };
+    let Some(status) = evidence.status() else {
+        return false;
+    };
     let stated = evidence.inner_status;
     match rule.yields_to_status {
         Some(Yields::Always) => true,
         Some(Yields::Telling) => is_specific(status),
         Some(Yields::Stated) => stated.is_some_and(is_specific),
-        None => rule.class == C::Network && stated.is_some_and(|stated| matches!(stated, 401..=404 | 429)),
+        None => {
+            rule.class == C::Network
+                && stated.is_some_and(|stated| matches!(stated, 401..=404 | 429))
+        }
     }
 }
 
@@ -70,7 +82,8 @@ pub(super) const fn grpc(code: i32) -> Option<StatusVerdict> {
         5 | 12 => (C::NotFound, None, None),
         7 => (C::PermissionDenied, None, None),
         8 => (C::RateLimited, None, None),
-        // Without a text UNAVAILABLE comes from the server, with a transport text from the connection.
+        // Without a text UNAVAILABLE comes from the server, with a transport text from the
+        // connection.
         14 => (C::Overloaded, None, None),
         10 | 13 | 15 => (C::ServerError, None, None),
         16 => (C::Authentication, None, None),
@@ -78,12 +91,17 @@ pub(super) const fn grpc(code: i32) -> Option<StatusVerdict> {
     })
 }
 
-/// The class of a typed fault of this service's own client, and whether a retry helps where that differs from the class.
+/// The class of a typed fault of this service's own client, and whether a retry helps where that
+/// differs from the class.
 pub(super) const fn fault(fault: F) -> (C, Option<bool>) {
     match fault {
-        F::Dns | F::Refused | F::Unreachable | F::Tls | F::Reset | F::ClosedEarly | F::LocalExhaustion => {
-            (C::Network, None)
-        }
+        F::Dns
+        | F::Refused
+        | F::Unreachable
+        | F::Tls
+        | F::Reset
+        | F::ClosedEarly
+        | F::LocalExhaustion => (C::Network, None),
         // A retry does not make a certificate trusted.
         F::Certificate => (C::Network, Some(false)),
         F::ConnectTimeout | F::FirstTokenTimeout | F::Deadline => (C::Timeout, None),

@@ -17,11 +17,19 @@ const WORDED: &str = include_str!("../../../tests/fixtures/classify/worded.jsonl
 const CODES: &str = include_str!("../../../tests/fixtures/classify/codes.jsonl");
 
 fn http(status: u16, body: &str) -> ProviderError {
-    ProviderError { status: Some(status), body: Some(body.to_owned()), ..ProviderError::default() }
+    ProviderError {
+        status: Some(status),
+        body: Some(body.to_owned()),
+        ..ProviderError::default()
+    }
 }
 
 fn error_text(surface: Surface, message: &str) -> ProviderError {
-    ProviderError { surface, message: Some(message.to_owned()), ..ProviderError::default() }
+    ProviderError {
+        surface,
+        message: Some(message.to_owned()),
+        ..ProviderError::default()
+    }
 }
 
 fn judge(error: &ProviderError) -> Failure {
@@ -32,8 +40,16 @@ fn judge(error: &ProviderError) -> Failure {
 fn documented_shapes_are_read_as_documented() {
     let items = corpus::read(DOCUMENTED).unwrap();
     let score = corpus::score(&Classifier::new(), &items);
-    assert!(score.strict.percent() >= 97.0 && score.retryable.percent() >= 98.0, "{score}\n{:#?}", score.misses);
-    assert!(score.lenient.percent() >= 98.0 && score.fallback.percent() >= 98.0, "{score}\n{:#?}", score.misses);
+    assert!(
+        score.strict.percent() >= 97.0 && score.retryable.percent() >= 98.0,
+        "{score}\n{:#?}",
+        score.misses
+    );
+    assert!(
+        score.lenient.percent() >= 98.0 && score.fallback.percent() >= 98.0,
+        "{score}\n{:#?}",
+        score.misses
+    );
     assert_eq!(score.waits.right, score.waits.total, "{:#?}", score.misses);
 }
 
@@ -50,8 +66,16 @@ fn each_fixture_is_decided_by_the_rule_that_it_names() {
 fn the_words_of_clients_and_wrappers_are_understood() {
     let items = corpus::read(WORDED).unwrap();
     let score = corpus::score(&Classifier::new(), &items);
-    assert!(score.strict.percent() >= 99.0 && score.lenient.percent() >= 99.0, "{score}\n{:#?}", score.misses);
-    assert!(score.retryable.percent() >= 99.5 && score.fallback.percent() >= 99.5, "{score}\n{:#?}", score.misses);
+    assert!(
+        score.strict.percent() >= 99.0 && score.lenient.percent() >= 99.0,
+        "{score}\n{:#?}",
+        score.misses
+    );
+    assert!(
+        score.retryable.percent() >= 99.5 && score.fallback.percent() >= 99.5,
+        "{score}\n{:#?}",
+        score.misses
+    );
     assert_eq!(score.waits.right, score.waits.total, "{:#?}", score.misses);
 }
 
@@ -59,7 +83,11 @@ fn the_words_of_clients_and_wrappers_are_understood() {
 fn a_documented_code_decides_in_a_body_without_other_text() {
     let items = corpus::read(CODES).unwrap();
     let score = corpus::score(&Classifier::new(), &items);
-    assert!(score.misses.is_empty() && score.strict.total == items.len(), "{score}\n{:#?}", score.misses);
+    assert!(
+        score.misses.is_empty() && score.strict.total == items.len(),
+        "{score}\n{:#?}",
+        score.misses
+    );
 }
 
 #[test]
@@ -67,9 +95,13 @@ fn every_code_from_400_to_599_has_a_verdict_without_any_text() {
     let classifier = Classifier::new();
     for status in 400..600 {
         let verdict = classifier.classify(&http(status, ""), Timestamp::UNIX_EPOCH);
-        let (class, detail, _) = status::http(status).unwrap_or((FailureClass::Unknown, None, None));
+        let (class, detail, _) =
+            status::http(status).unwrap_or((FailureClass::Unknown, None, None));
         assert_eq!((verdict.class, verdict.detail), (class, detail), "{status}");
-        assert!(!verdict.user_message.is_empty() && !verdict.recovery_hint.is_empty(), "{status}");
+        assert!(
+            !verdict.user_message.is_empty() && !verdict.recovery_hint.is_empty(),
+            "{status}"
+        );
     }
 }
 
@@ -98,8 +130,16 @@ fn a_typed_fault_decides_whatever_the_text() {
         (F::Deadline, C::Timeout, true),
         (F::Cancelled, C::Cancelled, false),
     ] {
-        let verdict = judge(&ProviderError::transport("openai", fault, "rate limit exceeded, quota, 429"));
-        assert_eq!((verdict.class, verdict.retryable, &*verdict.rule), (class, retry, "fault"), "{fault:?}");
+        let verdict = judge(&ProviderError::transport(
+            "openai",
+            fault,
+            "rate limit exceeded, quota, 429",
+        ));
+        assert_eq!(
+            (verdict.class, verdict.retryable, &*verdict.rule),
+            (class, retry, "fault"),
+            "{fault:?}"
+        );
     }
 }
 
@@ -112,9 +152,17 @@ fn a_cancellation_that_a_provider_reports_is_a_lost_connection() {
         (C::Cancelled, Some(F::Cancelled), C::Cancelled),
         (C::Timeout, None, C::Timeout),
     ] {
-        let failure =
-            Failure { fault, retryable: false, ..Failure::local(class, "") }.reported_cancellation_as_network();
-        assert_eq!((failure.class, failure.retryable), (expected, expected == C::Network), "{class}, {fault:?}");
+        let failure = Failure {
+            fault,
+            retryable: false,
+            ..Failure::local(class, "")
+        }
+        .reported_cancellation_as_network();
+        assert_eq!(
+            (failure.class, failure.retryable),
+            (expected, expected == C::Network),
+            "{class}, {fault:?}"
+        );
     }
 }
 
@@ -123,15 +171,29 @@ fn the_innermost_cause_wins_however_deep_it_is_wrapped() {
     let mut body = r#"{"error":{"code":"insufficient_quota","message":"x"}}"#.to_owned();
     for _ in 0..4 {
         body = serde_json::json!({"error": {"message": body, "code": 502}}).to_string();
-        assert_eq!(judge(&http(502, &body)).class, FailureClass::QuotaExceeded, "{body}");
+        assert_eq!(
+            judge(&http(502, &body)).class,
+            FailureClass::QuotaExceeded,
+            "{body}"
+        );
     }
 }
 
 #[test]
 fn what_the_caller_sent_changes_no_verdict() {
     for (status, before, after, class) in [
-        (422, r#"{"detail":[{"type":"missing","msg":"Field required","input":"#, "}]}", FailureClass::InvalidRequest),
-        (422, r#"{"detail":[{"type":"missing","msg":"Field required", "input": "#, "}]}", FailureClass::InvalidRequest),
+        (
+            422,
+            r#"{"detail":[{"type":"missing","msg":"Field required","input":"#,
+            "}]}",
+            FailureClass::InvalidRequest,
+        ),
+        (
+            422,
+            r#"{"detail":[{"type":"missing","msg":"Field required", "input": "#,
+            "}]}",
+            FailureClass::InvalidRequest,
+        ),
     ] {
         for sent in [
             "{}",
@@ -141,7 +203,11 @@ fn what_the_caller_sent_changes_no_verdict() {
             r#""prompt is too long: your credit balance is too low""#,
         ] {
             let body = format!("{before}{sent}{after}");
-            for body in [body.clone(), body.replace('"', "\\\""), body.replace("\":", "\" : ").replace('{', "{\n  ")] {
+            for body in [
+                body.clone(),
+                body.replace('"', "\\\""),
+                body.replace("\":", "\" : ").replace('{', "{\n  "),
+            ] {
                 assert_eq!(judge(&http(status, &body)).class, class, "{body}");
             }
         }
@@ -152,14 +218,25 @@ fn what_the_caller_sent_changes_no_verdict() {
 fn what_code_a_failure_came_through_changes_no_verdict() {
     let frames = "Traceback (most recent call last):\n  File \"/app/rate_limit.py\", line 7, in connection_refused\n    \
                   raise QuotaExceeded('insufficient_quota', 401)\n";
-    let calls =
-        "\n    at ConnectionRefused.rateLimit (/app/invalid_api_key.js:7:11)\n    at timeout (node:internal:1:2)";
+    let calls = "\n    at ConnectionRefused.rateLimit (/app/invalid_api_key.js:7:11)\n    at timeout (node:internal:1:2)";
     for (error_text, class) in [
-        ("openai.InternalServerError: Error code: 529 - Overloaded", FailureClass::Overloaded),
-        ("anthropic.BadRequestError: prompt is too long: 7 tokens > 5 maximum", FailureClass::ContextLength),
+        (
+            "openai.InternalServerError: Error code: 529 - Overloaded",
+            FailureClass::Overloaded,
+        ),
+        (
+            "anthropic.BadRequestError: prompt is too long: 7 tokens > 5 maximum",
+            FailureClass::ContextLength,
+        ),
     ] {
-        for text in [format!("{frames}{error_text}"), format!("{error_text}{calls}")] {
-            for body in [text.clone(), serde_json::json!({"error": {"message": text}}).to_string()] {
+        for text in [
+            format!("{frames}{error_text}"),
+            format!("{error_text}{calls}"),
+        ] {
+            for body in [
+                text.clone(),
+                serde_json::json!({"error": {"message": text}}).to_string(),
+            ] {
                 let verdict = judge(&http(500, &body));
                 assert_eq!(verdict.class, class, "{body}");
                 assert!(
@@ -181,21 +258,35 @@ fn a_wrapper_s_text_around_a_cause_changes_no_verdict() {
         ("[agent] Unexpected error during generation: ", ""),
         ("2031-05-06 10:11:12,345 chat.py:77 - stream error: ", ""),
         ("Something went wrong. ", ""),
-        ("", " Please check your API key, model name and network connection."),
+        (
+            "",
+            " Please check your API key, model name and network connection.",
+        ),
         ("", " If the problem persists, contact support."),
         ("", " (attempt 2/10)"),
-        ("", "\n    at async Client.request (/app/node_modules/sdk/client.js:402:12)"),
+        (
+            "",
+            "\n    at async Client.request (/app/node_modules/sdk/client.js:402:12)",
+        ),
     ];
     let (mut kept, mut asked, mut lost) = (0_u32, 0_u32, Vec::new());
     for item in corpus::read(WORDED).unwrap() {
-        let Some(text) = item.message.clone().filter(|_| item.surface == Surface::Http) else { continue };
+        let Some(text) = item
+            .message
+            .clone()
+            .filter(|_| item.surface == Surface::Http)
+        else {
+            continue;
+        };
         let bare = item.judge(&Classifier::new()).class;
         if matches!(bare, FailureClass::Unknown | FailureClass::ServerError) {
             continue;
         }
         for (before, behind) in WRAPPERS {
-            let wrapped =
-                ProviderError { status: item.status, ..error_text(Surface::Http, &format!("{before}{text}{behind}")) };
+            let wrapped = ProviderError {
+                status: item.status,
+                ..error_text(Surface::Http, &format!("{before}{text}{behind}"))
+            };
             asked += 1;
             match judge(&wrapped).class {
                 class if class == bare => kept += 1,
@@ -208,10 +299,21 @@ fn a_wrapper_s_text_around_a_cause_changes_no_verdict() {
 
 #[test]
 fn a_sidecar_that_was_not_started_is_never_retried() {
-    for text in ["Sidecar not started", "the sidecar has not been started", "Error: sidecar is not running"] {
+    for text in [
+        "Sidecar not started",
+        "the sidecar has not been started",
+        "Error: sidecar is not running",
+    ] {
         for status in [None, Some(200), Some(500), Some(502), Some(503)] {
-            for body in [text.to_owned(), serde_json::json!({"error": {"message": text}}).to_string()] {
-                let verdict = judge(&ProviderError { status, body: Some(body), ..ProviderError::default() });
+            for body in [
+                text.to_owned(),
+                serde_json::json!({"error": {"message": text}}).to_string(),
+            ] {
+                let verdict = judge(&ProviderError {
+                    status,
+                    body: Some(body),
+                    ..ProviderError::default()
+                });
                 assert_eq!(
                     (verdict.class, verdict.retryable),
                     (FailureClass::Configuration, false),
@@ -225,24 +327,43 @@ fn a_sidecar_that_was_not_started_is_never_retried() {
 #[test]
 fn a_failure_that_no_rule_knows_is_retryable() {
     let verdict = judge(&error_text(Surface::Http, "an odd thing happened xyz"));
-    assert_eq!((verdict.class, verdict.retryable, verdict.fallback_helps), (FailureClass::Unknown, true, true));
+    assert_eq!(
+        (verdict.class, verdict.retryable, verdict.fallback_helps),
+        (FailureClass::Unknown, true, true)
+    );
 }
 
 #[test]
 fn a_bare_crash_is_a_crash() {
-    for text in ["crashed", "worker crashed", "Segmentation fault (core dumped)", "it crashed"] {
+    for text in [
+        "crashed",
+        "worker crashed",
+        "Segmentation fault (core dumped)",
+        "it crashed",
+    ] {
         let verdict = judge(&error_text(Surface::Http, text));
-        assert_eq!((verdict.class, verdict.retryable), (FailureClass::Crash, false), "{text}");
+        assert_eq!(
+            (verdict.class, verdict.retryable),
+            (FailureClass::Crash, false),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn what_a_person_reads_holds_no_secret() {
-    let verdict = judge(&http(401, r#"{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678"}}"#));
+    let verdict = judge(&http(
+        401,
+        r#"{"error":{"message":"Incorrect API key provided: sk-proj-abcdefgh12345678"}}"#,
+    ));
     assert_eq!(verdict.class, FailureClass::Authentication);
     let shown = format!("{verdict:?}");
     assert!(!shown.contains("abcdefgh12345678"), "{shown}");
-    assert!(verdict.message.starts_with("Incorrect API key provided"), "{}", verdict.message);
+    assert!(
+        verdict.message.starts_with("Incorrect API key provided"),
+        "{}",
+        verdict.message
+    );
 }
 
 #[test]
@@ -252,12 +373,24 @@ fn every_rule_can_be_read_and_is_in_the_spelling_of_a_reading() {
     assert!(rules.len() > 100, "{}", rules.len());
     for rule in &rules {
         assert!(names.insert(&rule.name), "{} is written twice", rule.name);
-        assert_eq!(rule.detail.is_some(), rule.class == FailureClass::InvalidRequest, "{}", rule.name);
+        assert_eq!(
+            rule.detail.is_some(),
+            rule.class == FailureClass::InvalidRequest,
+            "{}",
+            rule.name
+        );
         assert!(!rule.any.is_empty(), "{}", rule.name);
         for phrase in rule.any.iter().flat_map(|phrase| phrase::read(phrase)) {
-            assert!(!phrase.chain.is_empty() || phrase.number.is_some(), "{}: {phrase:?}", rule.name);
+            assert!(
+                !phrase.chain.is_empty() || phrase.number.is_some(),
+                "{}: {phrase:?}",
+                rule.name
+            );
             let chained = phrase.chain.iter().flat_map(|link| &link.spellings);
-            for words in chained.chain(phrase.with.iter().flatten()).chain(phrase.without.iter().flatten()) {
+            for words in chained
+                .chain(phrase.with.iter().flatten())
+                .chain(phrase.without.iter().flatten())
+            {
                 let plain = words.trim_end_matches('*');
                 let mut reading = NormalizedText::default();
                 reading.add(plain);
@@ -278,7 +411,16 @@ fn ends_numbered(words: &str) -> bool {
 
 #[test]
 fn a_stated_wait_reaches_the_words_for_people() {
-    let verdict = judge(&http(429, r#"{"error":{"message":"Rate limit reached. Please try again in 20s."}}"#));
-    assert_eq!(verdict.retry_after.map(|wait| wait.source), Some(WaitSource::Text));
-    assert!(verdict.user_message.contains("20 s") && verdict.recovery_hint.contains("20 s"), "{verdict:?}");
+    let verdict = judge(&http(
+        429,
+        r#"{"error":{"message":"Rate limit reached. Please try again in 20s."}}"#,
+    ));
+    assert_eq!(
+        verdict.retry_after.map(|wait| wait.source),
+        Some(WaitSource::Text)
+    );
+    assert!(
+        verdict.user_message.contains("20 s") && verdict.recovery_hint.contains("20 s"),
+        "{verdict:?}"
+    );
 }

@@ -1,8 +1,10 @@
 //! Rules of the configuration, which take precedence over the built-in rules.
 //!
-//! Conditions of one rule must all hold; a rule without conditions is rejected, because it would match every failure.
+//! Conditions of one rule must all hold; a rule without conditions is rejected, because it would
+//! match every failure.
 //!
-//! Everything that can be wrong is found when the rules are compiled, all of it at once, so that judging cannot fail.
+//! Everything that can be wrong is found when the rules are compiled, all of it at once, so that
+//! judging cannot fail.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -32,7 +34,10 @@ pub struct UserRule {
     /// Whether to fail over to another target; by class where not given.
     pub fallback_helps: Option<bool>,
     /// A wait to assume, such as `30s`, in place of one that the failure states.
-    #[serde(with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "Option<String>")]
     pub retry_after: Option<Duration>,
 }
@@ -46,13 +51,15 @@ pub struct UserMatch {
     /// The HTTP status, 100 to 599: the response's own, or the innermost that the text states.
     #[schemars(range(min = 100, max = 599))]
     pub status: Option<u16>,
-    /// The value of a `code` (or `status`, `reason`) in the body, in any case; a number is compared as a number.
+    /// The value of a `code` (or `status`, `reason`) in the body, in any case; a number is compared
+    /// as a number.
     pub code: Option<String>,
     /// The value of a `type` in the body, in any case.
     pub r#type: Option<String>,
     /// A response header.
     pub header: Option<HeaderMatch>,
-    /// A regular expression (of the `regex` crate, ignoring case) that the body or message must hold somewhere.
+    /// A regular expression (of the `regex` crate, ignoring case) that the body or message must
+    /// hold somewhere.
     pub message: Option<String>,
 }
 
@@ -117,20 +124,45 @@ impl UserRules {
         let mut faults = Vec::new();
         let mut compiled = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
-            let mut fault = |field, reason: String| faults.push(RuleFault { index, field, reason });
+            let mut fault = |field, reason: String| {
+                faults.push(RuleFault {
+                    index,
+                    field,
+                    reason,
+                });
+            };
             if rule.name.trim().is_empty() {
-                fault("name", "is empty; give the rule a name to be found by".to_owned());
+                fault(
+                    "name",
+                    "is empty; give the rule a name to be found by".to_owned(),
+                );
             } else if rules[..index].iter().any(|other| other.name == rule.name) {
                 fault("name", format!("`{}` occurs twice", rule.name));
             }
             if rule.when == UserMatch::default() {
-                fault("when", "holds no condition; the rule would swallow every failure".to_owned());
+                fault(
+                    "when",
+                    "holds no condition; the rule would swallow every failure".to_owned(),
+                );
             }
             if rule.class.is_local_refusal() {
-                fault("class", format!("`{}` is Relight's own refusal, never an upstream's failure", rule.class));
+                fault(
+                    "class",
+                    format!(
+                        "`{}` is Relight's own refusal, never an upstream's failure",
+                        rule.class
+                    ),
+                );
             }
-            if rule.when.status.is_some_and(|status| !(100..600).contains(&status)) {
-                fault("when.status", "is no HTTP status; use 100 to 599".to_owned());
+            if rule
+                .when
+                .status
+                .is_some_and(|status| !(100..600).contains(&status))
+            {
+                fault(
+                    "when.status",
+                    "is no HTTP status; use 100 to 599".to_owned(),
+                );
             }
             let mut expression = |field, text: &Option<String>| {
                 text.as_deref().and_then(|text| {
@@ -143,11 +175,12 @@ impl UserRules {
                 })
             };
             let message = expression("when.message", &rule.when.message);
-            let header = rule
-                .when
-                .header
-                .as_ref()
-                .map(|header| (header.name.to_ascii_lowercase(), expression("when.header.value", &header.value)));
+            let header = rule.when.header.as_ref().map(|header| {
+                (
+                    header.name.to_ascii_lowercase(),
+                    expression("when.header.value", &header.value),
+                )
+            });
             if header.as_ref().is_some_and(|(name, _)| name.is_empty()) {
                 fault("when.header.name", "is empty".to_owned());
             }
@@ -159,7 +192,11 @@ impl UserRules {
                 rule: rule.clone(),
             });
         }
-        if faults.is_empty() { Ok(Self { rules: compiled }) } else { Err(faults) }
+        if faults.is_empty() {
+            Ok(Self { rules: compiled })
+        } else {
+            Err(faults)
+        }
     }
 
     /// The first rule that holds.
@@ -169,18 +206,25 @@ impl UserRules {
         reading: &NormalizedText,
         evidence: &NumericEvidence,
     ) -> Option<UserFound> {
-        let compiled = self.rules.iter().find(|rule| rule.holds(error, reading, evidence))?;
+        let compiled = self
+            .rules
+            .iter()
+            .find(|rule| rule.holds(error, reading, evidence))?;
         let rule = &compiled.rule;
         Some(UserFound {
             judgement: Judgement {
                 class: rule.class,
-                detail: (rule.class == FailureClass::InvalidRequest).then_some(InvalidRequestDetail::Other),
+                detail: (rule.class == FailureClass::InvalidRequest)
+                    .then_some(InvalidRequestDetail::Other),
                 retry: rule.retryable,
                 fallback: rule.fallback_helps,
                 rule: Cow::Owned(format!("user:{}", rule.name)),
                 fact: "a rule of the configuration".to_owned(),
             },
-            retry_after: rule.retry_after.map(|duration| Wait { duration, source: WaitSource::Backoff }),
+            retry_after: rule.retry_after.map(|duration| Wait {
+                duration,
+                source: WaitSource::Backoff,
+            }),
         })
     }
 }
@@ -188,20 +232,44 @@ impl UserRules {
 // === impl Compiled ===
 
 impl Compiled {
-    fn holds(&self, error: &ProviderError, reading: &NormalizedText, evidence: &NumericEvidence) -> bool {
+    fn holds(
+        &self,
+        error: &ProviderError,
+        reading: &NormalizedText,
+        evidence: &NumericEvidence,
+    ) -> bool {
         let when = &self.rule.when;
-        let value =
-            |spelling: &String| reading.values.iter().any(|(from, to)| reading.text[*from..*to] == spelling[..]);
-        let number = |code: &str| code.parse::<u32>().is_ok_and(|code| evidence.codes.contains(&code));
-        when.provider.as_ref().is_none_or(|provider| provider.eq_ignore_ascii_case(&error.provider))
-            && when.status.is_none_or(|s| evidence.outer_status == Some(s) || evidence.inner_status == Some(s))
-            && self.code.as_ref().is_none_or(|code| value(code) || when.code.as_deref().is_some_and(number))
+        let value = |spelling: &String| {
+            reading
+                .values
+                .iter()
+                .any(|(from, to)| reading.text[*from..*to] == spelling[..])
+        };
+        let number = |code: &str| {
+            code.parse::<u32>()
+                .is_ok_and(|code| evidence.codes.contains(&code))
+        };
+        when.provider
+            .as_ref()
+            .is_none_or(|provider| provider.eq_ignore_ascii_case(&error.provider))
+            && when.status.is_none_or(|s| {
+                evidence.outer_status == Some(s) || evidence.inner_status == Some(s)
+            })
+            && self
+                .code
+                .as_ref()
+                .is_none_or(|code| value(code) || when.code.as_deref().is_some_and(number))
             && self.kind.as_ref().is_none_or(value)
             && self.header.as_ref().is_none_or(|(name, expression)| {
-                error.header(name).is_some_and(|value| expression.as_ref().is_none_or(|e| e.is_match(value)))
+                error
+                    .header(name)
+                    .is_some_and(|value| expression.as_ref().is_none_or(|e| e.is_match(value)))
             })
             && self.message.as_ref().is_none_or(|expression| {
-                [&error.body, &error.message].into_iter().flatten().any(|text| expression.is_match(text))
+                [&error.body, &error.message]
+                    .into_iter()
+                    .flatten()
+                    .any(|text| expression.is_match(text))
             })
     }
 }

@@ -1,11 +1,13 @@
 //! Reads the wait that a failure states, and where it states it.
 //!
-//! In order: `retry-after-ms` and `x-ms-retry-after-ms`; `retry-after` in seconds or as an HTTP date; the reset of the
-//! exhausted rate-limit window; then the text (prose, `RetryInfo`, fields that name a wait). A precise text beats a rounded
-//! header. Dates are measured against the failure's own `date`, else against the given clock; a date in the past is a wait
-//! of zero, one more than [`LONGEST`] away is garbage.
+//! In order: `retry-after-ms` and `x-ms-retry-after-ms`; `retry-after` in seconds or as an HTTP
+//! date; the reset of the exhausted rate-limit window; then the text (prose, `RetryInfo`, fields
+//! that name a wait). A precise text beats a rounded header. Dates are measured against the
+//! failure's own `date`, else against the given clock; a date in the past is a wait of zero, one
+//! more than [`LONGEST`] away is garbage.
 //!
-//! Garbage, negative numbers, a client's own backoff ("retrying in") and vague words ("a few minutes") do not count.
+//! Garbage, negative numbers, a client's own backoff ("retrying in") and vague words ("a few
+//! minutes") do not count.
 
 use std::time::Duration;
 
@@ -42,13 +44,18 @@ pub(super) fn stated(
 
 /// Whether the header is the text's wait rounded to whole seconds.
 fn rounds_to(precise: Duration, rounded: Duration) -> bool {
-    precise.subsec_nanos() != 0 && rounded.subsec_nanos() == 0 && rounded.abs_diff(precise) <= Duration::from_secs(1)
+    precise.subsec_nanos() != 0
+        && rounded.subsec_nanos() == 0
+        && rounded.abs_diff(precise) <= Duration::from_secs(1)
 }
 
 fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     for name in ["retry-after-ms", "x-ms-retry-after-ms"] {
         if let Some(millis) = error.header(name).and_then(plain_number) {
-            return Some(Wait { duration: Duration::from_secs_f64(millis / 1000.0), source: WaitSource::RetryAfterMs });
+            return Some(Wait {
+                duration: Duration::from_secs_f64(millis / 1000.0),
+                source: WaitSource::RetryAfterMs,
+            });
         }
     }
     let value = error.header("retry-after")?.trim();
@@ -59,7 +66,10 @@ fn header(error: &ProviderError, now: Timestamp) -> Option<Wait> {
             None => duration(value, None)?,
         },
     };
-    Some(Wait { duration, source: WaitSource::RetryAfter })
+    Some(Wait {
+        duration,
+        source: WaitSource::RetryAfter,
+    })
 }
 
 /// The reset of the exhausted window; of the only window where none is marked as exhausted.
@@ -67,7 +77,9 @@ fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
     let mut only: Option<Option<Duration>> = None;
     let mut longest: Option<Duration> = None;
     for (name, value) in &error.headers {
-        let Some(kind) = reset_kind(name) else { continue };
+        let Some(kind) = reset_kind(name) else {
+            continue;
+        };
         let left = left(error, name, kind);
         let reset = reset(value.trim(), error, now).filter(|wait| !wait.is_zero());
         if left.is_some_and(is_nothing) {
@@ -78,20 +90,30 @@ fn window(error: &ProviderError, now: Timestamp) -> Option<Wait> {
         }
     }
     let duration = longest.or(only.flatten())?;
-    Some(Wait { duration, source: WaitSource::RateLimitReset })
+    Some(Wait {
+        duration,
+        source: WaitSource::RateLimitReset,
+    })
 }
 
 /// Whether headers show a rate-limit window with nothing left.
 pub(super) fn window_is_exhausted(error: &ProviderError) -> bool {
-    let windows = error.headers.iter().filter_map(|(name, _)| Some((name, reset_kind(name)?)));
-    windows.filter_map(|(name, kind)| left(error, name, kind)).any(is_nothing)
+    let windows = error
+        .headers
+        .iter()
+        .filter_map(|(name, _)| Some((name, reset_kind(name)?)));
+    windows
+        .filter_map(|(name, kind)| left(error, name, kind))
+        .any(is_nothing)
 }
 
 /// The remaining amount in the window of a reset header.
 fn left(error: &ProviderError, reset: &str, kind: &str) -> Option<f64> {
     let mut headers = error.headers.iter();
     let (_, value) = headers.find(|(name, _)| {
-        name.contains("remaining") && (kind.is_empty() || name.contains(kind)) && same_family(name, reset)
+        name.contains("remaining")
+            && (kind.is_empty() || name.contains(kind))
+            && same_family(name, reset)
     })?;
     value.trim().parse().ok()
 }
@@ -106,7 +128,8 @@ fn reset_kind(name: &str) -> Option<&str> {
     if !name.contains("ratelimit") && !name.contains("rate-limit") {
         return None;
     }
-    name.split_once("-reset").map(|(_, kind)| kind.trim_start_matches('-'))
+    name.split_once("-reset")
+        .map(|(_, kind)| kind.trim_start_matches('-'))
 }
 
 /// Anthropic puts the window before the word (`anthropic-ratelimit-tokens-reset`), others after it.
@@ -123,8 +146,12 @@ fn reset(value: &str, error: &ProviderError, now: Timestamp) -> Option<Duration>
     }
     match plain_number(value) {
         // Seconds or milliseconds since 1970.
-        Some(number) if number > 1e11 => until(Timestamp::from_millisecond(whole(number)).ok()?, error, now),
-        Some(number) if number > 1e9 => until(Timestamp::from_second(whole(number)).ok()?, error, now),
+        Some(number) if number > 1e11 => {
+            until(Timestamp::from_millisecond(whole(number)).ok()?, error, now)
+        }
+        Some(number) if number > 1e9 => {
+            until(Timestamp::from_second(whole(number)).ok()?, error, now)
+        }
         Some(seconds) => Some(Duration::from_secs_f64(seconds)),
         None => duration(value, None),
     }
@@ -135,7 +162,8 @@ fn whole(number: f64) -> i64 {
     number as i64
 }
 
-/// From the failure's own date, else from the given clock; zero for the past, `None` for implausible values.
+/// From the failure's own date, else from the given clock; zero for the past, `None` for
+/// implausible values.
 fn until(at: Timestamp, error: &ProviderError, now: Timestamp) -> Option<Duration> {
     let from = error.header("date").and_then(http_date).unwrap_or(now);
     match Duration::try_from(at.duration_since(from)) {
@@ -145,7 +173,10 @@ fn until(at: Timestamp, error: &ProviderError, now: Timestamp) -> Option<Duratio
 }
 
 fn http_date(value: &str) -> Option<Timestamp> {
-    rfc2822::parse(value).ok().map(|at| at.timestamp()).or_else(|| value.parse().ok())
+    rfc2822::parse(value)
+        .ok()
+        .map(|at| at.timestamp())
+        .or_else(|| value.parse().ok())
 }
 
 /// A finite, non-negative number; `None` for anything else.

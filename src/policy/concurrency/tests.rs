@@ -4,18 +4,35 @@ use super::*;
 
 /// A limiter that begins with so many slots.
 fn starting_at(start: u32) -> Limiter {
-    Limiter::new(ConcurrencyPolicy { start: Some(start), ..ConcurrencyPolicy::default() })
+    Limiter::new(ConcurrencyPolicy {
+        start: Some(start),
+        ..ConcurrencyPolicy::default()
+    })
 }
 
 /// An attempt that began now gets an overload at once.
 fn overload(limiter: &mut Limiter, now: Instant, p50: Duration, in_flight: u32) {
-    limiter.on_back_pressure(now, p50, OverloadSignal { began: now, in_flight });
+    limiter.on_back_pressure(
+        now,
+        p50,
+        OverloadSignal {
+            began: now,
+            in_flight,
+        },
+    );
 }
 
 #[test]
 fn there_is_no_limit_until_the_first_push_back_and_then_it_is_what_was_in_flight() {
     let (now, p50) = (Instant::now(), Duration::from_secs(1));
-    for (in_flight, limit) in [(1, 1024), (7, 1024), (8, 11), (16, 11), (100, 70), (1000, 700)] {
+    for (in_flight, limit) in [
+        (1, 1024),
+        (7, 1024),
+        (8, 11),
+        (16, 11),
+        (100, 70),
+        (1000, 700),
+    ] {
         let mut limiter = Limiter::new(ConcurrencyPolicy::default());
         assert_eq!(limiter.limit(), 1024);
         overload(&mut limiter, now, p50, in_flight);
@@ -27,7 +44,12 @@ fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
     let start = Instant::now();
     (0..times)
         .map(|step| {
-            overload(&mut limiter, start + p50 * u32::try_from(step).unwrap(), p50, 16);
+            overload(
+                &mut limiter,
+                start + p50 * u32::try_from(step).unwrap(),
+                p50,
+                16,
+            );
             limiter.limit()
         })
         .collect()
@@ -37,8 +59,15 @@ fn limits(mut limiter: Limiter, times: u64, p50: Duration) -> Vec<u32> {
 fn back_pressure_lowers_the_limit_by_three_tenths_down_to_the_minimum() {
     let limiter = starting_at(16);
     assert_eq!(limiter.limit(), 16);
-    assert_eq!(limits(limiter, 7, Duration::from_secs(1)), [11, 7, 4, 2, 1, 1, 1]);
-    let limiter = Limiter::new(ConcurrencyPolicy { start: Some(16), min: 4, ..ConcurrencyPolicy::default() });
+    assert_eq!(
+        limits(limiter, 7, Duration::from_secs(1)),
+        [11, 7, 4, 2, 1, 1, 1]
+    );
+    let limiter = Limiter::new(ConcurrencyPolicy {
+        start: Some(16),
+        min: 4,
+        ..ConcurrencyPolicy::default()
+    });
     assert_eq!(limits(limiter, 4, Duration::from_secs(1)), [11, 7, 4, 4]);
 }
 
@@ -124,7 +153,12 @@ fn a_target_that_answers_most_calls_fails_by_chance_and_not_by_too_many_at_once(
     }
     assert_eq!(limiter.limit(), 100);
     for step in 0..64_u32 {
-        overload(&mut limiter, start + Duration::from_secs(30) + p50 * step, p50, 100);
+        overload(
+            &mut limiter,
+            start + Duration::from_secs(30) + p50 * step,
+            p50,
+            100,
+        );
     }
     assert_eq!(limiter.limit(), 1, "one that answers nobody has too many");
 }
@@ -143,15 +177,26 @@ fn an_overload_does_not_concern_a_limit_of_which_less_than_half_is_used() {
 fn an_overload_of_an_attempt_from_before_the_last_decrease_is_ignored_however_late_it_comes() {
     let (start, p50) = (Instant::now(), Duration::from_secs(1));
     let mut limiter = starting_at(100);
-    let refused = |began: Instant| OverloadSignal { began, in_flight: 100 };
+    let refused = |began: Instant| OverloadSignal {
+        began,
+        in_flight: 100,
+    };
     limiter.on_back_pressure(start + Duration::from_secs(4), p50, refused(start));
     assert_eq!(limiter.limit(), 70);
     for step in 0..50 {
         let began = start + Duration::from_millis(100) * step;
         limiter.on_back_pressure(began + Duration::from_secs(4), p50, refused(began));
     }
-    assert_eq!(limiter.limit(), 70, "these were sent when a hundred were allowed");
-    limiter.on_back_pressure(start + Duration::from_secs(9), p50, refused(start + Duration::from_secs(5)));
+    assert_eq!(
+        limiter.limit(),
+        70,
+        "these were sent when a hundred were allowed"
+    );
+    limiter.on_back_pressure(
+        start + Duration::from_secs(9),
+        p50,
+        refused(start + Duration::from_secs(5)),
+    );
     assert_eq!(limiter.limit(), 49);
 }
 
@@ -161,12 +206,19 @@ fn an_attempt_from_before_an_outage_changes_nothing_after_it() {
     let mut limiter = starting_at(16);
     let late = start + Duration::from_secs(4);
     limiter.on_outage(late, true);
-    let silent = OverloadSignal { began: start, in_flight: 100 };
+    let silent = OverloadSignal {
+        began: start,
+        in_flight: 100,
+    };
     limiter.on_back_pressure(late, Duration::from_secs(1), silent);
     limiter.on_success(start, true);
     assert_eq!(limiter.limit(), 16);
     limiter.on_success(late, true);
-    assert_eq!(limiter.limit(), 16, "half of where the way led is no more than the start");
+    assert_eq!(
+        limiter.limit(),
+        16,
+        "half of where the way led is no more than the start"
+    );
     for _ in 0..15 {
         limiter.on_success(late, true);
     }
@@ -228,7 +280,12 @@ fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
     let start = Instant::now();
     let mut limiter = starting_at(16);
     for seconds in [0, 20, 40] {
-        overload(&mut limiter, start + Duration::from_secs(seconds), Duration::from_secs(1), 16);
+        overload(
+            &mut limiter,
+            start + Duration::from_secs(seconds),
+            Duration::from_secs(1),
+            16,
+        );
     }
     assert_eq!(limiter.limit(), 4);
     limiter.on_outage(start + Duration::from_mins(1), false);
@@ -238,27 +295,54 @@ fn decreases_that_follow_each_other_are_one_trouble_however_long_it_lasts() {
 #[test]
 fn the_limit_stays_between_the_minimum_and_the_maximum() {
     let now = Instant::now();
-    let mut limiter = Limiter::new(ConcurrencyPolicy { start: Some(16), max: 17, ..ConcurrencyPolicy::default() });
+    let mut limiter = Limiter::new(ConcurrencyPolicy {
+        start: Some(16),
+        max: 17,
+        ..ConcurrencyPolicy::default()
+    });
     for _ in 0..1000 {
         limiter.on_success(now, true);
     }
     assert_eq!(limiter.limit(), 17);
-    limiter.reconfigure(ConcurrencyPolicy { start: Some(1), max: 1, ..ConcurrencyPolicy::default() });
+    limiter.reconfigure(ConcurrencyPolicy {
+        start: Some(1),
+        max: 1,
+        ..ConcurrencyPolicy::default()
+    });
     assert_eq!(limiter.limit(), 1);
-    limiter.reconfigure(ConcurrencyPolicy { enabled: false, ..ConcurrencyPolicy::default() });
+    limiter.reconfigure(ConcurrencyPolicy {
+        enabled: false,
+        ..ConcurrencyPolicy::default()
+    });
     assert_eq!(limiter.limit(), u32::MAX);
 }
 
 #[test]
 fn other_numbers_are_the_limit_at_once_where_the_target_taught_none() {
-    let policy = |start, max| ConcurrencyPolicy { start, max, ..ConcurrencyPolicy::default() };
+    let policy = |start, max| ConcurrencyPolicy {
+        start,
+        max,
+        ..ConcurrencyPolicy::default()
+    };
     let mut limiter = Limiter::new(policy(None, 2));
-    for (start, max, limit) in [(None, 100, 100), (Some(9), 100, 9), (Some(90), 100, 90), (None, 30, 30)] {
+    for (start, max, limit) in [
+        (None, 100, 100),
+        (Some(9), 100, 9),
+        (Some(90), 100, 90),
+        (None, 30, 30),
+    ] {
         limiter.reconfigure(policy(start, max));
         assert_eq!(limiter.limit(), limit, "{start:?} {max}");
     }
     let now = Instant::now();
-    limiter.on_back_pressure(now, Duration::ZERO, OverloadSignal { began: now, in_flight: 30 });
+    limiter.on_back_pressure(
+        now,
+        Duration::ZERO,
+        OverloadSignal {
+            began: now,
+            in_flight: 30,
+        },
+    );
     limiter.reconfigure(policy(None, 100));
     assert_eq!(limiter.limit(), 21, "what was learned stays");
 }
@@ -274,16 +358,42 @@ fn nonsense_is_named_by_its_field() {
         max_queue_wait: Duration::from_secs(601),
         ..ConcurrencyPolicy::default()
     };
-    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-    assert_eq!(fields, ["min", "start", "decrease", "max_queued", "max_queue_wait"]);
-    let policy = ConcurrencyPolicy { min: 20, start: Some(20), max: 19, ..ConcurrencyPolicy::default() };
-    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+    let fields: Vec<_> = policy
+        .validate()
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        ["min", "start", "decrease", "max_queued", "max_queue_wait"]
+    );
+    let policy = ConcurrencyPolicy {
+        min: 20,
+        start: Some(20),
+        max: 19,
+        ..ConcurrencyPolicy::default()
+    };
+    let fields: Vec<_> = policy
+        .validate()
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
     assert_eq!(fields, ["max", "start"]);
     assert!(ConcurrencyPolicy::default().validate().is_empty());
-    let one_number = ConcurrencyPolicy { min: 5, start: Some(5), max: 5, ..ConcurrencyPolicy::default() };
+    let one_number = ConcurrencyPolicy {
+        min: 5,
+        start: Some(5),
+        max: 5,
+        ..ConcurrencyPolicy::default()
+    };
     assert!(one_number.validate().is_empty());
     let widest = Duration::from_mins(10);
-    let widest = ConcurrencyPolicy { max: 100_000, max_queued: 100_000, max_queue_wait: widest, ..one_number };
+    let widest = ConcurrencyPolicy {
+        max: 100_000,
+        max_queued: 100_000,
+        max_queue_wait: widest,
+        ..one_number
+    };
     assert!(widest.validate().is_empty());
 }
 
@@ -309,7 +419,11 @@ fn old_overloads_weigh_less_and_less() {
         overload(&mut limiter, now, Duration::from_secs(1), 16);
         limiter.limit() < 16
     });
-    assert_eq!(lasted, Some(74), "40 answers would outweigh 160 words, if they weighed as much as newer ones");
+    assert_eq!(
+        lasted,
+        Some(74),
+        "40 answers would outweigh 160 words, if they weighed as much as newer ones"
+    );
 }
 
 #[test]
@@ -326,12 +440,21 @@ fn a_decrease_of_half_a_minute_ago_is_another_trouble() {
 fn only_a_limit_or_an_overload_that_the_target_reports_is_back_pressure() {
     for class in FailureClass::ALL {
         let expected = matches!(class, FailureClass::RateLimited | FailureClass::Overloaded);
-        assert_eq!(is_back_pressure(&Failure::local(class, "")), expected, "{class}");
+        assert_eq!(
+            is_back_pressure(&Failure::local(class, "")),
+            expected,
+            "{class}"
+        );
     }
-    for (fault, expected) in
-        [(TransportFault::Deadline, false), (TransportFault::Cancelled, false), (TransportFault::Reset, true)]
-    {
-        let failure = Failure { fault: Some(fault), ..Failure::local(FailureClass::Overloaded, "") };
+    for (fault, expected) in [
+        (TransportFault::Deadline, false),
+        (TransportFault::Cancelled, false),
+        (TransportFault::Reset, true),
+    ] {
+        let failure = Failure {
+            fault: Some(fault),
+            ..Failure::local(FailureClass::Overloaded, "")
+        };
         assert_eq!(is_back_pressure(&failure), expected, "{fault:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! Separates the new part of a continuation from what it repeats.
 //!
-//! Some servers send the prefilled text again before its continuation: that echo is removed. Others ignore the prefill
-//! and begin anew: that is another answer, and appended to the prefilled text it would be nonsense that looks complete.
+//! Some servers send the prefilled text again before its continuation: that echo is removed. Others
+//! ignore the prefill and begin anew: that is another answer, and appended to the prefilled text it
+//! would be nonsense that looks complete.
 
 use std::sync::Arc;
 
@@ -34,7 +35,12 @@ impl ContinuationStitcher {
     /// Stitches a continuation that was requested in this way to `held`.
     #[must_use]
     pub fn new(held: Arc<str>, way: Way) -> Self {
-        Self { held, way, pending: String::new(), decided: false }
+        Self {
+            held,
+            way,
+            pending: String::new(),
+            decided: false,
+        }
     }
 
     /// The text that is continued.
@@ -54,7 +60,11 @@ impl ContinuationStitcher {
 
     /// Processes the end of the continuation.
     pub fn finish(&mut self) -> Stitched {
-        if self.decided { Stitched::New(String::new()) } else { self.decide(true) }
+        if self.decided {
+            Stitched::New(String::new())
+        } else {
+            self.decide(true)
+        }
     }
 
     fn decide(&mut self, is_over: bool) -> Stitched {
@@ -67,14 +77,21 @@ impl ContinuationStitcher {
 fn stitched(held: &str, more: &str, way: Way, is_over: bool) -> Stitched {
     let new = |text: &str| Stitched::New(text.to_owned());
     if more.is_empty() {
-        return if is_over { new("") } else { Stitched::Undecided };
+        return if is_over {
+            new("")
+        } else {
+            Stitched::Undecided
+        };
     }
     if let Some(rest) = more.strip_prefix(held) {
         return new(rest);
     }
     // An echo may differ in the whitespace before it, which is significant only where it is long.
     let (bare_held, bare) = (held.trim_start(), more.trim_start());
-    if let Some(rest) = bare.strip_prefix(bare_held).filter(|_| is_unmistakable(bare_held)) {
+    if let Some(rest) = bare
+        .strip_prefix(bare_held)
+        .filter(|_| is_unmistakable(bare_held))
+    {
         return new(rest);
     }
     if !is_over && (held.starts_with(more) || bare_held.starts_with(bare)) {
@@ -96,7 +113,11 @@ fn stitched(held: &str, more: &str, way: Way, is_over: bool) -> Stitched {
             return new(&more[repeated..]);
         }
     }
-    if way == Way::Prefill && !joins(held, more) { Stitched::Anew(more.to_owned()) } else { new(more) }
+    if way == Way::Prefill && !joins(held, more) {
+        Stitched::Anew(more.to_owned())
+    } else {
+        new(more)
+    }
 }
 
 /// Whether a text is too long to be repeated by chance.
@@ -105,17 +126,23 @@ fn is_unmistakable(text: &str) -> bool {
 }
 
 fn common_prefix<'a>(one: &'a str, other: &str) -> &'a str {
-    let same = one.chars().zip(other.chars()).take_while(|(left, right)| left == right);
+    let same = one
+        .chars()
+        .zip(other.chars())
+        .take_while(|(left, right)| left == right);
     &one[..same.map(|(left, _)| left.len_utf8()).sum()]
 }
 
-/// Whether a model that continues right behind `held` can have written `more`: no sentence begins without a space
-/// behind the end of the last one, or in the middle of a word.
+/// Whether a model that continues right behind `held` can have written `more`: no sentence begins
+/// without a space behind the end of the last one, or in the middle of a word.
 fn joins(held: &str, more: &str) -> bool {
     let mut ends = held.chars().rev();
-    let (Some(last), before) = (ends.next(), ends.next()) else { return true };
+    let (Some(last), before) = (ends.next(), ends.next()) else {
+        return true;
+    };
     let abbreviation = last == '.' && before.is_some_and(char::is_uppercase);
-    let behind_word = last.is_lowercase() || (matches!(last, '.' | '!' | '?' | ',' | ';') && !abbreviation);
+    let behind_word =
+        last.is_lowercase() || (matches!(last, '.' | '!' | '?' | ',' | ';') && !abbreviation);
     !(behind_word && more.starts_with(char::is_uppercase))
 }
 
@@ -147,14 +174,37 @@ mod tests {
         let echo = format!("{HELD} at once.");
         let blank = format!(" {HELD} at once.");
         for more in [" at once.", &echo, &blank] {
-            assert_eq!(play(HELD, Way::Prefill, &[more]), Ok(whole.clone()), "{more}");
+            assert_eq!(
+                play(HELD, Way::Prefill, &[more]),
+                Ok(whole.clone()),
+                "{more}"
+            );
             let pieces: Vec<&str> = more.split_inclusive(' ').collect();
-            assert_eq!(play(HELD, Way::Prefill, &pieces), Ok(whole.clone()), "{more} in pieces");
+            assert_eq!(
+                play(HELD, Way::Prefill, &pieces),
+                Ok(whole.clone()),
+                "{more} in pieces"
+            );
         }
-        assert_eq!(play(HELD, Way::Prefill, &[HELD]), Ok(HELD.to_owned()), "nothing but the echo");
-        assert_eq!(play(HELD, Way::Prefill, &["the first boats leave at once."]), Ok(whole.clone()), "its end alone");
-        assert_eq!(play(HELD, Way::Prefill, &["-taking."]), Ok(format!("{HELD}-taking.")));
-        assert_eq!(play(HELD, Way::Prefill, &["rs wait."]), Ok(format!("{HELD}rs wait.")), "within a word");
+        assert_eq!(
+            play(HELD, Way::Prefill, &[HELD]),
+            Ok(HELD.to_owned()),
+            "nothing but the echo"
+        );
+        assert_eq!(
+            play(HELD, Way::Prefill, &["the first boats leave at once."]),
+            Ok(whole.clone()),
+            "its end alone"
+        );
+        assert_eq!(
+            play(HELD, Way::Prefill, &["-taking."]),
+            Ok(format!("{HELD}-taking."))
+        );
+        assert_eq!(
+            play(HELD, Way::Prefill, &["rs wait."]),
+            Ok(format!("{HELD}rs wait.")),
+            "within a word"
+        );
     }
 
     #[test]
@@ -169,8 +219,14 @@ mod tests {
             assert!(play(HELD, Way::Prefill, &[more]).is_err(), "{more}");
         }
         assert!(play("One two.", Way::Prefill, &["Three."]).is_err());
-        assert!(play("one two three", Way::Prefill, &["one two four"]).is_err(), "short, but most of it");
-        assert_eq!(play("made in the U.", Way::Prefill, &["S. in May"]), Ok("made in the U.S. in May".to_owned()));
+        assert!(
+            play("one two three", Way::Prefill, &["one two four"]).is_err(),
+            "short, but most of it"
+        );
+        assert_eq!(
+            play("made in the U.", Way::Prefill, &["S. in May"]),
+            Ok("made in the U.S. in May".to_owned())
+        );
     }
 
     proptest! {

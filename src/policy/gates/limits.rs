@@ -1,16 +1,21 @@
 //! The caller's limits as response headers state them: how much is left, and when it is full again.
 //!
-//! Two formats are read: `x-ratelimit-remaining-<what>` with a Go duration in `x-ratelimit-reset-<what>`, and
-//! `anthropic-ratelimit-<what>-remaining` with an RFC 3339 time in `anthropic-ratelimit-<what>-reset`, from which the
-//! response's own `date` is subtracted: both times are the provider's, so that the local clock need not be right.
+//! Two formats are read: `x-ratelimit-remaining-<what>` with a Go duration in
+//! `x-ratelimit-reset-<what>`, and `anthropic-ratelimit-<what>-remaining` with an RFC 3339 time in
+//! `anthropic-ratelimit-<what>-reset`, from which the response's own `date` is subtracted: both
+//! times are the provider's, so that the local clock need not be right.
 
 use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822};
 
-/// How long until all exhausted limits are reset; `None` when nothing is exhausted or nothing can be read.
+/// How long until all exhausted limits are reset; `None` when nothing is exhausted or nothing can
+/// be read.
 pub(super) fn wait_for_reset(headers: &[(String, String)]) -> Option<Duration> {
-    headers.iter().filter_map(|(name, value)| wait_of(headers, name, value)).max()
+    headers
+        .iter()
+        .filter_map(|(name, value)| wait_of(headers, name, value))
+        .max()
 }
 
 fn wait_of(headers: &[(String, String)], name: &str, remaining: &str) -> Option<Duration> {
@@ -26,11 +31,15 @@ fn wait_of(headers: &[(String, String)], name: &str, remaining: &str) -> Option<
 
 fn strip_prefix<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     let head = name.get(..prefix.len())?;
-    head.eq_ignore_ascii_case(prefix).then(|| &name[prefix.len()..])
+    head.eq_ignore_ascii_case(prefix)
+        .then(|| &name[prefix.len()..])
 }
 
 fn value_of<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    headers.iter().find(|(kept, _)| kept.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    headers
+        .iter()
+        .find(|(kept, _)| kept.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
 }
 
 fn exhausted(remaining: &str) -> bool {
@@ -51,7 +60,9 @@ fn go_duration(text: &str) -> Option<Duration> {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit = rest
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(rest.len());
         seconds += number
             * match &rest[..unit] {
                 "h" => 3600.0,
@@ -64,7 +75,11 @@ fn go_duration(text: &str) -> Option<Duration> {
             };
         rest = &rest[unit..];
     }
-    if text.is_empty() { None } else { Duration::try_from_secs_f64(seconds).ok() }
+    if text.is_empty() {
+        None
+    } else {
+        Duration::try_from_secs_f64(seconds).ok()
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +87,10 @@ mod tests {
     use super::*;
 
     fn wait(headers: &[(&str, &str)]) -> Option<Duration> {
-        let headers: Vec<_> = headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
         wait_for_reset(&headers)
     }
 
@@ -86,7 +104,11 @@ mod tests {
         ];
         assert_eq!(wait(&both), Some(Duration::from_millis(90_500)));
         assert_eq!(wait(&both[2..]), None);
-        assert_eq!(wait(&both[..1]), None, "without a reset there is nothing to wait for");
+        assert_eq!(
+            wait(&both[..1]),
+            None,
+            "without a reset there is nothing to wait for"
+        );
     }
 
     #[test]
@@ -104,21 +126,44 @@ mod tests {
     fn a_reset_time_is_measured_against_the_date_of_the_same_answer() {
         let headers = [
             ("anthropic-ratelimit-input-tokens-remaining", "0"),
-            ("anthropic-ratelimit-input-tokens-reset", "2026-03-01T10:00:42Z"),
+            (
+                "anthropic-ratelimit-input-tokens-reset",
+                "2026-03-01T10:00:42Z",
+            ),
             ("date", "Sun, 01 Mar 2026 10:00:12 GMT"),
         ];
         assert_eq!(wait(&headers), Some(Duration::from_secs(30)));
-        assert_eq!(wait(&headers[..2]), None, "without a date our clock would have to be right");
-        let past = [headers[0], ("anthropic-ratelimit-input-tokens-reset", "2026-03-01T09:00:00Z"), headers[2]];
+        assert_eq!(
+            wait(&headers[..2]),
+            None,
+            "without a date our clock would have to be right"
+        );
+        let past = [
+            headers[0],
+            (
+                "anthropic-ratelimit-input-tokens-reset",
+                "2026-03-01T09:00:00Z",
+            ),
+            headers[2],
+        ];
         assert_eq!(wait(&past), None);
     }
 
     #[test]
     fn durations_are_read_as_go_prints_them_and_garbage_is_not() {
-        for (text, micros) in
-            [("500µs", 500), ("1h2m3s", 3_723_000_000), ("0s", 0), ("1.5ms", 1500), ("2us", 2), ("5000ns", 5)]
-        {
-            assert_eq!(go_duration(text).map(|d| d.as_micros()), Some(micros), "{text}");
+        for (text, micros) in [
+            ("500µs", 500),
+            ("1h2m3s", 3_723_000_000),
+            ("0s", 0),
+            ("1.5ms", 1500),
+            ("2us", 2),
+            ("5000ns", 5),
+        ] {
+            assert_eq!(
+                go_duration(text).map(|d| d.as_micros()),
+                Some(micros),
+                "{text}"
+            );
         }
         for text in ["", "soon", "5", "1", "1x", ".s", "-3s", "1e9s"] {
             assert_eq!(go_duration(text), None, "{text}");

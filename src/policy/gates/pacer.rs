@@ -1,24 +1,26 @@
 //! The rate at which calls pass a rate gate after a limit was reached.
 //!
-//! When a gate opens, all who waited would pass at once and reach the limit again. One call passes first: its refusal
-//! shows that the limit is still in force, but nothing of its rate. While no refusal comes, twice as many pass in each
-//! step, which is as long as a refusal takes to arrive, so that a limit that is gone is detected within a second. Only
-//! where several calls passed before the limit was reached again is its rate measured: as many as it refilled by,
-//! whatever its burst. Then calls pass a little slower than that for a while, and then faster and faster. A stated wait
+//! When a gate opens, all who waited would pass at once and reach the limit again. One call passes
+//! first: its refusal shows that the limit is still in force, but nothing of its rate. While no
+//! refusal comes, twice as many pass in each step, which is as long as a refusal takes to arrive,
+//! so that a limit that is gone is detected within a second. Only where several calls passed before
+//! the limit was reached again is its rate measured: as many as it refilled by, whatever its burst.
+//! Then calls pass a little slower than that for a while, and then faster and faster. A stated wait
 //! is not shortened: before the gate opens, no call passes.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is used of the rate at which a limit fills up: at all of it, it would be reached again by chance.
+/// What is used of the rate at which a limit fills up: at all of it, it would be reached again by
+/// chance.
 const UTILISATION: f64 = 0.95;
 /// How many calls must have passed, beside those that were refused, to measure a rate.
 const SEVERAL: u32 = 3;
 /// The largest rate, per second.
 const MAX_RATE: f64 = 10_000.0;
-/// For how long a measured rate is held: each search for more costs one stated wait where there is not more, and each
-/// second without a search is lost where there is.
+/// For how long a measured rate is held: each search for more costs one stated wait where there is
+/// not more, and each second without a search is lost where there is.
 const HOLD: Duration = Duration::from_millis(2500);
 /// For how many calls it is held at least: of slow limits, one call in so many may be refused.
 const HOLD_CALLS: f64 = 10.0;
@@ -55,7 +57,8 @@ pub(super) struct Pacer {
     catch_up: f64,
     /// No call passes before; a measured rate is held from then on.
     opens: Instant,
-    /// When the next call would pass if all had passed evenly; before now while there is something to catch up.
+    /// When the next call would pass if all had passed evenly; before now while there is something
+    /// to catch up.
     next: Instant,
     /// When a caller last had to wait.
     bound_at: Instant,
@@ -76,7 +79,13 @@ struct Passes {
 
 impl Passes {
     fn new(since: Instant) -> Self {
-        Self { since, passed: 0, refused: 0, accepted: 0, ended: None }
+        Self {
+            since,
+            passed: 0,
+            refused: 0,
+            accepted: 0,
+            ended: None,
+        }
     }
 
     /// The rate that they show, if they show one.
@@ -91,7 +100,8 @@ impl Passes {
 // === impl Pacer ===
 
 impl Pacer {
-    /// Creates a pacer after a limit was reached, by a call whose refusal took so long; no call passes before `until`.
+    /// Creates a pacer after a limit was reached, by a call whose refusal took so long; no call
+    /// passes before `until`.
     pub(super) fn new(now: Instant, took: Duration, until: Instant) -> Self {
         let mut pacer = Self {
             rate: None,
@@ -109,13 +119,15 @@ impl Pacer {
         pacer
     }
 
-    /// The limit was reached again, by a call whose refusal took so long; no call passes before `until`.
+    /// The limit was reached again, by a call whose refusal took so long; no call passes before
+    /// `until`.
     pub(super) fn limited(&mut self, now: Instant, took: Duration, until: Instant) {
         self.passes.refused += 1;
         self.step_by(took);
         let just_opened = now.saturating_duration_since(self.opens) < LAG / 4;
         match self.rate {
-            // By calls that caught up: the limit refills less than assumed, which shows nothing of its rate.
+            // By calls that caught up: the limit refills less than assumed, which shows nothing of
+            // its rate.
             Some(rate) if just_opened && rate * self.catch_up >= 1.0 => {
                 self.catch_up /= 2.0;
                 self.passes = Passes::new(now);
@@ -127,22 +139,26 @@ impl Pacer {
             Some(_) | None => {
                 let closed = self.opens.saturating_duration_since(self.passes.since);
                 let filled = closed.min(LAG).mul_f64(self.catch_up / CATCH_UP);
-                let open = now.saturating_duration_since(self.passes.since).saturating_sub(closed);
+                let open = now
+                    .saturating_duration_since(self.passes.since)
+                    .saturating_sub(closed);
                 self.passes.ended = Some((now, open + filled));
             }
         }
         self.hold(now, until);
     }
 
-    /// A call that was in flight when the limit was reached was refused as well; no call passes before `until`.
+    /// A call that was in flight when the limit was reached was refused as well; no call passes
+    /// before `until`.
     pub(super) fn limited_too(&mut self, now: Instant, until: Instant) {
         // Of those that passed before the limit was reached for the first time, nothing is counted.
         self.passes.refused = (self.passes.refused + 1).min(self.passes.passed);
         self.hold(now, until);
     }
 
-    /// Whether a limit explains that the call which passed then is refused. It refuses none at the rate that was measured,
-    /// once calls were accepted at that rate, and none at less than half of the highest one.
+    /// Whether a limit explains that the call which passed then is refused. It refuses none at the
+    /// rate that was measured, once calls were accepted at that rate, and none at less than half of
+    /// the highest one.
     pub(super) fn explains_refusal(&self, passed_at: Instant) -> bool {
         let is_held = passed_at >= self.opens + LAG / 4 && passed_at < self.held_until();
         let is_measured = is_held && self.passes.accepted >= SEVERAL;
@@ -160,7 +176,10 @@ impl Pacer {
     }
 
     fn hold(&mut self, now: Instant, until: Instant) {
-        let held = until.saturating_duration_since(now).mul_f64(self.catch_up).min(LAG);
+        let held = until
+            .saturating_duration_since(now)
+            .mul_f64(self.catch_up)
+            .min(LAG);
         self.opens = self.opens.max(until);
         self.doubling_from = self.opens;
         self.bound_at = self.bound_at.max(until);
@@ -174,14 +193,22 @@ impl Pacer {
     /// Whether calls pass as they come.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let is_measured = self.rate.is_some() || self.passes.ended.is_some();
-        let over_at = if is_measured { self.bound_at + FORGET } else { self.doubling_from + self.step * STEPS };
+        let over_at = if is_measured {
+            self.bound_at + FORGET
+        } else {
+            self.doubling_from + self.step * STEPS
+        };
         now >= over_at
     }
 
-    /// When the next call may pass, with so many before it; growth included, because a limit may be gone.
+    /// When the next call may pass, with so many before it; growth included, because a limit may be
+    /// gone.
     pub(super) fn ready_at(&self, now: Instant, before: u32) -> Instant {
         let begins = self.opens.max(self.next).max(now);
-        let held = self.held_until().saturating_duration_since(begins).as_secs_f64();
+        let held = self
+            .held_until()
+            .saturating_duration_since(begins)
+            .as_secs_f64();
         let (rate, before) = (self.rate_at(begins), f64::from(before));
         let beyond = before - held * rate;
         let wait = if beyond <= 0.0 {
@@ -214,12 +241,14 @@ impl Pacer {
         self.passes.passed += 1;
         let even = Duration::from_secs_f64(1.0 / self.rate_at(now));
         // Of a rate that is not known nothing is caught up but what timers are late by.
-        let lag = now.saturating_duration_since(self.next).min(if self.rate.is_some() { LAG } else { TICK });
+        let lag = now
+            .saturating_duration_since(self.next)
+            .min(if self.rate.is_some() { LAG } else { TICK });
         self.next = self.next.max(now.checked_sub(lag).unwrap_or(now)) + even;
     }
 
-    /// Measures the rate from the calls that passed before the limit was reached: by now it is known which were
-    /// accepted.
+    /// Measures the rate from the calls that passed before the limit was reached: by now it is
+    /// known which were accepted.
     fn measure(&mut self) {
         if let Some((reached, _)) = self.passes.ended {
             self.rate = self.passes.rate().or(self.rate);
@@ -229,18 +258,26 @@ impl Pacer {
     }
 
     fn held_until(&self) -> Instant {
-        let Some(rate) = self.rate else { return self.doubling_from };
+        let Some(rate) = self.rate else {
+            return self.doubling_from;
+        };
         self.opens + HOLD.max(Duration::from_secs_f64(HOLD_CALLS / rate))
     }
 
     fn rate_at(&self, now: Instant) -> f64 {
-        let grown = now.saturating_duration_since(self.held_until()).as_secs_f64();
+        let grown = now
+            .saturating_duration_since(self.held_until())
+            .as_secs_f64();
         (self.rate.unwrap_or(self.growth()) * (self.growth() * grown).exp()).min(MAX_RATE)
     }
 
     /// The share of itself by which the rate grows in a second.
     fn growth(&self) -> f64 {
-        if self.rate.is_some() { GROWTH } else { std::f64::consts::LN_2 / self.step.as_secs_f64() }
+        if self.rate.is_some() {
+            GROWTH
+        } else {
+            std::f64::consts::LN_2 / self.step.as_secs_f64()
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Whether refusals show a limit on the rate of calls, or hit calls at random.
 //!
-//! Providers that share a pool among their customers refuse a few calls in a hundred, however slowly they come. A gate that
-//! closes for each of them would let almost no call pass. What distinguishes the two is the rate: a limit does not
-//! refuse calls that pass more slowly than it was measured to allow. After two such refusals within a minute,
-//! refusals are taken for random, until more than half of the last calls are refused.
+//! Providers that share a pool among their customers refuse a few calls in a hundred, however
+//! slowly they come. A gate that closes for each of them would let almost no call pass. What
+//! distinguishes the two is the rate: a limit does not refuse calls that pass more slowly than it
+//! was measured to allow. After two such refusals within a minute, refusals are taken for random,
+//! until more than half of the last calls are refused.
 
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ pub(super) struct RefusalPattern {
     doubted_until: Option<Instant>,
 }
 
-/// How many calls passed and were refused of late. Refusals arrive sooner than answers, so that calls are counted when they
-/// pass.
+/// How many calls passed and were refused of late. Refusals arrive sooner than answers, so that
+/// calls are counted when they pass.
 #[derive(Debug)]
 struct RecentCalls {
     passed: Sliding<u32>,
@@ -47,7 +48,11 @@ struct RecentCalls {
 
 impl RefusalPattern {
     pub(super) const fn none() -> Self {
-        Self { unexplained: None, random: None, doubted_until: None }
+        Self {
+            unexplained: None,
+            random: None,
+            doubted_until: None,
+        }
     }
 
     /// A call passed the gate.
@@ -57,10 +62,11 @@ impl RefusalPattern {
         }
     }
 
-    /// A call was refused; `explained`: by a limit on the rate of calls, as far as that was measured. Returns whether
-    /// refusals are random.
+    /// A call was refused; `explained`: by a limit on the rate of calls, as far as that was
+    /// measured. Returns whether refusals are random.
     pub(super) fn refused(&mut self, now: Instant, explained: bool) -> bool {
-        self.random.take_if(|calls| now >= calls.refused_at + FORGET);
+        self.random
+            .take_if(|calls| now >= calls.refused_at + FORGET);
         if let Some(calls) = &mut self.random {
             calls.refused.add(now, 1);
             calls.refused_at = now;
@@ -68,7 +74,10 @@ impl RefusalPattern {
                 (self.random, self.doubted_until) = (None, Some(now + REFUTED));
             }
         } else if !explained && self.doubted_until.is_none_or(|until| now >= until) {
-            let (count, first) = self.unexplained.filter(|(_, first)| now < *first + WITHIN).unwrap_or((0, now));
+            let (count, first) = self
+                .unexplained
+                .filter(|(_, first)| now < *first + WITHIN)
+                .unwrap_or((0, now));
             self.unexplained = Some((count + 1, first));
             if count + 1 >= UNEXPLAINED {
                 (self.unexplained, self.random) = (None, Some(RecentCalls::none(now)));
@@ -82,7 +91,11 @@ impl RefusalPattern {
 
 impl RecentCalls {
     fn none(now: Instant) -> Self {
-        Self { passed: Sliding::new(WINDOW), refused: Sliding::new(WINDOW), refused_at: now }
+        Self {
+            passed: Sliding::new(WINDOW),
+            refused: Sliding::new(WINDOW),
+            refused_at: now,
+        }
     }
 
     fn show_a_limit(&mut self, now: Instant) -> bool {
@@ -118,16 +131,23 @@ mod tests {
     }
 
     #[test]
-    fn they_are_random_until_more_than_half_of_the_last_calls_are_refused_and_then_in_doubt_for_ten_seconds() {
+    fn they_are_random_until_more_than_half_of_the_last_calls_are_refused_and_then_in_doubt_for_ten_seconds()
+     {
         let now = Instant::now();
         let mut refusals = random(now);
         for second in 0..40 {
             (0..8).for_each(|_| refusals.passed(now + secs(second)));
-            assert!((0..3).all(|_| refusals.refused(now + secs(second), true)), "three of eight");
+            assert!(
+                (0..3).all(|_| refusals.refused(now + secs(second), true)),
+                "three of eight"
+            );
         }
         let now = now + secs(60);
         (0..500).for_each(|_| refusals.passed(now));
-        assert!((0..250).all(|_| refusals.refused(now, true)), "many at once, whose answers are not there yet");
+        assert!(
+            (0..250).all(|_| refusals.refused(now, true)),
+            "many at once, whose answers are not there yet"
+        );
         assert!(!refusals.refused(now, true));
         assert!((0..10).all(|_| !refusals.refused(now + secs(9), false)));
         assert!(!refusals.refused(now + secs(10), false));

@@ -1,15 +1,17 @@
 //! What Relight's own validators found wrong with an answer, as a closed vocabulary.
 //!
-//! A note may hold facts, but no upstream text. So a validator states its fact as a `Finding`, which is carried in
-//! `Failure::rule` and `Failure::fact`; only the classifier and the validators write those two, and a finding is parsed
-//! back only when both agree. Names and limits inside a finding are still checked against the caller's own tools and
-//! schemas before they enter a note (see `note`), because a model may have written them.
+//! A note may hold facts, but no upstream text. So a validator states its fact as a `Finding`,
+//! which is carried in `Failure::rule` and `Failure::fact`; only the classifier and the validators
+//! write those two, and a finding is parsed back only when both agree. Names and limits inside a
+//! finding are still checked against the caller's own tools and schemas before they enter a note
+//! (see `note`), because a model may have written them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::failure::Failure;
 
-/// What `Failure::rule` begins with when its fact is a finding; no rule of the classifier may begin so.
+/// What `Failure::rule` begins with when its fact is a finding; no rule of the classifier may begin
+/// so.
 const RULE_PREFIX: &str = "finding:";
 
 /// A fault of an answer.
@@ -111,17 +113,32 @@ mod tests {
 
     #[test]
     fn a_finding_is_read_back_from_the_failure_that_it_marked() {
-        let mismatch = Mismatch { path: "/date".into(), keyword: "pattern".into(), limit: "^\\d{4}$".into() };
+        let mismatch = Mismatch {
+            path: "/date".into(),
+            keyword: "pattern".into(),
+            limit: "^\\d{4}$".into(),
+        };
         let findings = [
             Finding::OutputLimit,
             Finding::Empty,
             Finding::UnreadableToolCall,
-            Finding::RepeatedCall { tool: "search".into() },
+            Finding::RepeatedCall {
+                tool: "search".into(),
+            },
             Finding::NotJson { line: 1, column: 2 },
             Finding::Schema(mismatch.clone()),
-            Finding::ToolArgumentsNotJson { tool: "search".into(), line: 3, column: 4 },
-            Finding::ToolArguments { tool: "search".into(), mismatch },
-            Finding::UnknownTool { tool: "find".into() },
+            Finding::ToolArgumentsNotJson {
+                tool: "search".into(),
+                line: 3,
+                column: 4,
+            },
+            Finding::ToolArguments {
+                tool: "search".into(),
+                mismatch,
+            },
+            Finding::UnknownTool {
+                tool: "find".into(),
+            },
         ];
         for finding in findings {
             let mut failure = Failure::local(FailureClass::MalformedResponse, "unusable");

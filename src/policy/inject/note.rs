@@ -1,9 +1,9 @@
 //! Whether a note is written, and its text.
 //!
-//! The text is Relight's own: the phrase of the failure class, the facts of its own validators, and names from the
-//! caller's own tools and schemas. `Failure::message`, `fact` and `user_message` may quote upstream, so they are not
-//! read here, except for the excerpt that goes into a tool result and is marked as untrusted, and where the policy
-//! allows it (`error: message`).
+//! The text is Relight's own: the phrase of the failure class, the facts of its own validators, and
+//! names from the caller's own tools and schemas. `Failure::message`, `fact` and `user_message` may
+//! quote upstream, so they are not read here, except for the excerpt that goes into a tool result
+//! and is marked as untrusted, and where the policy allows it (`error: message`).
 
 use crate::domain::{
     failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault},
@@ -20,8 +20,7 @@ use super::{
 };
 
 /// The note where the failure may be none: a fixed "failed" would be false.
-const OUTCOME_UNKNOWN_TEMPLATE: &str =
-    "The result of the previous action was lost: {error}. Check whether it took effect before repeating it.";
+const OUTCOME_UNKNOWN_TEMPLATE: &str = "The result of the previous action was lost: {error}. Check whether it took effect before repeating it.";
 
 /// Whether the model can do something about this failure, judged as `class`.
 #[must_use]
@@ -36,10 +35,11 @@ pub fn is_actionable(class: FailureClass, failure: &Failure) -> bool {
         }
         // Only where the model wrote the fault.
         FailureClass::InvalidRequest => {
-            failure.detail == Some(InvalidRequestDetail::ParameterMismatch) || Finding::of(failure).is_some()
+            failure.detail == Some(InvalidRequestDetail::ParameterMismatch)
+                || Finding::of(failure).is_some()
         }
-        // An unknown tool is the model's fault; an unknown model is not. An answer cut at the output limit is; a cut
-        // connection is not.
+        // An unknown tool is the model's fault; an unknown model is not. An answer cut at the
+        // output limit is; a cut connection is not.
         FailureClass::NotFound | FailureClass::StreamInterrupted => Finding::of(failure).is_some(),
         FailureClass::RateLimited
         | FailureClass::QuotaExceeded
@@ -63,22 +63,32 @@ pub fn is_actionable(class: FailureClass, failure: &Failure) -> bool {
     }
 }
 
-/// Whether no note is written for this class, whatever the mode: a note after a refusal presses the model to evade a
-/// policy, one after an overflow makes it worse, and the rest does not concern the model.
+/// Whether no note is written for this class, whatever the mode: a note after a refusal presses the
+/// model to evade a policy, one after an overflow makes it worse, and the rest does not concern the
+/// model.
 pub(super) const fn is_never_noted(class: FailureClass) -> bool {
     class.is_local_refusal()
         || is_closed_to_notes(class)
-        || matches!(class, FailureClass::Cancelled | FailureClass::ApprovalRejected)
+        || matches!(
+            class,
+            FailureClass::Cancelled | FailureClass::ApprovalRejected
+        )
 }
 
 /// Whether this class, as the newest, forbids a note about the failures before it as well.
 const fn is_closed_to_notes(class: FailureClass) -> bool {
-    matches!(class, FailureClass::ContentFiltered | FailureClass::ContextLength)
+    matches!(
+        class,
+        FailureClass::ContentFiltered | FailureClass::ContextLength
+    )
 }
 
 /// The failures that a note should cover, oldest first.
 pub(super) fn worth_noting<'a>(mode: InjectionMode, failures: &[&'a Failure]) -> Vec<&'a Failure> {
-    let newest = failures.iter().rev().find(|failure| !failure.class.is_local_refusal());
+    let newest = failures
+        .iter()
+        .rev()
+        .find(|failure| !failure.class.is_local_refusal());
     if newest.is_none_or(|failure| is_closed_to_notes(failure.class)) {
         return Vec::new();
     }
@@ -86,24 +96,37 @@ pub(super) fn worth_noting<'a>(mode: InjectionMode, failures: &[&'a Failure]) ->
         InjectionMode::Never => false,
         InjectionMode::WhenActionable => is_actionable(failure.class, failure),
         InjectionMode::Always => {
-            !is_never_noted(failure.class) && (failure.retryable || is_actionable(failure.class, failure))
+            !is_never_noted(failure.class)
+                && (failure.retryable || is_actionable(failure.class, failure))
         }
     };
     failures.iter().filter(is_noted).copied().collect()
 }
 
-/// The note about `failures` (oldest first, those that it should cover): at most `max_note_chars` characters.
+/// The note about `failures` (oldest first, those that it should cover): at most `max_note_chars`
+/// characters.
 ///
-/// Where not everything fits, the list of previous attempts is dropped first, then the hint, then the facts. Empty
-/// without failures.
+/// Where not everything fits, the list of previous attempts is dropped first, then the hint, then
+/// the facts. Empty without failures.
 #[must_use]
-pub fn note_text(policy: &InjectionPolicy, operation: &Operation, call: &ModelCall, failures: &[&Failure]) -> String {
-    let Some(newest) = failures.last() else { return String::new() };
+pub fn note_text(
+    policy: &InjectionPolicy,
+    operation: &Operation,
+    call: &ModelCall,
+    failures: &[&Failure],
+) -> String {
+    let Some(newest) = failures.last() else {
+        return String::new();
+    };
     let vocabulary = Vocabulary::of(call);
     let template = template(policy, operation, newest.class);
     let room = room(policy);
     let plain = template.replacen(PLACEHOLDER, newest.class.phrase(), 1);
-    let detailed = template.replacen(PLACEHOLDER, &error_words(policy, template, newest, &vocabulary), 1);
+    let detailed = template.replacen(
+        PLACEHOLDER,
+        &error_words(policy, template, newest, &vocabulary),
+        1,
+    );
     let hinted = match hint(newest, &vocabulary) {
         Some(hint) => format!("{detailed} {hint}"),
         None => detailed.clone(),
@@ -111,31 +134,58 @@ pub fn note_text(policy: &InjectionPolicy, operation: &Operation, call: &ModelCa
     let mut candidates = Vec::new();
     for listed in (2..=policy.max_failures_listed.min(failures.len())).rev() {
         let tried = failures.get(failures.len() - listed..).unwrap_or_default();
-        let facts: Vec<String> = tried.iter().map(|failure| described(failure, &vocabulary)).collect();
-        let phrases: Vec<String> = tried.iter().map(|failure| failure.class.phrase().to_owned()).collect();
+        let facts: Vec<String> = tried
+            .iter()
+            .map(|failure| described(failure, &vocabulary))
+            .collect();
+        let phrases: Vec<String> = tried
+            .iter()
+            .map(|failure| failure.class.phrase().to_owned())
+            .collect();
         candidates.push(format!("{hinted} {}", list(&facts)));
         candidates.push(format!("{hinted} {}", list(&phrases)));
     }
     candidates.extend([hinted, detailed]);
-    candidates.into_iter().find(|note| note.chars().count() <= room).unwrap_or_else(|| sanitize::cut(&plain, room))
+    candidates
+        .into_iter()
+        .find(|note| note.chars().count() <= room)
+        .unwrap_or_else(|| sanitize::cut(&plain, room))
 }
 
 /// The template about one failure, and no more.
-pub(super) fn sentence(policy: &InjectionPolicy, operation: &Operation, call: &ModelCall, failure: &Failure) -> String {
+pub(super) fn sentence(
+    policy: &InjectionPolicy,
+    operation: &Operation,
+    call: &ModelCall,
+    failure: &Failure,
+) -> String {
     let template = template(policy, operation, failure.class);
-    let note = template.replacen(PLACEHOLDER, &error_words(policy, template, failure, &Vocabulary::of(call)), 1);
+    let note = template.replacen(
+        PLACEHOLDER,
+        &error_words(policy, template, failure, &Vocabulary::of(call)),
+        1,
+    );
     if note.chars().count() <= room(policy) {
         return note;
     }
-    sanitize::cut(&template.replacen(PLACEHOLDER, failure.class.phrase(), 1), room(policy))
+    sanitize::cut(
+        &template.replacen(PLACEHOLDER, failure.class.phrase(), 1),
+        room(policy),
+    )
 }
 
 fn room(policy: &InjectionPolicy) -> usize {
     policy.max_note_chars.min(MAX_NOTE_CHARS)
 }
 
-/// What replaces the placeholder; a message is cut to what the template leaves, without the full stop at its end.
-fn error_words(policy: &InjectionPolicy, template: &str, failure: &Failure, vocabulary: &Vocabulary) -> String {
+/// What replaces the placeholder; a message is cut to what the template leaves, without the full
+/// stop at its end.
+fn error_words(
+    policy: &InjectionPolicy,
+    template: &str,
+    failure: &Failure,
+    vocabulary: &Vocabulary,
+) -> String {
     let message = match policy.error {
         ErrorWords::Phrase => String::new(),
         ErrorWords::Message => sanitize::one_line(&failure.message, MAX_EXCERPT_BYTES),
@@ -148,22 +198,36 @@ fn error_words(policy: &InjectionPolicy, template: &str, failure: &Failure, voca
     sanitize::cut(message, room(policy).saturating_sub(taken))
 }
 
-/// A tool's upstream error text in one bounded line, for a tool result only; `None` where it is not about a tool.
+/// A tool's upstream error text in one bounded line, for a tool result only; `None` where it is not
+/// about a tool.
 pub(super) fn excerpt(policy: &InjectionPolicy, failure: &Failure) -> Option<String> {
-    let is_of_a_tool = matches!(failure.class, FailureClass::ToolFailed | FailureClass::OutcomeUnknown)
-        || failure.detail == Some(InvalidRequestDetail::ParameterMismatch);
-    let excerpt = sanitize::one_line(&failure.message, policy.max_excerpt_bytes.min(MAX_EXCERPT_BYTES));
+    let is_of_a_tool = matches!(
+        failure.class,
+        FailureClass::ToolFailed | FailureClass::OutcomeUnknown
+    ) || failure.detail == Some(InvalidRequestDetail::ParameterMismatch);
+    let excerpt = sanitize::one_line(
+        &failure.message,
+        policy.max_excerpt_bytes.min(MAX_EXCERPT_BYTES),
+    );
     (is_of_a_tool && !excerpt.is_empty()).then_some(excerpt)
 }
 
-fn template<'a>(policy: &'a InjectionPolicy, operation: &Operation, class: FailureClass) -> &'a str {
+fn template<'a>(
+    policy: &'a InjectionPolicy,
+    operation: &Operation,
+    class: FailureClass,
+) -> &'a str {
     if let Some(own) = policy.templates.get(class.as_str()) {
         return own;
     }
     if class == FailureClass::OutcomeUnknown {
         return OUTCOME_UNKNOWN_TEMPLATE;
     }
-    if policy.short_for.iter().any(|name| name == operation.as_str()) {
+    if policy
+        .short_for
+        .iter()
+        .any(|name| name == operation.as_str())
+    {
         return &policy.short_template;
     }
     &policy.template
@@ -174,7 +238,13 @@ fn list(tried: &[String]) -> String {
     let runs: Vec<String> = tried
         .chunk_by(|left, right| left == right)
         .filter_map(|run| run.first().map(|text| (text, run.len())))
-        .map(|(text, count)| if count == 1 { text.clone() } else { format!("{text} ({count} times)") })
+        .map(|(text, count)| {
+            if count == 1 {
+                text.clone()
+            } else {
+                format!("{text} ({count} times)")
+            }
+        })
         .collect();
     format!("What was tried, newest last: {}.", runs.join("; "))
 }
@@ -187,7 +257,9 @@ fn described(failure: &Failure, vocabulary: &Vocabulary) -> String {
 }
 
 fn fact(failure: &Failure, vocabulary: &Vocabulary) -> Option<String> {
-    let Some(finding) = Finding::of(failure) else { return fault_fact(failure.fault?) };
+    let Some(finding) = Finding::of(failure) else {
+        return fault_fact(failure.fault?);
+    };
     let tool = |name: &str| match vocabulary.tool(name) {
         Some(known) => format!("tool {}", vocabulary::quoted(known)),
         None => "the tool".to_owned(),
@@ -196,14 +268,32 @@ fn fact(failure: &Failure, vocabulary: &Vocabulary) -> Option<String> {
         Finding::OutputLimit => "it was cut at the output limit".to_owned(),
         Finding::Empty => "it was empty".to_owned(),
         Finding::UnreadableToolCall => "the tool call could not be read".to_owned(),
-        Finding::RepeatedCall { tool: name } => format!("it repeated an identical call of {}", tool(&name)),
-        Finding::NotJson { line, column } => format!("not valid JSON at line {line}, column {column}"),
-        Finding::Schema(mismatch) => mismatch_fact(&mismatch, &vocabulary.of_response()),
-        Finding::ToolArgumentsNotJson { tool: name, line, column } => {
-            format!("the arguments of {} were not valid JSON at line {line}, column {column}", tool(&name))
+        Finding::RepeatedCall { tool: name } => {
+            format!("it repeated an identical call of {}", tool(&name))
         }
-        Finding::ToolArguments { tool: name, mismatch } => {
-            format!("arguments of {}: {}", tool(&name), mismatch_fact(&mismatch, &vocabulary.of_tool(&name)))
+        Finding::NotJson { line, column } => {
+            format!("not valid JSON at line {line}, column {column}")
+        }
+        Finding::Schema(mismatch) => mismatch_fact(&mismatch, &vocabulary.of_response()),
+        Finding::ToolArgumentsNotJson {
+            tool: name,
+            line,
+            column,
+        } => {
+            format!(
+                "the arguments of {} were not valid JSON at line {line}, column {column}",
+                tool(&name)
+            )
+        }
+        Finding::ToolArguments {
+            tool: name,
+            mismatch,
+        } => {
+            format!(
+                "arguments of {}: {}",
+                tool(&name),
+                mismatch_fact(&mismatch, &vocabulary.of_tool(&name))
+            )
         }
         Finding::UnknownTool { tool: name } => match vocabulary.tool(&name) {
             Some(known) => format!("tool {} is not available", vocabulary::quoted(known)),
@@ -239,8 +329,12 @@ fn fault_fact(fault: TransportFault) -> Option<String> {
 
 /// `field "date" must match "^\d{4}$"`, as far as the caller's own schema contains the words.
 fn mismatch_fact(mismatch: &Mismatch, schema: &vocabulary::SchemaWords) -> String {
-    let path = schema.path(&mismatch.path).map(|path| vocabulary::quoted(&path));
-    let field = path.as_ref().map_or_else(|| "a field".to_owned(), |path| format!("field {path}"));
+    let path = schema
+        .path(&mismatch.path)
+        .map(|path| vocabulary::quoted(&path));
+    let field = path
+        .as_ref()
+        .map_or_else(|| "a field".to_owned(), |path| format!("field {path}"));
     let limit = schema.limit(&mismatch.limit).map(vocabulary::quoted);
     match (mismatch.keyword.as_str(), limit) {
         ("required", _) => match path {
@@ -254,8 +348,12 @@ fn mismatch_fact(mismatch: &Mismatch, schema: &vocabulary::SchemaWords) -> Strin
         ("type", Some(limit)) => format!("{field} must be of type {limit}"),
         ("format", Some(limit)) => format!("{field} must have the format {limit}"),
         ("pattern", Some(limit)) => format!("{field} must match {limit}"),
-        ("minimum" | "exclusiveMinimum", Some(limit)) => format!("{field} is below its minimum {limit}"),
-        ("maximum" | "exclusiveMaximum", Some(limit)) => format!("{field} is above its maximum {limit}"),
+        ("minimum" | "exclusiveMinimum", Some(limit)) => {
+            format!("{field} is below its minimum {limit}")
+        }
+        ("maximum" | "exclusiveMaximum", Some(limit)) => {
+            format!("{field} is above its maximum {limit}")
+        }
         ("minLength" | "minItems", Some(limit)) => format!("{field} is shorter than {limit}"),
         ("maxLength" | "maxItems", Some(limit)) => format!("{field} is longer than {limit}"),
         _ => format!("{field} does not fit the schema"),
@@ -273,14 +371,17 @@ fn hint(failure: &Failure, vocabulary: &Vocabulary) -> Option<String> {
             Finding::OutputLimit => "Be shorter, or split the work into smaller steps.".to_owned(),
             Finding::Empty => "Answer with text or a tool call.".to_owned(),
             Finding::RepeatedCall { .. } => {
-                "Do not repeat the identical call: change its arguments or take another way.".to_owned()
+                "Do not repeat the identical call: change its arguments or take another way."
+                    .to_owned()
             }
             Finding::NotJson { .. } => "Answer with valid JSON only.".to_owned(),
             Finding::Schema(_) => "Follow the given schema exactly.".to_owned(),
             Finding::UnreadableToolCall | Finding::ToolArgumentsNotJson { .. } => {
                 "Send the arguments as one valid JSON object.".to_owned()
             }
-            Finding::ToolArguments { .. } => "Correct the arguments; do not repeat the identical call.".to_owned(),
+            Finding::ToolArguments { .. } => {
+                "Correct the arguments; do not repeat the identical call.".to_owned()
+            }
             Finding::UnknownTool { tool } => others(vocabulary.tool(&tool)),
         });
     }

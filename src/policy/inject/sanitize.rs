@@ -1,7 +1,8 @@
 //! Makes a text safe to show inside a note: nothing hidden, nothing unbounded.
 //!
-//! Control characters, bidirectional overrides and invisible characters can show a person one thing and a model
-//! another. Secrets are not redacted here: the classifier has done so before a failure carries a text.
+//! Control characters, bidirectional overrides and invisible characters can show a person one thing
+//! and a model another. Secrets are not redacted here: the classifier has done so before a failure
+//! carries a text.
 
 /// Whether a character is invisible, or changes how others are shown.
 pub(super) fn is_hidden(character: char) -> bool {
@@ -26,9 +27,16 @@ pub(super) fn is_hidden(character: char) -> bool {
 pub(super) fn one_line(text: &str, max_bytes: usize) -> String {
     let shown: String = text
         .chars()
-        .map(|character| if character.is_whitespace() { ' ' } else { character })
+        .map(|character| {
+            if character.is_whitespace() {
+                ' '
+            } else {
+                character
+            }
+        })
         .filter(|character| !is_hidden(*character))
-        // Four times the bound is more than enough to fill it, and bounds the work on an endless text.
+        // Four times the bound is more than enough to fill it, and bounds the work on an endless
+        // text.
         .take(max_bytes.saturating_mul(4).saturating_add(1))
         .collect();
     let words: Vec<&str> = shown.split(' ').filter(|word| !word.is_empty()).collect();

@@ -4,7 +4,9 @@ use serde_json::json;
 
 use crate::domain::{
     failure::{Failure, FailureClass},
-    message::{Message, ModelCall, Opaque, Part, Reasoning, Role, ToolCall, ToolDefinition, ToolResult},
+    message::{
+        Message, ModelCall, Opaque, Part, Reasoning, Role, ToolCall, ToolDefinition, ToolResult,
+    },
     target::{Capabilities, Dialect, Target},
 };
 
@@ -25,7 +27,12 @@ const DIALECTS: [Dialect; 6] = [
     Dialect::Scripted,
 ];
 
-fn target(dialect: Dialect, family: &str, tail_system_message: bool, user_after_tool: bool) -> Target {
+fn target(
+    dialect: Dialect,
+    family: &str,
+    tail_system_message: bool,
+    user_after_tool: bool,
+) -> Target {
     Target {
         id: "target".into(),
         provider: "provider".into(),
@@ -48,13 +55,22 @@ fn target(dialect: Dialect, family: &str, tail_system_message: bool, user_after_
 fn targets() -> Vec<Target> {
     let mixes = [(true, true), (true, false), (false, true), (false, false)];
     let families = ["openai", "mistral"];
-    let all = DIALECTS.into_iter().flat_map(|dialect| mixes.map(|mix| (dialect, mix)));
-    all.flat_map(|(dialect, (tail, after))| families.map(|family| target(dialect, family, tail, after))).collect()
+    let all = DIALECTS
+        .into_iter()
+        .flat_map(|dialect| mixes.map(|mix| (dialect, mix)));
+    all.flat_map(|(dialect, (tail, after))| {
+        families.map(|family| target(dialect, family, tail, after))
+    })
+    .collect()
 }
 
 /// A retryable failure that reached a provider.
 fn failure(class: FailureClass) -> Failure {
-    Failure { retryable: true, never_sent: false, ..Failure::local(class, "upstream said so") }
+    Failure {
+        retryable: true,
+        never_sent: false,
+        ..Failure::local(class, "upstream said so")
+    }
 }
 
 fn tool_call(id: &str, name: &str) -> Part {
@@ -62,12 +78,20 @@ fn tool_call(id: &str, name: &str) -> Part {
         id: id.into(),
         name: name.into(),
         arguments: "{\"query\":\"x\"}".into(),
-        opaque: Some(Opaque { kind: "gemini.thought_signature".into(), bytes: vec![1, 2, 3] }),
+        opaque: Some(Opaque {
+            kind: "gemini.thought_signature".into(),
+            bytes: vec![1, 2, 3],
+        }),
     })
 }
 
 fn tool_result(id: &str, name: &str, content: &str, is_error: bool) -> Message {
-    let result = ToolResult { call_id: id.into(), name: name.into(), content: content.into(), is_error };
+    let result = ToolResult {
+        call_id: id.into(),
+        name: name.into(),
+        content: content.into(),
+        is_error,
+    };
     Message::new(Role::Tool, vec![Part::ToolResult(result)])
 }
 
@@ -86,7 +110,11 @@ fn tool(name: &str) -> ToolDefinition {
 }
 
 fn call(messages: Vec<Message>) -> ModelCall {
-    ModelCall { messages, tools: vec![tool("search"), tool("weather"), tool("calendar")], ..ModelCall::default() }
+    ModelCall {
+        messages,
+        tools: vec![tool("search"), tool("weather"), tool("calendar")],
+        ..ModelCall::default()
+    }
 }
 
 /// Histories by how they end.
@@ -102,13 +130,23 @@ fn histories() -> Vec<(&'static str, ModelCall)> {
     let ask = || {
         let reasoning = Reasoning {
             text: "hm".into(),
-            opaque: Some(Opaque { kind: "anthropic.signature".into(), bytes: vec![9] }),
+            opaque: Some(Opaque {
+                kind: "anthropic.signature".into(),
+                bytes: vec![9],
+            }),
         };
-        let parts = vec![Part::Reasoning(reasoning), tool_call("a", "search"), tool_call("b", "weather")];
+        let parts = vec![
+            Part::Reasoning(reasoning),
+            tool_call("a", "search"),
+            tool_call("b", "weather"),
+        ];
         [begin(), vec![Message::new(Role::Assistant, parts)]].concat()
     };
     let results = |failed: bool| {
-        vec![tool_result("a", "search", "{\"error\":\"no index\"}", failed), tool_result("b", "weather", "rain", false)]
+        vec![
+            tool_result("a", "search", "{\"error\":\"no index\"}", failed),
+            tool_result("b", "weather", "rain", false),
+        ]
     };
     vec![
         ("user", call(begin())),
@@ -120,18 +158,34 @@ fn histories() -> Vec<(&'static str, ModelCall)> {
                 [
                     ask(),
                     results(false),
-                    vec![Message::text(Role::Assistant, "Rain."), Message::text(Role::User, "And tomorrow?")],
+                    vec![
+                        Message::text(Role::Assistant, "Rain."),
+                        Message::text(Role::User, "And tomorrow?"),
+                    ],
                 ]
                 .concat(),
             ),
         ),
         (
             "user right after tools",
-            call([ask(), results(false), vec![Message::text(Role::User, "And tomorrow?")]].concat()),
+            call(
+                [
+                    ask(),
+                    results(false),
+                    vec![Message::text(Role::User, "And tomorrow?")],
+                ]
+                .concat(),
+            ),
         ),
-        ("assistant", call([begin(), vec![Message::text(Role::Assistant, "Rain.")]].concat())),
+        (
+            "assistant",
+            call([begin(), vec![Message::text(Role::Assistant, "Rain.")]].concat()),
+        ),
         ("dangling tool calls", call(ask())),
         ("empty", call(Vec::new())),
-        ("instructions only", call(vec![Message::text(Role::System, "You help.")])),
+        (
+            "instructions only",
+            call(vec![Message::text(Role::System, "You help.")]),
+        ),
     ]
 }

@@ -1,8 +1,10 @@
-//! Whether a provider would accept the order of a conversation: each dialect's rules, stated over its own JSON.
+//! Whether a provider would accept the order of a conversation: each dialect's rules, stated over
+//! its own JSON.
 //!
-//! Providers answer a wrong order of roles, tool calls and results with a 400, and explain little. These checks are
-//! written from the providers' documentation, not from the code that places notes or translates calls, so that a test
-//! of those proves something. They judge order and pairing only, not models, parameters or sizes.
+//! Providers answer a wrong order of roles, tool calls and results with a 400, and explain little.
+//! These checks are written from the providers' documentation, not from the code that places notes
+//! or translates calls, so that a test of those proves something. They judge order and pairing
+//! only, not models, parameters or sizes.
 
 use std::fmt;
 
@@ -37,7 +39,9 @@ impl std::error::Error for Violation {}
 /// The first rule that the body breaks.
 pub fn check(dialect: Dialect, able: &Capabilities, body: &Value) -> Result<(), Violation> {
     match dialect {
-        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => openai::chat(list(body, "messages"), able),
+        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => {
+            openai::chat(list(body, "messages"), able)
+        }
         Dialect::OpenaiResponses => openai::responses(list(body, "input")),
         Dialect::Anthropic => blocks::anthropic(list(body, "messages"), able),
         Dialect::Bedrock => blocks::bedrock(list(body, "messages"), able),
@@ -46,7 +50,11 @@ pub fn check(dialect: Dialect, able: &Capabilities, body: &Value) -> Result<(), 
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    value
+        .get(key)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -54,5 +62,9 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 const fn ensure(holds: bool, index: usize, rule: &'static str) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation { index, rule }) }
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation { index, rule })
+    }
 }

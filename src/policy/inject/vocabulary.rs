@@ -1,7 +1,8 @@
 //! The words that a note may take from the caller: names of its tools, words of its schemas.
 //!
-//! A validator's finding may hold what a model wrote (a made-up tool, an unknown field). Such a word enters a note only
-//! if the caller's own request contains it, so that upstream text cannot reach the model with an operator's authority.
+//! A validator's finding may hold what a model wrote (a made-up tool, an unknown field). Such a
+//! word enters a note only if the caller's own request contains it, so that upstream text cannot
+//! reach the model with an operator's authority.
 
 use std::collections::HashSet;
 
@@ -34,14 +35,27 @@ impl<'a> Vocabulary<'a> {
 
     /// The caller's tool of that name.
     pub(super) fn tool(&self, name: &str) -> Option<&'a str> {
-        self.call.tools.iter().map(|tool| tool.name.as_str()).find(|known| *known == name)
+        self.call
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .find(|known| *known == name)
     }
 
     /// The first of the caller's tools but `refused`, quoted; `None` where there is none.
     pub(super) fn other_tools(&self, refused: Option<&str>) -> Option<String> {
-        let others = self.call.tools.iter().filter(|tool| Some(tool.name.as_str()) != refused);
+        let others = self
+            .call
+            .tools
+            .iter()
+            .filter(|tool| Some(tool.name.as_str()) != refused);
         let names: Vec<String> = others.map(|tool| quoted(&tool.name)).collect();
-        let mut listed = names.iter().take(MAX_TOOLS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let mut listed = names
+            .iter()
+            .take(MAX_TOOLS_NAMED)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
         if names.len() > MAX_TOOLS_NAMED {
             listed.push_str(", …");
         }
@@ -50,7 +64,8 @@ impl<'a> Vocabulary<'a> {
 
     pub(super) fn of_tool(&self, name: &str) -> SchemaWords {
         let tool = self.call.tools.iter().find(|tool| tool.name == name);
-        tool.map(|tool| SchemaWords::of(&tool.parameters)).unwrap_or_default()
+        tool.map(|tool| SchemaWords::of(&tool.parameters))
+            .unwrap_or_default()
     }
 
     pub(super) fn of_response(&self) -> SchemaWords {
@@ -94,11 +109,18 @@ impl SchemaWords {
 
     /// A JSON pointer as a dotted path, if the schema holds each of its names.
     pub(super) fn path(&self, pointer: &str) -> Option<String> {
-        let names: Vec<String> =
-            pointer.split('/').skip(1).map(|name| name.replace("~1", "/").replace("~0", "~")).collect();
-        let is_index =
-            |name: &str| !name.is_empty() && name.len() <= 6 && name.bytes().all(|byte| byte.is_ascii_digit());
-        let is_known = !names.is_empty() && names.iter().all(|name| is_index(name) || self.words.contains(name));
+        let names: Vec<String> = pointer
+            .split('/')
+            .skip(1)
+            .map(|name| name.replace("~1", "/").replace("~0", "~"))
+            .collect();
+        let is_index = |name: &str| {
+            !name.is_empty() && name.len() <= 6 && name.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let is_known = !names.is_empty()
+            && names
+                .iter()
+                .all(|name| is_index(name) || self.words.contains(name));
         is_known.then(|| names.join("."))
     }
 
@@ -110,5 +132,8 @@ impl SchemaWords {
 
 /// A word of the caller in quotes, in one bounded line.
 pub(super) fn quoted(word: &str) -> String {
-    format!("`{}`", sanitize::one_line(word, MAX_WORD_BYTES).replace('`', "'"))
+    format!(
+        "`{}`",
+        sanitize::one_line(word, MAX_WORD_BYTES).replace('`', "'")
+    )
 }

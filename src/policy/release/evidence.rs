@@ -1,10 +1,14 @@
 //! What is known of how a release does, and what its figures are against the stable release.
 //!
-//! The e-process is a mixture of betting martingales (Ville 1939; Waudby-Smith and Ramdas, "Estimating means of bounded random
-//! variables by betting", 2024): each component bets that failures are more frequent by its own share, and the mean of
-//! their wealths is at most 1 in expectation while the release fails no more often than the stable one.
+//! The e-process is a mixture of betting martingales (Ville 1939; Waudby-Smith and Ramdas,
+//! "Estimating means of bounded random variables by betting", 2024): each component bets that
+//! failures are more frequent by its own share, and the mean of their wealths is at most 1 in
+//! expectation while the release fails no more often than the stable one.
 
-#![expect(clippy::cast_precision_loss, reason = "counts are far below the 52 bits that a float holds exactly")]
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "counts are far below the 52 bits that a float holds exactly"
+)]
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,17 +17,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{ReleaseEvidence, ReleaseOutcome, ReleasePolicy, within};
 
-/// How much nearer to certain failure each component of the e-process bets that the release is, as shares of the way.
+/// How much nearer to certain failure each component of the e-process bets that the release is, as
+/// shares of the way.
 const BETS: [f64; 6] = [0.08, 0.16, 0.3, 0.5, 0.75, 0.95];
 
-/// The wealth of a component is kept within these bounds, so that a long healthy life does not make it blind.
+/// The wealth of a component is kept within these bounds, so that a long healthy life does not make
+/// it blind.
 const MIN_WEALTH: f64 = 1e-3;
 const MAX_WEALTH: f64 = 1e12;
 
 /// Failures in a row, and recent outcomes, that are remembered one by one.
 const REMEMBERED: usize = 64;
 
-/// Failures in a row, up to so old, by which the stable release shows that something fails that both share.
+/// Failures in a row, up to so old, by which the stable release shows that something fails that
+/// both share.
 const FAILING: usize = 2;
 const FAILING_WITHIN: Duration = Duration::from_mins(5);
 
@@ -45,7 +52,8 @@ pub(super) struct Baseline {
 pub(super) struct Outcomes {
     executions: u64,
     failures: u64,
-    /// When the first outcome came, and how many failures came before any success, those that do not count included.
+    /// When the first outcome came, and how many failures came before any success, those that do
+    /// not count included.
     first_at: Option<Timestamp>,
     failed_from_birth: u64,
     has_succeeded: bool,
@@ -82,11 +90,18 @@ impl Outcomes {
 
     /// Failures since the first outcome, if there was no success yet, and when that was.
     pub(super) fn failed_from_birth(&self) -> Option<(u64, Timestamp)> {
-        self.first_at.filter(|_| !self.has_succeeded).map(|at| (self.failed_from_birth, at))
+        self.first_at
+            .filter(|_| !self.has_succeeded)
+            .map(|at| (self.failed_from_birth, at))
     }
 
     /// Takes in an outcome that counts, against what is to be expected.
-    pub(super) fn take(&mut self, policy: &ReleasePolicy, outcome: &ReleaseOutcome, baseline: Option<Baseline>) {
+    pub(super) fn take(
+        &mut self,
+        policy: &ReleasePolicy,
+        outcome: &ReleaseOutcome,
+        baseline: Option<Baseline>,
+    ) {
         let failed = outcome.failure.is_some();
         if let Some(session) = outcome.session.filter(|_| failed) {
             if self.sessions.contains(&session) {
@@ -100,7 +115,14 @@ impl Outcomes {
         push(&mut self.recent, (outcome.at, !failed), REMEMBERED);
         if failed {
             self.run_length += 1;
-            push(&mut self.run, RunFailure { at: outcome.at, signature: outcome.signature.clone() }, REMEMBERED);
+            push(
+                &mut self.run,
+                RunFailure {
+                    at: outcome.at,
+                    signature: outcome.signature.clone(),
+                },
+                REMEMBERED,
+            );
             push(&mut self.signatures, outcome.signature.clone(), REMEMBERED);
         } else {
             self.run_length = 0;
@@ -111,7 +133,11 @@ impl Outcomes {
         let wealth = self.wealth.get_or_insert([1.0; BETS.len()]);
         for (wealth, bet) in wealth.iter_mut().zip(BETS) {
             let bold = expected + (1.0 - expected) * bet;
-            let factor = if failed { bold / expected } else { (1.0 - bold) / (1.0 - expected) };
+            let factor = if failed {
+                bold / expected
+            } else {
+                (1.0 - bold) / (1.0 - expected)
+            };
             *wealth = (*wealth * factor).clamp(MIN_WEALTH, MAX_WEALTH);
         }
     }
@@ -135,15 +161,24 @@ impl Outcomes {
 
     /// Failures in a row of which the first is at most `span` before the last.
     pub(super) fn run_within(&self, span: Duration) -> u64 {
-        let Some(last) = self.run.back() else { return 0 };
-        self.run.iter().filter(|failure| within(failure.at, last.at, span)).count() as u64
+        let Some(last) = self.run.back() else {
+            return 0;
+        };
+        self.run
+            .iter()
+            .filter(|failure| within(failure.at, last.at, span))
+            .count() as u64
     }
 
-    /// The signature of the newest failures in a row, and how many of them share it; `None` where they have none.
+    /// The signature of the newest failures in a row, and how many of them share it; `None` where
+    /// they have none.
     pub(super) fn repeated_signature(&self, span: Duration) -> Option<(&str, u64)> {
         let last = self.run.back().filter(|last| !last.signature.is_empty())?;
-        let same =
-            self.run.iter().rev().take_while(|it| it.signature == last.signature && within(it.at, last.at, span));
+        let same = self
+            .run
+            .iter()
+            .rev()
+            .take_while(|it| it.signature == last.signature && within(it.at, last.at, span));
         Some((&last.signature, same.count() as u64))
     }
 
@@ -165,10 +200,17 @@ impl Outcomes {
     /// Successes and failures since `at`.
     pub(super) fn counts_since(&self, at: Timestamp) -> (u64, u64) {
         let since = self.recent.iter().filter(|(when, _)| *when >= at);
-        since.fold((0, 0), |(good, bad), (_, success)| if *success { (good + 1, bad) } else { (good, bad + 1) })
+        since.fold((0, 0), |(good, bad), (_, success)| {
+            if *success {
+                (good + 1, bad)
+            } else {
+                (good, bad + 1)
+            }
+        })
     }
 
-    /// Whether the newest outcomes, up to five minutes old, are all failures: then others fail for the same reason.
+    /// Whether the newest outcomes, up to five minutes old, are all failures: then others fail for
+    /// the same reason.
     pub(super) fn is_failing(&self, now: Timestamp) -> bool {
         let newest = self.recent.iter().rev().take(FAILING);
         let failing = newest.filter(|(at, success)| !success && within(*at, now, FAILING_WITHIN));
@@ -183,11 +225,18 @@ impl Outcomes {
 
     /// The value of the e-process; 1 where there was no baseline yet.
     pub(super) fn e_value(&self) -> f64 {
-        self.wealth.map_or(1.0, |wealth| wealth.iter().sum::<f64>() / f64::from(u32::try_from(BETS.len()).unwrap_or(1)))
+        self.wealth.map_or(1.0, |wealth| {
+            wealth.iter().sum::<f64>() / f64::from(u32::try_from(BETS.len()).unwrap_or(1))
+        })
     }
 
-    /// What this release, as the stable one, says of the failures to expect; since `since`, if it failed more then.
-    pub(super) fn baseline(&self, policy: &ReleasePolicy, since: Option<Timestamp>) -> Option<Baseline> {
+    /// What this release, as the stable one, says of the failures to expect; since `since`, if it
+    /// failed more then.
+    pub(super) fn baseline(
+        &self,
+        policy: &ReleasePolicy,
+        since: Option<Timestamp>,
+    ) -> Option<Baseline> {
         if self.window.len() < MIN_BASELINE.min(policy.min_executions) as usize {
             return None;
         }
@@ -203,7 +252,10 @@ impl Outcomes {
                 success_now = success_now.min(1.0 - share);
             }
         }
-        Some(Baseline { success: success_now, failures_at_most: failures_at_most.clamp(0.01, 0.99) })
+        Some(Baseline {
+            success: success_now,
+            failures_at_most: failures_at_most.clamp(0.01, 0.99),
+        })
     }
 
     pub(super) fn figures(&self, baseline: Option<Baseline>) -> ReleaseEvidence {
@@ -216,13 +268,17 @@ impl Outcomes {
             window_success: (window > 0).then_some(success),
             baseline_success: baseline.map(|baseline| baseline.success),
             e_value: baseline.map(|_| self.e_value()),
-            signature: self.run.back().map(|failure| failure.signature.clone()).unwrap_or_default(),
+            signature: self
+                .run
+                .back()
+                .map(|failure| failure.signature.clone())
+                .unwrap_or_default(),
         }
     }
 }
 
-/// The share of failures that `failures` of `executions` speak for at most, 19 times out of 20: the mean of the Beta(1, 1)
-/// posterior and 1.64 of its standard deviations.
+/// The share of failures that `failures` of `executions` speak for at most, 19 times out of 20: the
+/// mean of the Beta(1, 1) posterior and 1.64 of its standard deviations.
 fn at_most(failures: u64, executions: u64) -> f64 {
     let n = executions as f64 + 2.0;
     let mean = (failures as f64 + 1.0) / n;
@@ -230,7 +286,11 @@ fn at_most(failures: u64, executions: u64) -> f64 {
 }
 
 fn ratio(part: usize, whole: usize) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
 }
 
 fn push<T>(queue: &mut VecDeque<T>, item: T, max: usize) {

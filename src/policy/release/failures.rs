@@ -2,8 +2,8 @@
 
 use crate::domain::failure::{Failure, FailureClass, InvalidRequestDetail};
 
-/// What failures of one broken release share, by its detail or by an error of the code behind it; empty where nothing is
-/// known.
+/// What failures of one broken release share, by its detail or by an error of the code behind it;
+/// empty where nothing is known.
 #[must_use]
 pub fn signature(failure: &Failure) -> &'static str {
     let of_detail = match failure.detail {
@@ -12,8 +12,14 @@ pub fn signature(failure: &Failure) -> &'static str {
         Some(InvalidRequestDetail::BadSchema) => "bad_schema",
         Some(InvalidRequestDetail::MessageOrder | InvalidRequestDetail::Other) | None => "",
     };
-    let in_words = ["TypeError", "AttributeError"].into_iter().find(|error| failure.message.contains(error));
-    if of_detail.is_empty() { in_words.unwrap_or_default() } else { of_detail }
+    let in_words = ["TypeError", "AttributeError"]
+        .into_iter()
+        .find(|error| failure.message.contains(error));
+    if of_detail.is_empty() {
+        in_words.unwrap_or_default()
+    } else {
+        of_detail
+    }
 }
 
 /// Whether a failure is one of the upstream that serves a release, and not of the release.
@@ -36,14 +42,34 @@ mod tests {
     #[test]
     fn errors_of_the_code_behind_a_release_have_a_signature() {
         let failed = |class, detail, message: &str| {
-            let failure = Failure { detail, ..Failure::local(class, message) };
+            let failure = Failure {
+                detail,
+                ..Failure::local(class, message)
+            };
             signature(&failure)
         };
         let missing = "AttributeError: 'NoneType' object has no attribute 'cursor'";
-        assert_eq!(failed(FailureClass::ServerError, None, missing), "AttributeError");
-        assert_eq!(failed(FailureClass::ToolFailed, None, "TypeError: 'int' object is not iterable"), "TypeError");
+        assert_eq!(
+            failed(FailureClass::ServerError, None, missing),
+            "AttributeError"
+        );
+        assert_eq!(
+            failed(
+                FailureClass::ToolFailed,
+                None,
+                "TypeError: 'int' object is not iterable"
+            ),
+            "TypeError"
+        );
         let mismatch = Some(InvalidRequestDetail::ParameterMismatch);
-        assert_eq!(failed(FailureClass::InvalidRequest, mismatch, "TypeError: unexpected"), "parameter_mismatch");
+        assert_eq!(
+            failed(
+                FailureClass::InvalidRequest,
+                mismatch,
+                "TypeError: unexpected"
+            ),
+            "parameter_mismatch"
+        );
         assert_eq!(failed(FailureClass::ServerError, None, "500"), "");
     }
 }

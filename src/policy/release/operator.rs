@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseMonitor, ReleasePolicy, ReleaseState};
+use super::{
+    ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseMonitor, ReleasePolicy, ReleaseState,
+};
 
 /// Why an operator's wish about a release cannot be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -44,13 +46,21 @@ impl ReleaseMonitor {
             return Err(ReleaseRefusal::Stable);
         }
         let baseline = self.stable.evidence.baseline(policy, None);
-        let candidate =
-            self.candidate.as_mut().filter(|candidate| candidate.id == release).ok_or(ReleaseRefusal::Unknown)?;
+        let candidate = self
+            .candidate
+            .as_mut()
+            .filter(|candidate| candidate.id == release)
+            .ok_or(ReleaseRefusal::Unknown)?;
         if !stable_is_healthy {
             return Err(ReleaseRefusal::NothingHealthy);
         }
         (candidate.state, candidate.share) = (ReleaseState::RolledBack, 0.0);
-        let decision = by_operator(ReleaseAction::RolledBack, candidate.evidence.figures(baseline), reason, now);
+        let decision = by_operator(
+            ReleaseAction::RolledBack,
+            candidate.evidence.figures(baseline),
+            reason,
+            now,
+        );
         candidate.record(&decision);
         (self.pinned, self.acted_at) = (pin, Some(now));
         Ok(decision)
@@ -70,14 +80,25 @@ impl ReleaseMonitor {
     ) -> Result<ReleaseDecision, ReleaseRefusal> {
         let baseline = self.stable.evidence.baseline(policy, None);
         let is_frozen = self.is_frozen(policy, now);
-        if self.candidate.as_ref().is_none_or(|candidate| candidate.id != release) {
+        if self
+            .candidate
+            .as_ref()
+            .is_none_or(|candidate| candidate.id != release)
+        {
             return Err(ReleaseRefusal::Unknown);
         }
         if is_frozen && !pin {
             return Err(ReleaseRefusal::Frozen);
         }
-        let Some(mut promoted) = self.candidate.take() else { return Err(ReleaseRefusal::Unknown) };
-        let decision = by_operator(ReleaseAction::Promoted, promoted.evidence.figures(baseline), reason, now);
+        let Some(mut promoted) = self.candidate.take() else {
+            return Err(ReleaseRefusal::Unknown);
+        };
+        let decision = by_operator(
+            ReleaseAction::Promoted,
+            promoted.evidence.figures(baseline),
+            reason,
+            now,
+        );
         promoted.record(&decision);
         (promoted.state, promoted.share) = (ReleaseState::Active, 1.0);
         let before = std::mem::replace(&mut self.stable, promoted);
@@ -87,6 +108,18 @@ impl ReleaseMonitor {
     }
 }
 
-fn by_operator(action: ReleaseAction, evidence: ReleaseEvidence, reason: &str, now: Timestamp) -> ReleaseDecision {
-    ReleaseDecision { at: now, action, lane: None, provisional: false, evidence, reason: reason.to_owned() }
+fn by_operator(
+    action: ReleaseAction,
+    evidence: ReleaseEvidence,
+    reason: &str,
+    now: Timestamp,
+) -> ReleaseDecision {
+    ReleaseDecision {
+        at: now,
+        action,
+        lane: None,
+        provisional: false,
+        evidence,
+        reason: reason.to_owned(),
+    }
 }

@@ -1,9 +1,12 @@
-//! The statistical promises as a seeded simulation: what is promised lies within the confidence bounds of what happens.
+//! The statistical promises as a seeded simulation: what is promised lies within the confidence
+//! bounds of what happens.
 
 use jiff::{SignedDuration, Timestamp};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use super::{ReleaseAction, ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseState, ReleaseVersion};
+use super::{
+    ReleaseAction, ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseState, ReleaseVersion,
+};
 use crate::domain::failure::FailureClass;
 
 /// Lives of a release that are played for each figure.
@@ -35,7 +38,15 @@ impl Life {
         let mut monitor = ReleaseMonitor::new("subject", version("old"), at);
         monitor.configure(&version("old"), Some((&version("new"), 0.5)), at);
         let rng = StdRng::seed_from_u64(u64::from(seed));
-        let mut life = Self { monitor, policy, rng, at, executions: 0, caught: None, compared: false };
+        let mut life = Self {
+            monitor,
+            policy,
+            rng,
+            at,
+            executions: 0,
+            caught: None,
+            compared: false,
+        };
         for _ in 0..200 {
             life.stable(natural);
         }
@@ -44,8 +55,16 @@ impl Life {
 
     fn outcome(&mut self, failing: f64) -> ReleaseOutcome {
         self.at += SignedDuration::from_secs(7);
-        let failure = self.rng.random_bool(failing).then_some(FailureClass::ToolFailed);
-        ReleaseOutcome { at: self.at, failure, signature: String::new(), session: None }
+        let failure = self
+            .rng
+            .random_bool(failing)
+            .then_some(FailureClass::ToolFailed);
+        ReleaseOutcome {
+            at: self.at,
+            failure,
+            signature: String::new(),
+            session: None,
+        }
     }
 
     fn stable(&mut self, failing: f64) {
@@ -91,7 +110,8 @@ impl Life {
     }
 }
 
-/// The upper bound of a share that was seen `hits` times of [`LIVES`], three standard deviations up (Wilson's).
+/// The upper bound of a share that was seen `hits` times of [`LIVES`], three standard deviations up
+/// (Wilson's).
 fn at_most(hits: u32) -> f64 {
     let (n, z) = (f64::from(LIVES), 3.0);
     let share = f64::from(hits) / n;
@@ -121,8 +141,12 @@ fn a_release_that_fails_always_is_caught_within_five_executions() {
         let late = lives(|seed| {
             let mut life = Life::new(seed, natural);
             life.play(5, natural, 1.0);
-            // Where the stable release did not succeed meanwhile, an outage of both is as likely, and it takes longer.
-            assert!(life.caught.is_some() || !life.compared, "life {seed} at {natural}");
+            // Where the stable release did not succeed meanwhile, an outage of both is as likely,
+            // and it takes longer.
+            assert!(
+                life.caught.is_some() || !life.compared,
+                "life {seed} at {natural}"
+            );
             life.caught.is_none()
         });
         assert!(late * 20 <= LIVES, "{late} of {LIVES} at {natural}");
@@ -140,8 +164,16 @@ fn a_drop_of_thirty_points_is_always_caught_and_half_of_the_time_within_twelve_e
             })
             .collect();
         caught.sort_unstable();
-        assert!(caught[caught.len() / 2] <= 12, "median {} at {natural}", caught[caught.len() / 2]);
-        assert_ne!(caught.last(), Some(&u32::MAX), "one was never caught at {natural}");
+        assert!(
+            caught[caught.len() / 2] <= 12,
+            "median {} at {natural}",
+            caught[caught.len() / 2]
+        );
+        assert_ne!(
+            caught.last(),
+            Some(&u32::MAX),
+            "one was never caught at {natural}"
+        );
     }
 }
 
@@ -163,6 +195,9 @@ fn an_outage_that_both_releases_share_is_hardly_ever_taken_for_a_bad_release() {
             }
             life.caught.is_some()
         });
-        assert!(at_most(rolled_back) <= 0.06, "{rolled_back} of {LIVES} at {natural}");
+        assert!(
+            at_most(rolled_back) <= 0.06,
+            "{rolled_back} of {LIVES} at {natural}"
+        );
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    ReleaseAction, ReleaseDecision, ReleaseLane, ReleaseMode, ReleaseMonitor, ReleaseOutcome, ReleasePolicy,
-    ReleaseRefusal, ReleaseState, ReleaseVersion,
+    ReleaseAction, ReleaseDecision, ReleaseLane, ReleaseMode, ReleaseMonitor, ReleaseOutcome,
+    ReleasePolicy, ReleaseRefusal, ReleaseState, ReleaseVersion,
 };
 use crate::domain::failure::FailureClass;
 
@@ -23,16 +23,28 @@ struct Trial {
 }
 
 fn version(target: &str) -> ReleaseVersion {
-    ReleaseVersion { target: target.to_owned(), endpoint: format!("http://{target}"), ..ReleaseVersion::default() }
+    ReleaseVersion {
+        target: target.to_owned(),
+        endpoint: format!("http://{target}"),
+        ..ReleaseVersion::default()
+    }
 }
 
 impl Trial {
     fn new(mode: ReleaseMode) -> Self {
-        let policy = ReleasePolicy { mode, ..ReleasePolicy::default() };
+        let policy = ReleasePolicy {
+            mode,
+            ..ReleasePolicy::default()
+        };
         let now = Timestamp::UNIX_EPOCH;
         let mut monitor = ReleaseMonitor::new("search", version("old"), now);
         monitor.configure(&version("old"), Some((&version("new"), 0.5)), now);
-        Self { monitor, policy, now, stable_is_healthy: true }
+        Self {
+            monitor,
+            policy,
+            now,
+            stable_is_healthy: true,
+        }
     }
 
     fn literal() -> Self {
@@ -41,7 +53,12 @@ impl Trial {
 
     fn outcome(&mut self, failure: Option<FailureClass>, signature: &str) -> ReleaseOutcome {
         self.now += SignedDuration::from_secs(1);
-        ReleaseOutcome { at: self.now, failure, signature: signature.to_owned(), session: None }
+        ReleaseOutcome {
+            at: self.now,
+            failure,
+            signature: signature.to_owned(),
+            session: None,
+        }
     }
 
     /// The stable release fails first and succeeds then.
@@ -49,14 +66,18 @@ impl Trial {
         let id = self.monitor.stable.id.clone();
         for n in 0..good + bad {
             let outcome = self.outcome((n < bad).then_some(FailureClass::ToolFailed), "");
-            assert_eq!(self.monitor.observe(&self.policy, &id, &outcome, true), None);
+            assert_eq!(
+                self.monitor.observe(&self.policy, &id, &outcome, true),
+                None
+            );
         }
         self
     }
 
     fn take(&mut self, outcome: &ReleaseOutcome) -> Option<ReleaseDecision> {
         let id = self.monitor.candidate.as_ref().unwrap().id.clone();
-        self.monitor.observe(&self.policy, &id, outcome, self.stable_is_healthy)
+        self.monitor
+            .observe(&self.policy, &id, outcome, self.stable_is_healthy)
     }
 
     fn succeeds(&mut self, times: u32) -> Option<ReleaseDecision> {
@@ -86,7 +107,9 @@ impl Trial {
 }
 
 fn lane(decision: Option<&ReleaseDecision>) -> Option<(ReleaseLane, bool)> {
-    decision.filter(|it| it.action == ReleaseAction::RolledBack).map(|it| (it.lane.unwrap(), it.provisional))
+    decision
+        .filter(|it| it.action == ReleaseAction::RolledBack)
+        .map(|it| (it.lane.unwrap(), it.provisional))
 }
 
 #[test]
@@ -95,7 +118,10 @@ fn a_run_of_failures_while_the_stable_release_does_well_rolls_back_at_once() {
     trial.stable(200, 4);
     assert_eq!(trial.fails_times(2), None);
     trial.stable(1, 0);
-    assert_eq!(lane(trial.fails_times(1).as_ref()), Some((ReleaseLane::Evidence, false)));
+    assert_eq!(
+        lane(trial.fails_times(1).as_ref()),
+        Some((ReleaseLane::Evidence, false))
+    );
 }
 
 #[test]
@@ -115,7 +141,13 @@ fn a_shared_upstream_and_repeats_of_one_session_are_no_reason() {
     let mut trial = Trial::new(ReleaseMode::Adaptive);
     trial.monitor.candidate.as_mut().unwrap().version.endpoint = "http://old".to_owned();
     trial.stable(100, 0);
-    for class in [FailureClass::RateLimited, FailureClass::ServerError, FailureClass::Network].repeat(5) {
+    for class in [
+        FailureClass::RateLimited,
+        FailureClass::ServerError,
+        FailureClass::Network,
+    ]
+    .repeat(5)
+    {
         assert_eq!(trial.fails(class, ""), None);
     }
     let mut trial = Trial::new(ReleaseMode::Adaptive);
@@ -123,7 +155,10 @@ fn a_shared_upstream_and_repeats_of_one_session_are_no_reason() {
     trial.succeeds(1);
     for _ in 0..8 {
         trial.stable(1, 0);
-        let outcome = ReleaseOutcome { session: Some(7), ..trial.outcome(Some(FailureClass::ToolFailed), "") };
+        let outcome = ReleaseOutcome {
+            session: Some(7),
+            ..trial.outcome(Some(FailureClass::ToolFailed), "")
+        };
         assert_eq!(trial.take(&outcome), None);
     }
 }
@@ -134,7 +169,10 @@ fn a_signature_that_the_stable_release_does_not_show_is_final_after_two() {
     trial.stable(5, 0);
     trial.succeeds(20);
     assert_eq!(trial.fails(FailureClass::ToolFailed, "-32602"), None);
-    assert_eq!(lane(trial.fails(FailureClass::ToolFailed, "-32602").as_ref()), Some((ReleaseLane::Immediate, false)));
+    assert_eq!(
+        lane(trial.fails(FailureClass::ToolFailed, "-32602").as_ref()),
+        Some((ReleaseLane::Immediate, false))
+    );
 }
 
 #[test]
@@ -143,20 +181,41 @@ fn a_provisional_rollback_leaves_a_canary_by_which_it_is_cleared_once() {
     trial.stable(70, 30);
     let provisional = (0..40).find_map(|n| {
         trial.stable(1, 0);
-        if n % 2 == 0 { trial.succeeds(1) } else { trial.fails_times(1) }
+        if n % 2 == 0 {
+            trial.succeeds(1)
+        } else {
+            trial.fails_times(1)
+        }
     });
-    assert_eq!(lane(provisional.as_ref()), Some((ReleaseLane::Standard, true)), "{provisional:?}");
-    assert_eq!((trial.state(), trial.monitor.candidate_share()), (ReleaseState::Provisional, 0.05));
+    assert_eq!(
+        lane(provisional.as_ref()),
+        Some((ReleaseLane::Standard, true)),
+        "{provisional:?}"
+    );
+    assert_eq!(
+        (trial.state(), trial.monitor.candidate_share()),
+        (ReleaseState::Provisional, 0.05)
+    );
     trial.wait(Duration::from_mins(11));
     let cleared = trial.succeeds(10).unwrap();
     assert_eq!(cleared.action, ReleaseAction::Reinstated);
-    assert_eq!((trial.state(), trial.monitor.candidate_share()), (ReleaseState::Active, 0.5));
+    assert_eq!(
+        (trial.state(), trial.monitor.candidate_share()),
+        (ReleaseState::Active, 0.5)
+    );
     trial.wait(Duration::from_mins(11));
     let again = (0..40).find_map(|n| {
         trial.stable(1, 0);
-        if n % 2 == 0 { trial.succeeds(1) } else { trial.fails_times(1) }
+        if n % 2 == 0 {
+            trial.succeeds(1)
+        } else {
+            trial.fails_times(1)
+        }
     });
-    assert!(again.is_none_or(|decision| !decision.provisional), "it is reinstated at most once");
+    assert!(
+        again.is_none_or(|decision| !decision.provisional),
+        "it is reinstated at most once"
+    );
 }
 
 #[test]
@@ -165,7 +224,11 @@ fn within_the_cool_down_only_a_final_rollback_is_made() {
     trial.stable(70, 30);
     (0..40).find_map(|n| {
         trial.stable(1, 0);
-        if n % 2 == 0 { trial.succeeds(1) } else { trial.fails_times(1) }
+        if n % 2 == 0 {
+            trial.succeeds(1)
+        } else {
+            trial.fails_times(1)
+        }
     });
     assert_eq!(trial.state(), ReleaseState::Provisional);
     assert_eq!(trial.succeeds(20), None, "it is not cleared so soon");
@@ -180,9 +243,21 @@ fn within_the_cool_down_only_a_final_rollback_is_made() {
 fn a_breaking_schema_rolls_back_before_a_single_failure() {
     let mut trial = Trial::new(ReleaseMode::Adaptive);
     let id = trial.monitor.candidate.as_ref().unwrap().id.clone();
-    let decision = trial.monitor.contract_broken(&trial.policy, &id, "`limit` is gone", true, trial.now);
-    assert_eq!(lane(decision.as_ref()), Some((ReleaseLane::Contract, false)));
-    assert_eq!(trial.monitor.contract_broken(&trial.policy, &id, "`limit` is gone", true, trial.now), None, "once");
+    let decision =
+        trial
+            .monitor
+            .contract_broken(&trial.policy, &id, "`limit` is gone", true, trial.now);
+    assert_eq!(
+        lane(decision.as_ref()),
+        Some((ReleaseLane::Contract, false))
+    );
+    assert_eq!(
+        trial
+            .monitor
+            .contract_broken(&trial.policy, &id, "`limit` is gone", true, trial.now),
+        None,
+        "once"
+    );
 }
 
 #[test]
@@ -191,7 +266,10 @@ fn nothing_is_rolled_back_to_what_is_not_healthy_and_it_is_said_once_a_run() {
     trial.stable_is_healthy = false;
     assert_eq!(trial.fails_times(2), None);
     let held = trial.fails_times(1).unwrap();
-    assert_eq!((held.action, trial.state()), (ReleaseAction::Held, ReleaseState::Active));
+    assert_eq!(
+        (held.action, trial.state()),
+        (ReleaseAction::Held, ReleaseState::Active)
+    );
     assert_eq!(trial.fails_times(1), None);
 }
 
@@ -200,7 +278,10 @@ fn a_pinned_subject_is_reported_and_left_alone() {
     let mut trial = Trial::literal();
     trial.monitor.pinned = true;
     let held = trial.fails_times(3).unwrap();
-    assert_eq!((held.action, held.lane), (ReleaseAction::Held, Some(ReleaseLane::Immediate)));
+    assert_eq!(
+        (held.action, held.lane),
+        (ReleaseAction::Held, Some(ReleaseLane::Immediate))
+    );
     assert_eq!(trial.monitor.candidate_share(), 0.5);
 }
 
@@ -209,16 +290,36 @@ fn three_automatic_rollbacks_within_a_day_freeze_promotion_and_a_pin_overrides_t
     let mut trial = Trial::literal();
     for round in 0..3 {
         let next = version(&format!("new-{round}"));
-        trial.monitor.configure(&version("old"), Some((&next, 0.5)), trial.now);
+        trial
+            .monitor
+            .configure(&version("old"), Some((&next, 0.5)), trial.now);
         assert!(trial.fails_times(3).is_some());
         trial.wait(Duration::from_hours(7));
     }
-    trial.monitor.configure(&version("old"), Some((&version("new-4"), 0.5)), trial.now);
+    trial
+        .monitor
+        .configure(&version("old"), Some((&version("new-4"), 0.5)), trial.now);
     let (id, policy, now) = (version("new-4").id(), trial.policy.clone(), trial.now);
-    assert_eq!(trial.monitor.promote(&policy, &id, "", false, now).unwrap_err(), ReleaseRefusal::Frozen);
-    assert!(trial.monitor.promote(&policy, &id, "tested by hand", true, now).is_ok());
+    assert_eq!(
+        trial
+            .monitor
+            .promote(&policy, &id, "", false, now)
+            .unwrap_err(),
+        ReleaseRefusal::Frozen
+    );
+    assert!(
+        trial
+            .monitor
+            .promote(&policy, &id, "tested by hand", true, now)
+            .is_ok()
+    );
     assert!(trial.monitor.pinned && trial.monitor.stable.id == id);
-    assert!(!trial.monitor.is_frozen(&policy, now + SignedDuration::from_hours(24)), "a day later it is over");
+    assert!(
+        !trial
+            .monitor
+            .is_frozen(&policy, now + SignedDuration::from_hours(24)),
+        "a day later it is over"
+    );
 }
 
 #[test]
@@ -227,28 +328,67 @@ fn an_unused_release_is_reported_once_and_not_rolled_back() {
     assert_eq!(trial.monitor.unused(&trial.policy, trial.now), None);
     trial.wait(Duration::from_hours(721));
     let reported = trial.monitor.unused(&trial.policy, trial.now).unwrap();
-    assert_eq!((reported.action, reported.lane, trial.state()), (ReleaseAction::Held, None, ReleaseState::Active));
+    assert_eq!(
+        (reported.action, reported.lane, trial.state()),
+        (ReleaseAction::Held, None, ReleaseState::Active)
+    );
     assert_eq!(trial.monitor.unused(&trial.policy, trial.now), None);
 }
 
 #[test]
 fn an_operator_rolls_back_and_promotes_and_the_configuration_names_the_next() {
     let mut trial = Trial::new(ReleaseMode::Adaptive);
-    let (old, new, policy, now) = (version("old").id(), version("new").id(), trial.policy.clone(), trial.now);
+    let (old, new, policy, now) = (
+        version("old").id(),
+        version("new").id(),
+        trial.policy.clone(),
+        trial.now,
+    );
     let monitor = &mut trial.monitor;
-    assert_eq!(monitor.roll_back(&policy, &old, "", false, true, now).unwrap_err(), ReleaseRefusal::Stable);
-    assert_eq!(monitor.roll_back(&policy, "other", "", false, true, now).unwrap_err(), ReleaseRefusal::Unknown);
-    assert_eq!(monitor.roll_back(&policy, &new, "", false, false, now).unwrap_err(), ReleaseRefusal::NothingHealthy);
-    let decision = monitor.roll_back(&policy, &new, "wrong prompt", true, true, now).unwrap();
-    assert_eq!((decision.lane, decision.reason.as_str()), (None, "wrong prompt"));
+    assert_eq!(
+        monitor
+            .roll_back(&policy, &old, "", false, true, now)
+            .unwrap_err(),
+        ReleaseRefusal::Stable
+    );
+    assert_eq!(
+        monitor
+            .roll_back(&policy, "other", "", false, true, now)
+            .unwrap_err(),
+        ReleaseRefusal::Unknown
+    );
+    assert_eq!(
+        monitor
+            .roll_back(&policy, &new, "", false, false, now)
+            .unwrap_err(),
+        ReleaseRefusal::NothingHealthy
+    );
+    let decision = monitor
+        .roll_back(&policy, &new, "wrong prompt", true, true, now)
+        .unwrap();
+    assert_eq!(
+        (decision.lane, decision.reason.as_str()),
+        (None, "wrong prompt")
+    );
     assert!(monitor.pinned && monitor.candidate_share() == 0.0);
-    monitor.promote(&policy, &new, "mended", false, now).unwrap();
-    assert_eq!((monitor.stable.id.as_str(), monitor.pinned), (new.as_str(), false));
+    monitor
+        .promote(&policy, &new, "mended", false, now)
+        .unwrap();
+    assert_eq!(
+        (monitor.stable.id.as_str(), monitor.pinned),
+        (new.as_str(), false)
+    );
     // The configuration still says so; the promotion stays.
     monitor.configure(&version("old"), Some((&version("new"), 0.5)), now);
-    assert_eq!((monitor.stable.id.as_str(), monitor.candidate_share()), (new.as_str(), 0.0));
+    assert_eq!(
+        (monitor.stable.id.as_str(), monitor.candidate_share()),
+        (new.as_str(), 0.0)
+    );
     monitor.configure(&version("new"), Some((&version("newer"), 0.2)), now);
-    assert_eq!((monitor.stable.id.as_str(), monitor.candidate_share()), (new.as_str(), 0.2));
+    assert_eq!(
+        (monitor.stable.id.as_str(), monitor.candidate_share()),
+        (new.as_str(), 0.2)
+    );
     assert_eq!(monitor.past.len(), 1);
 }
 

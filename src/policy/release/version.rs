@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What identifies one version of a target or tool server: another value of any of these is another release.
+/// What identifies one version of a target or tool server: another value of any of these is another
+/// release.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReleaseVersion {
@@ -25,9 +26,16 @@ impl ReleaseVersion {
     #[must_use]
     pub fn id(&self) -> String {
         // FNV-1a: small, and the same on every replica and after every restart.
-        let parts = [&self.model, &self.endpoint, &self.prompt_hash, &self.schema_hash];
+        let parts = [
+            &self.model,
+            &self.endpoint,
+            &self.prompt_hash,
+            &self.schema_hash,
+        ];
         let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([0]));
-        let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
         format!("{}@{hash:08x}", self.target)
     }
 }

@@ -1,4 +1,5 @@
-//! What may help against each class of failure: the table of recovery as code, and when a larger window is tried first.
+//! What may help against each class of failure: the table of recovery as code, and when a larger
+//! window is tried first.
 
 use super::{Candidate, RetryPolicy};
 use crate::domain::{
@@ -72,17 +73,25 @@ impl RecoveryOptions {
     /// The same target again, at this pace.
     #[must_use]
     pub const fn again(backoff_kind: BackoffKind) -> Self {
-        Self { same_target: true, backoff_kind, ..Self::NONE }
+        Self {
+            same_target: true,
+            backoff_kind,
+            ..Self::NONE
+        }
     }
 
     /// Another target.
     #[must_use]
     pub const fn elsewhere() -> Self {
-        Self { other_target: true, ..Self::NONE }
+        Self {
+            other_target: true,
+            ..Self::NONE
+        }
     }
 
-    /// Whether `candidate` is of any use against the failure; `failed` means that it is the target that failed. What
-    /// this rules out stays ruled out for the rest of the invocation (`Candidate::ruled_out`).
+    /// Whether `candidate` is of any use against the failure; `failed` means that it is the target
+    /// that failed. What this rules out stays ruled out for the rest of the invocation
+    /// (`Candidate::ruled_out`).
     #[must_use]
     pub fn admits(&self, candidate: &Candidate, failed: bool) -> bool {
         if failed {
@@ -99,41 +108,71 @@ impl RecoveryOptions {
     /// The same, after the request was changed so that the target which refused it may take it.
     #[must_use]
     pub(super) fn adapted(self) -> Self {
-        Self { same_target: true, backoff_kind: BackoffKind::AtOnce, counter: Counter::Semantic, ..self }
+        Self {
+            same_target: true,
+            backoff_kind: BackoffKind::AtOnce,
+            counter: Counter::Semantic,
+            ..self
+        }
     }
 }
 
-/// What may help against `failure`. Where the table allows an option, the failure's own `retryable` and
-/// `fallback_helps` may still forbid it (a provider's "do not retry", a rule of the configuration); what the table
-/// forbids, nothing allows.
+/// What may help against `failure`. Where the table allows an option, the failure's own `retryable`
+/// and `fallback_helps` may still forbid it (a provider's "do not retry", a rule of the
+/// configuration); what the table forbids, nothing allows.
 #[must_use]
 pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOptions {
     let same_target = failure.retryable;
     let other_target = failure.fallback_helps;
-    let both = RecoveryOptions { same_target, other_target, ..RecoveryOptions::NONE };
-    let elsewhere = RecoveryOptions { other_target, ..RecoveryOptions::NONE };
+    let both = RecoveryOptions {
+        same_target,
+        other_target,
+        ..RecoveryOptions::NONE
+    };
+    let elsewhere = RecoveryOptions {
+        other_target,
+        ..RecoveryOptions::NONE
+    };
     match failure.class {
-        FailureClass::RateLimited => RecoveryOptions { backoff_kind: BackoffKind::Throttle, ..both },
-        FailureClass::Overloaded => RecoveryOptions { backoff_kind: BackoffKind::Throttle, other_first: true, ..both },
-        FailureClass::Timeout => RecoveryOptions { other_first: true, ..both },
+        FailureClass::RateLimited => RecoveryOptions {
+            backoff_kind: BackoffKind::Throttle,
+            ..both
+        },
+        FailureClass::Overloaded => RecoveryOptions {
+            backoff_kind: BackoffKind::Throttle,
+            other_first: true,
+            ..both
+        },
+        FailureClass::Timeout => RecoveryOptions {
+            other_first: true,
+            ..both
+        },
         FailureClass::ServerError
         | FailureClass::Network
         | FailureClass::StreamInterrupted
         | FailureClass::ToolFailed
         | FailureClass::Unknown => both,
-        FailureClass::Crash => RecoveryOptions { same_target: policy.retry_crash, ..both },
-        FailureClass::QuotaExceeded | FailureClass::Authentication => {
-            RecoveryOptions { restriction: Restriction::OtherCredential, ..elsewhere }
-        }
-        FailureClass::PermissionDenied => {
-            RecoveryOptions { other_target: policy.fallback_on_permission_denied, ..RecoveryOptions::NONE }
-        }
-        FailureClass::ContentFiltered => {
-            RecoveryOptions { other_target: policy.fallback_on_content_filter, ..RecoveryOptions::NONE }
-        }
+        FailureClass::Crash => RecoveryOptions {
+            same_target: policy.retry_crash,
+            ..both
+        },
+        FailureClass::QuotaExceeded | FailureClass::Authentication => RecoveryOptions {
+            restriction: Restriction::OtherCredential,
+            ..elsewhere
+        },
+        FailureClass::PermissionDenied => RecoveryOptions {
+            other_target: policy.fallback_on_permission_denied,
+            ..RecoveryOptions::NONE
+        },
+        FailureClass::ContentFiltered => RecoveryOptions {
+            other_target: policy.fallback_on_content_filter,
+            ..RecoveryOptions::NONE
+        },
         FailureClass::InvalidRequest => match failure.detail {
             // The conversation itself is wrong: it is wrong everywhere.
-            Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::MessageOrder) => RecoveryOptions::NONE,
+            Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::MessageOrder) => {
+                RecoveryOptions::NONE
+            }
             Some(
                 InvalidRequestDetail::UnsupportedParameter
                 | InvalidRequestDetail::BadSchema
@@ -141,44 +180,66 @@ pub fn recovery_options(policy: &RetryPolicy, failure: &Failure) -> RecoveryOpti
             )
             | None => elsewhere,
         },
-        FailureClass::ContextLength => RecoveryOptions { restriction: Restriction::LargerWindow, ..elsewhere },
+        FailureClass::ContextLength => RecoveryOptions {
+            restriction: Restriction::LargerWindow,
+            ..elsewhere
+        },
         FailureClass::NotFound | FailureClass::Configuration => elsewhere,
         // It was paid for, and is likely to be as long again.
         FailureClass::MalformedResponse if failure.fault == Some(TransportFault::TooLarge) => {
-            RecoveryOptions { backoff_kind: BackoffKind::AtOnce, at_most: Some(1), ..both }
+            RecoveryOptions {
+                backoff_kind: BackoffKind::AtOnce,
+                at_most: Some(1),
+                ..both
+            }
         }
-        FailureClass::MalformedResponse => {
-            RecoveryOptions { backoff_kind: BackoffKind::AtOnce, counter: Counter::Semantic, ..both }
-        }
+        FailureClass::MalformedResponse => RecoveryOptions {
+            backoff_kind: BackoffKind::AtOnce,
+            counter: Counter::Semantic,
+            ..both
+        },
         // A failed read may be repeated once; a write is not retryable.
-        FailureClass::State | FailureClass::Checkpoint => {
-            RecoveryOptions { same_target, at_most: Some(1), ..RecoveryOptions::NONE }
-        }
+        FailureClass::State | FailureClass::Checkpoint => RecoveryOptions {
+            same_target,
+            at_most: Some(1),
+            ..RecoveryOptions::NONE
+        },
         FailureClass::Cancelled
         | FailureClass::ApprovalRejected
         | FailureClass::OutcomeUnknown
         | FailureClass::Cache => RecoveryOptions::NONE,
-        // No target is to blame: the last upstream failure and `select` decide which targets may be called.
-        FailureClass::CircuitOpen | FailureClass::Shed | FailureClass::BudgetEmpty | FailureClass::Deadline => {
-            RecoveryOptions { same_target: true, other_target: true, ..RecoveryOptions::NONE }
-        }
+        // No target is to blame: the last upstream failure and `select` decide which targets may be
+        // called.
+        FailureClass::CircuitOpen
+        | FailureClass::Shed
+        | FailureClass::BudgetEmpty
+        | FailureClass::Deadline => RecoveryOptions {
+            same_target: true,
+            other_target: true,
+            ..RecoveryOptions::NONE
+        },
     }
 }
 
 /// Whether a target takes longer prompts than another one.
 #[must_use]
 pub fn has_larger_window(target: &Target, than: &Target) -> bool {
-    match (target.capabilities.context_window_tokens, than.capabilities.context_window_tokens) {
+    match (
+        target.capabilities.context_window_tokens,
+        than.capabilities.context_window_tokens,
+    ) {
         (Some(window), Some(other)) => window > other,
         // Where one is unknown, another model may have more room; the same one has not.
         (Some(_) | None, None) | (None, Some(_)) => target.model != than.model,
     }
 }
 
-/// Whether a target with a larger window is called before the one that found the prompt too long gets a changed request.
+/// Whether a target with a larger window is called before the one that found the prompt too long
+/// gets a changed request.
 #[must_use]
 pub fn larger_window_first(failure: &Failure, candidates: &[Candidate]) -> bool {
-    let is_larger =
-        |one: &Candidate| one.larger_window && !one.ruled_out && failure.target.as_ref() != Some(&one.target);
+    let is_larger = |one: &Candidate| {
+        one.larger_window && !one.ruled_out && failure.target.as_ref() != Some(&one.target)
+    };
     failure.class == FailureClass::ContextLength && candidates.iter().any(is_larger)
 }

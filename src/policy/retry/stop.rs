@@ -57,27 +57,49 @@ impl StopReason {
     pub fn sentence(&self) -> String {
         match self {
             Self::NotRetryable => "Another attempt would fail in the same way.".to_owned(),
-            Self::Irrevocable => "A part of the answer that cannot be taken back was already delivered.".to_owned(),
+            Self::Irrevocable => {
+                "A part of the answer that cannot be taken back was already delivered.".to_owned()
+            }
             Self::AttemptsUsedUp => "All allowed attempts were made.".to_owned(),
-            Self::SemanticUsedUp => "The model gave unusable answers as often as is allowed.".to_owned(),
+            Self::SemanticUsedUp => {
+                "The model gave unusable answers as often as is allowed.".to_owned()
+            }
             Self::DeadlineTooClose { needed } => {
-                format!("Another attempt would need {}, more than is left before the deadline.", rounded(*needed))
+                format!(
+                    "Another attempt would need {}, more than is left before the deadline.",
+                    rounded(*needed)
+                )
             }
-            Self::BudgetEmpty => "The retry budget is empty, so that retries do not drown the provider.".to_owned(),
-            Self::NoTarget { retry_in: Some(wait) } => {
-                format!("No target is available before the deadline; try again in {}.", rounded(*wait))
+            Self::BudgetEmpty => {
+                "The retry budget is empty, so that retries do not drown the provider.".to_owned()
             }
-            Self::NoTarget { retry_in: None } => "There is no other target that could help.".to_owned(),
+            Self::NoTarget {
+                retry_in: Some(wait),
+            } => {
+                format!(
+                    "No target is available before the deadline; try again in {}.",
+                    rounded(*wait)
+                )
+            }
+            Self::NoTarget { retry_in: None } => {
+                "There is no other target that could help.".to_owned()
+            }
             Self::TokensUsedUp => "The attempts have cost as many tokens as is allowed.".to_owned(),
             Self::Disabled => "Retries are switched off.".to_owned(),
         }
     }
 }
 
-/// Whole seconds from ten seconds on, else milliseconds; upwards, because too early is wrong and too late is not.
+/// Whole seconds from ten seconds on, else milliseconds; upwards, because too early is wrong and
+/// too late is not.
 fn rounded(duration: Duration) -> String {
-    let step = if duration >= Duration::from_secs(10) { 1000 } else { 1 };
-    let millis = u64::try_from(duration.as_micros().div_ceil(1000 * step) * step).unwrap_or(u64::MAX);
+    let step = if duration >= Duration::from_secs(10) {
+        1000
+    } else {
+        1
+    };
+    let millis =
+        u64::try_from(duration.as_micros().div_ceil(1000 * step) * step).unwrap_or(u64::MAX);
     format_duration(Duration::from_millis(millis))
 }
 
@@ -93,15 +115,28 @@ mod tests {
             (StopReason::Irrevocable, "taken back"),
             (StopReason::AttemptsUsedUp, "attempts"),
             (StopReason::SemanticUsedUp, "unusable"),
-            (StopReason::DeadlineTooClose { needed: Duration::from_micros(1_500_100) }, "1501ms"),
+            (
+                StopReason::DeadlineTooClose {
+                    needed: Duration::from_micros(1_500_100),
+                },
+                "1501ms",
+            ),
             (StopReason::BudgetEmpty, "budget"),
-            (StopReason::NoTarget { retry_in: Some(wait) }, "13s"),
+            (
+                StopReason::NoTarget {
+                    retry_in: Some(wait),
+                },
+                "13s",
+            ),
             (StopReason::NoTarget { retry_in: None }, "no other target"),
             (StopReason::TokensUsedUp, "tokens"),
             (StopReason::Disabled, "switched off"),
         ] {
             let sentence = reason.sentence();
-            assert!(sentence.contains(holds) && sentence.ends_with('.'), "{sentence}");
+            assert!(
+                sentence.contains(holds) && sentence.ends_with('.'),
+                "{sentence}"
+            );
             assert_eq!(sentence.matches(". ").count(), 0, "{sentence}");
         }
     }

@@ -1,4 +1,5 @@
-//! The planner's rules, one by one; the class table and the invariants of any sequence are in the submodules.
+//! The planner's rules, one by one; the class table and the invariants of any sequence are in the
+//! submodules.
 
 use super::*;
 use crate::{
@@ -19,9 +20,16 @@ mod waits;
 
 /// The defaults without jitter.
 fn plain() -> RetryPolicy {
-    let none = |backoff: Backoff| Backoff { jitter: Jitter::None, ..backoff };
+    let none = |backoff: Backoff| Backoff {
+        jitter: Jitter::None,
+        ..backoff
+    };
     let defaults = RetryPolicy::default();
-    RetryPolicy { backoff: none(defaults.backoff), throttle_backoff: none(defaults.throttle_backoff), ..defaults }
+    RetryPolicy {
+        backoff: none(defaults.backoff),
+        throttle_backoff: none(defaults.throttle_backoff),
+        ..defaults
+    }
 }
 
 /// A failure of target `a` against which, as far as the classifier knows, everything may help.
@@ -49,11 +57,18 @@ fn ms(millis: u64) -> Duration {
 
 /// Target `a`, called once.
 fn called_once() -> Candidate {
-    Candidate { attempts: 1, ..fresh("a") }
+    Candidate {
+        attempts: 1,
+        ..fresh("a")
+    }
 }
 
 fn fresh(name: &str) -> Candidate {
-    Candidate { larger_window: true, other_credential: true, ..Candidate::new(TargetId::from(name)) }
+    Candidate {
+        larger_window: true,
+        other_credential: true,
+        ..Candidate::new(TargetId::from(name))
+    }
 }
 
 fn rng() -> SeededRng {
@@ -73,15 +88,21 @@ fn decide(policy: &RetryPolicy, situation: &Situation<'_>) -> Decision {
 /// What the defaults decide after the first attempt, a minute before the deadline.
 fn after(failure: &Failure, candidates: &[Candidate]) -> Decision {
     let now = Instant::now();
-    decide(&RetryPolicy::default(), &Situation::new(now, now + s(60), failure, candidates))
+    decide(
+        &RetryPolicy::default(),
+        &Situation::new(now, now + s(60), failure, candidates),
+    )
 }
 
 /// The parts of a decision to try again: the target, the wait, the strategy and the cost.
 fn again(decision: Decision) -> (String, Wait, RecoveryStrategy, Cost) {
     match decision {
-        Decision::Again { wait, strategy, target_hint: Some(target), cost } => {
-            (target.to_string(), wait, strategy, cost)
-        }
+        Decision::Again {
+            wait,
+            strategy,
+            target_hint: Some(target),
+            cost,
+        } => (target.to_string(), wait, strategy, cost),
         other => panic!("should try again: {other:?}"),
     }
 }
@@ -91,7 +112,10 @@ fn the_reasons_against_a_retry_are_checked_in_order() {
     let now = Instant::now();
     let hopeless = failure(FailureClass::Cancelled);
     let server = failure(FailureClass::ServerError);
-    let off = RetryPolicy { enabled: false, ..RetryPolicy::default() };
+    let off = RetryPolicy {
+        enabled: false,
+        ..RetryPolicy::default()
+    };
     let on = RetryPolicy::default();
     let candidates = [called_once()];
     // Everything forbids another attempt; each step removes the first reason.
@@ -115,7 +139,10 @@ fn the_reasons_against_a_retry_are_checked_in_order() {
     situation.retries_made = 1;
     assert_eq!(stop(&on, &situation), StopReason::TokensUsedUp);
     situation.spent_tokens = 200;
-    assert!(matches!(stop(&on, &situation), StopReason::DeadlineTooClose { .. }));
+    assert!(matches!(
+        stop(&on, &situation),
+        StopReason::DeadlineTooClose { .. }
+    ));
     situation.deadline = now + s(60);
     assert_eq!(again(decide(&on, &situation)).0, "a");
 }
@@ -124,24 +151,54 @@ fn the_reasons_against_a_retry_are_checked_in_order() {
 fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
     let now = Instant::now();
     let candidates = [called_once()];
-    let policy = RetryPolicy { max_retries: 9, semantic_retries: 2, ..RetryPolicy::default() };
+    let policy = RetryPolicy {
+        max_retries: 9,
+        semantic_retries: 2,
+        ..RetryPolicy::default()
+    };
     for (class, retries_made, semantic_made, expected) in [
         (FailureClass::ServerError, 0, 2, None),
         (FailureClass::ServerError, 4, 0, None),
-        (FailureClass::ServerError, 5, 0, Some(StopReason::AttemptsUsedUp)),
-        (FailureClass::ServerError, 3, 2, Some(StopReason::AttemptsUsedUp)),
+        (
+            FailureClass::ServerError,
+            5,
+            0,
+            Some(StopReason::AttemptsUsedUp),
+        ),
+        (
+            FailureClass::ServerError,
+            3,
+            2,
+            Some(StopReason::AttemptsUsedUp),
+        ),
         (FailureClass::MalformedResponse, 3, 1, None),
-        (FailureClass::MalformedResponse, 4, 1, Some(StopReason::AttemptsUsedUp)),
-        (FailureClass::MalformedResponse, 0, 2, Some(StopReason::SemanticUsedUp)),
+        (
+            FailureClass::MalformedResponse,
+            4,
+            1,
+            Some(StopReason::AttemptsUsedUp),
+        ),
+        (
+            FailureClass::MalformedResponse,
+            0,
+            2,
+            Some(StopReason::SemanticUsedUp),
+        ),
     ] {
         let failure = failure(class);
-        let situation =
-            Situation { retries_made, semantic_made, ..Situation::new(now, now + s(600), &failure, &candidates) };
+        let situation = Situation {
+            retries_made,
+            semantic_made,
+            ..Situation::new(now, now + s(600), &failure, &candidates)
+        };
         let stopped = match decide(&policy, &situation) {
             Decision::Stop(reason) => Some(reason),
             Decision::Again { .. } | Decision::Park { .. } => None,
         };
-        assert_eq!(stopped, expected, "{class} after {retries_made} and {semantic_made}");
+        assert_eq!(
+            stopped, expected,
+            "{class} after {retries_made} and {semantic_made}"
+        );
     }
 }
 
@@ -149,12 +206,26 @@ fn retries_and_semantic_retries_have_a_counter_each_and_one_hard_cap() {
 fn without_retries_there_is_one_attempt_whatever_fails() {
     let now = Instant::now();
     let candidates = [called_once()];
-    let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
-    for class in [FailureClass::MalformedResponse, FailureClass::ServerError, FailureClass::RateLimited] {
+    let policy = RetryPolicy {
+        max_retries: 0,
+        ..RetryPolicy::default()
+    };
+    for class in [
+        FailureClass::MalformedResponse,
+        FailureClass::ServerError,
+        FailureClass::RateLimited,
+    ] {
         let failure = failure(class);
         for adapted in [false, true] {
-            let situation = Situation { adapted, ..Situation::new(now, now + s(60), &failure, &candidates) };
-            assert_eq!(decide(&policy, &situation), Decision::Stop(StopReason::AttemptsUsedUp), "{class}");
+            let situation = Situation {
+                adapted,
+                ..Situation::new(now, now + s(60), &failure, &candidates)
+            };
+            assert_eq!(
+                decide(&policy, &situation),
+                Decision::Stop(StopReason::AttemptsUsedUp),
+                "{class}"
+            );
         }
     }
 }
@@ -163,22 +234,41 @@ fn without_retries_there_is_one_attempt_whatever_fails() {
 fn an_answer_beyond_the_size_limit_is_paid_for_twice_at_most() {
     let now = Instant::now();
     let candidates = [called_once()];
-    let large = Failure { fault: Some(TransportFault::TooLarge), ..failure(FailureClass::MalformedResponse) };
+    let large = Failure {
+        fault: Some(TransportFault::TooLarge),
+        ..failure(FailureClass::MalformedResponse)
+    };
     let situation = Situation::new(now, now + s(60), &large, &candidates);
     assert_eq!(again(decide(&RetryPolicy::default(), &situation)).0, "a");
-    let situation = Situation { retries_made: 1, ..situation };
-    assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::AttemptsUsedUp));
+    let situation = Situation {
+        retries_made: 1,
+        ..situation
+    };
+    assert_eq!(
+        decide(&RetryPolicy::default(), &situation),
+        Decision::Stop(StopReason::AttemptsUsedUp)
+    );
 }
 
 #[test]
 fn a_semantic_retry_does_not_need_a_transport_retry() {
     let now = Instant::now();
     let malformed = failure(FailureClass::MalformedResponse);
-    let situation = Situation { retries_made: 2, ..Situation::new(now, now + s(60), &malformed, &[]) };
+    let situation = Situation {
+        retries_made: 2,
+        ..Situation::new(now, now + s(60), &malformed, &[])
+    };
     let candidates = [called_once()];
-    let situation = Situation { candidates: &candidates, ..situation };
+    let situation = Situation {
+        candidates: &candidates,
+        ..situation
+    };
     let (target, wait, strategy, cost) = again(decide(&RetryPolicy::default(), &situation));
-    assert_eq!((target.as_str(), wait.duration), ("a", Duration::ZERO), "the target is well");
+    assert_eq!(
+        (target.as_str(), wait.duration),
+        ("a", Duration::ZERO),
+        "the target is well"
+    );
     assert_eq!((strategy, cost), (RecoveryStrategy::Retry, Cost::Semantic));
 }
 
@@ -188,16 +278,34 @@ fn the_state_is_read_again_once() {
     let candidates = [called_once()];
     let state = failure(FailureClass::State);
     let situation = Situation::new(now, now + s(60), &state, &candidates);
-    assert!(matches!(decide(&RetryPolicy::default(), &situation), Decision::Again { .. }));
-    let situation = Situation { retries_made: 1, ..situation };
-    assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::AttemptsUsedUp));
+    assert!(matches!(
+        decide(&RetryPolicy::default(), &situation),
+        Decision::Again { .. }
+    ));
+    let situation = Situation {
+        retries_made: 1,
+        ..situation
+    };
+    assert_eq!(
+        decide(&RetryPolicy::default(), &situation),
+        Decision::Stop(StopReason::AttemptsUsedUp)
+    );
 }
 
 #[test]
 fn what_is_billed_never_exceeds_three_times_the_estimate() {
     let policy = RetryPolicy::default();
-    for (estimate, spent, used_up) in [(100, 0, false), (100, 200, false), (100, 201, true), (0, 9000, false)] {
-        assert_eq!(policy.tokens_used_up(estimate, spent), used_up, "{spent} of {estimate}");
+    for (estimate, spent, used_up) in [
+        (100, 0, false),
+        (100, 200, false),
+        (100, 201, true),
+        (0, 9000, false),
+    ] {
+        assert_eq!(
+            policy.tokens_used_up(estimate, spent),
+            used_up,
+            "{spent} of {estimate}"
+        );
     }
 }
 
@@ -207,8 +315,14 @@ fn a_request_that_was_adapted_is_retried_at_once() {
     let invalid = failure(FailureClass::InvalidRequest);
     let candidates = [called_once()];
     let situation = Situation::new(now, now + s(60), &invalid, &candidates);
-    assert_eq!(decide(&RetryPolicy::default(), &situation), Decision::Stop(StopReason::NoTarget { retry_in: None }));
-    let situation = Situation { adapted: true, ..situation };
+    assert_eq!(
+        decide(&RetryPolicy::default(), &situation),
+        Decision::Stop(StopReason::NoTarget { retry_in: None })
+    );
+    let situation = Situation {
+        adapted: true,
+        ..situation
+    };
     let (target, wait, strategy, cost) = again(decide(&RetryPolicy::default(), &situation));
     assert_eq!((target.as_str(), wait.duration), ("a", Duration::ZERO));
     assert_eq!((strategy, cost), (RecoveryStrategy::Adapt, Cost::Semantic));
@@ -216,10 +330,22 @@ fn a_request_that_was_adapted_is_retried_at_once() {
 
 #[test]
 fn only_a_target_that_could_help_is_called() {
-    let small = Candidate { larger_window: false, ..fresh("b") };
-    let same_key = Candidate { other_credential: false, ..fresh("b") };
-    let denied = Candidate { ruled_out: true, ..fresh("b") };
-    let gone = Candidate { availability: Availability::Never, ..fresh("b") };
+    let small = Candidate {
+        larger_window: false,
+        ..fresh("b")
+    };
+    let same_key = Candidate {
+        other_credential: false,
+        ..fresh("b")
+    };
+    let denied = Candidate {
+        ruled_out: true,
+        ..fresh("b")
+    };
+    let gone = Candidate {
+        availability: Availability::Never,
+        ..fresh("b")
+    };
     for (class, unfit) in [
         (FailureClass::ContextLength, small),
         (FailureClass::Authentication, same_key.clone()),
@@ -227,11 +353,23 @@ fn only_a_target_that_could_help_is_called() {
         (FailureClass::ServerError, denied),
         (FailureClass::ServerError, gone),
     ] {
-        let failure = Failure { retryable: false, ..failure(class) };
+        let failure = Failure {
+            retryable: false,
+            ..failure(class)
+        };
         let alone = after(&failure, &[called_once(), unfit.clone()]);
-        assert_eq!(alone, Decision::Stop(StopReason::NoTarget { retry_in: None }), "{class}");
-        let (target, wait, strategy, _) = again(after(&failure, &[called_once(), unfit, fresh("c")]));
-        assert_eq!((target.as_str(), strategy), ("c", RecoveryStrategy::Fallback), "{class}");
+        assert_eq!(
+            alone,
+            Decision::Stop(StopReason::NoTarget { retry_in: None }),
+            "{class}"
+        );
+        let (target, wait, strategy, _) =
+            again(after(&failure, &[called_once(), unfit, fresh("c")]));
+        assert_eq!(
+            (target.as_str(), strategy),
+            ("c", RecoveryStrategy::Fallback),
+            "{class}"
+        );
         assert!(wait.duration < ms(50), "{class}");
     }
 }
@@ -240,8 +378,14 @@ fn only_a_target_that_could_help_is_called() {
 fn a_target_that_stayed_silent_is_not_called_again_while_another_exists() {
     let now = Instant::now();
     let timeout = failure(FailureClass::Timeout);
-    let silent = Candidate { failed_silent: true, ..called_once() };
-    let returns = Candidate { availability: Availability::At(now + s(20)), ..fresh("b") };
+    let silent = Candidate {
+        failed_silent: true,
+        ..called_once()
+    };
+    let returns = Candidate {
+        availability: Availability::At(now + s(20)),
+        ..fresh("b")
+    };
     let (target, ..) = again(after(&timeout, &[silent.clone(), fresh("b")]));
     assert_eq!(target, "b");
     assert!(
@@ -254,8 +398,21 @@ fn a_target_that_stayed_silent_is_not_called_again_while_another_exists() {
 #[test]
 fn healthy_targets_come_before_degraded_ones_and_these_before_waiting() {
     let server = failure(FailureClass::ServerError);
-    let failing = Candidate { failing: true, ..called_once() };
-    let degraded = Candidate { healthy: false, ..fresh("b") };
-    assert_eq!(again(after(&server, &[failing.clone(), degraded.clone(), fresh("c")])).0, "c");
+    let failing = Candidate {
+        failing: true,
+        ..called_once()
+    };
+    let degraded = Candidate {
+        healthy: false,
+        ..fresh("b")
+    };
+    assert_eq!(
+        again(after(
+            &server,
+            &[failing.clone(), degraded.clone(), fresh("c")]
+        ))
+        .0,
+        "c"
+    );
     assert_eq!(again(after(&server, &[failing, degraded])).0, "b");
 }

@@ -1,4 +1,5 @@
-//! The bucket's rules, its bounds over any history, and its effect on a provider that is half or wholly failing.
+//! The bucket's rules, its bounds over any history, and its effect on a provider that is half or
+//! wholly failing.
 
 use std::{
     cmp::Reverse,
@@ -43,10 +44,17 @@ fn a_full_bucket_pays_for_a_hundred_failing_retries_and_not_one_more() {
 
 #[test]
 fn the_price_is_taken_before_the_wait_and_comes_back_unless_the_attempt_failed() {
-    for (settled, after) in [(Settled::Succeeded, 500.0), (Settled::NotUsed, 500.0), (Settled::Failed, 495.0)] {
+    for (settled, after) in [
+        (Settled::Succeeded, 500.0),
+        (Settled::NotUsed, 500.0),
+        (Settled::Failed, 495.0),
+    ] {
         let (mut budget, now) = full();
         let reservation = budget.reserve(now, Cost::Transient).unwrap();
-        assert!(is(budget.level(now), 495.0), "sleeping retries must not evade the budget");
+        assert!(
+            is(budget.level(now), 495.0),
+            "sleeping retries must not evade the budget"
+        );
         budget.settle(reservation, settled, now);
         assert!(is(budget.level(now), after), "{settled:?}");
     }
@@ -74,13 +82,18 @@ fn an_empty_bucket_recovers_with_first_successes_and_with_time() {
     let (mut budget, now) = drained();
     assert_eq!(budget.reserve(now, Cost::Transient), None);
     budget.first_try_succeeded(now);
-    let reservation = budget.reserve(now, Cost::Transient).expect("a success pays for a retry that fails");
+    let reservation = budget
+        .reserve(now, Cost::Transient)
+        .expect("a success pays for a retry that fails");
     budget.settle(reservation, Settled::Failed, now);
     assert_eq!(budget.reserve(now, Cost::Transient), None);
     let later = now + Duration::from_secs(10);
     assert!(is(budget.level(later), 5.0));
     assert!(budget.reserve(later, Cost::Transient).is_some());
-    assert!(is(budget.level(later + Duration::from_hours(1)), 500.0), "never above the capacity");
+    assert!(
+        is(budget.level(later + Duration::from_hours(1)), 500.0),
+        "never above the capacity"
+    );
 }
 
 #[test]
@@ -95,7 +108,13 @@ fn time_that_goes_back_fills_nothing_twice() {
 #[test]
 fn a_switched_off_budget_pays_for_everything() {
     let now = Instant::now();
-    let mut budget = RetryBudget::new(BudgetPolicy { enabled: false, ..BudgetPolicy::default() }, now);
+    let mut budget = RetryBudget::new(
+        BudgetPolicy {
+            enabled: false,
+            ..BudgetPolicy::default()
+        },
+        now,
+    );
     for _ in 0..1000 {
         let reservation = budget.reserve(now, Cost::Transient).unwrap();
         budget.settle(reservation, Settled::Failed, now);
@@ -106,7 +125,13 @@ fn a_switched_off_budget_pays_for_everything() {
 #[test]
 fn a_reload_keeps_what_still_fits() {
     let (mut budget, now) = full();
-    budget.reconfigure(BudgetPolicy { capacity: 20.0, ..BudgetPolicy::default() }, now);
+    budget.reconfigure(
+        BudgetPolicy {
+            capacity: 20.0,
+            ..BudgetPolicy::default()
+        },
+        now,
+    );
     assert!(is(budget.level(now), 20.0));
     budget.reconfigure(BudgetPolicy::default(), now);
     assert!(is(budget.level(now), 20.0));
@@ -121,9 +146,19 @@ fn nonsense_is_named_by_its_field() {
         refill_per_second: f64::INFINITY,
         ..BudgetPolicy::default()
     };
-    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
-    assert_eq!(fields, ["capacity", "cost", "first_try_credit", "refill_per_second"]);
-    let dear = BudgetPolicy { cost: 501.0, ..BudgetPolicy::default() };
+    let fields: Vec<_> = policy
+        .validate()
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        ["capacity", "cost", "first_try_credit", "refill_per_second"]
+    );
+    let dear = BudgetPolicy {
+        cost: 501.0,
+        ..BudgetPolicy::default()
+    };
     assert_eq!(dear.validate().len(), 1);
     assert!(BudgetPolicy::default().validate().is_empty());
 }
@@ -137,8 +172,17 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let cost = prop_oneof![Just(Cost::Free), Just(Cost::Transient), Just(Cost::Throttle), Just(Cost::Hedge)];
-    let settled = prop_oneof![Just(Settled::Succeeded), Just(Settled::Failed), Just(Settled::NotUsed)];
+    let cost = prop_oneof![
+        Just(Cost::Free),
+        Just(Cost::Transient),
+        Just(Cost::Throttle),
+        Just(Cost::Hedge)
+    ];
+    let settled = prop_oneof![
+        Just(Settled::Succeeded),
+        Just(Settled::Failed),
+        Just(Settled::NotUsed)
+    ];
     prop_oneof![
         4 => cost.prop_map(Step::Reserve),
         3 => (any::<usize>(), settled).prop_map(|(index, settled)| Step::Settle(index, settled)),
@@ -191,8 +235,14 @@ proptest! {
 
 #[test]
 fn the_bucket_reports_its_capacity() {
-    let policy = BudgetPolicy { capacity: 60.0, ..BudgetPolicy::default() };
-    assert!(is(RetryBudget::new(policy, Instant::now()).capacity(), 60.0));
+    let policy = BudgetPolicy {
+        capacity: 60.0,
+        ..BudgetPolicy::default()
+    };
+    assert!(is(
+        RetryBudget::new(policy, Instant::now()).capacity(),
+        60.0
+    ));
 }
 
 /// The result of a minute of 50 calls a second, each with 3 retries.
@@ -201,8 +251,8 @@ struct Minute {
     attempts_per_call: f64,
 }
 
-/// Plays calls against a target that fails with the probability `p`: failures come back after 50 ms, first tokens
-/// after 600 ms, retries wait 1 s, 2 s and 4 s with additive jitter.
+/// Plays calls against a target that fails with the probability `p`: failures come back after 50
+/// ms, first tokens after 600 ms, retries wait 1 s, 2 s and 4 s with additive jitter.
 fn minute(p: f64, seed: u64) -> Minute {
     const CALLS: u32 = 50 * 60;
     let start = Instant::now();
@@ -213,11 +263,17 @@ fn minute(p: f64, seed: u64) -> Minute {
     let mut ends = BinaryHeap::new();
     let mut held = BTreeMap::new();
     let (mut successes, mut attempts) = (0_u32, 0_u32);
-    let mut ask = |at: u64, call: u32, retry: u32, rng: &mut SeededRng, ends: &mut BinaryHeap<_>| {
-        attempts += 1;
-        let good = rng.unit() >= p;
-        ends.push(Reverse((at + if good { 600 } else { 50 }, call, retry, good)));
-    };
+    let mut ask =
+        |at: u64, call: u32, retry: u32, rng: &mut SeededRng, ends: &mut BinaryHeap<_>| {
+            attempts += 1;
+            let good = rng.unit() >= p;
+            ends.push(Reverse((
+                at + if good { 600 } else { 50 },
+                call,
+                retry,
+                good,
+            )));
+        };
     for call in 0..CALLS {
         ask(u64::from(call) * 20, call, 0, &mut rng, &mut ends);
     }
@@ -225,7 +281,15 @@ fn minute(p: f64, seed: u64) -> Minute {
         let now = start + Duration::from_millis(at);
         match held.remove(&call) {
             Some(reservation) => {
-                budget.settle(reservation, if good { Settled::Succeeded } else { Settled::Failed }, now);
+                budget.settle(
+                    reservation,
+                    if good {
+                        Settled::Succeeded
+                    } else {
+                        Settled::Failed
+                    },
+                    now,
+                );
             }
             None if good => budget.first_try_succeeded(now),
             None => {}
@@ -236,7 +300,8 @@ fn minute(p: f64, seed: u64) -> Minute {
             && let Some(reservation) = budget.reserve(now, Cost::Transient)
         {
             held.insert(call, reservation);
-            let wait = u64::try_from(backoff.wait(retry + 1, None, rng.unit()).as_millis()).unwrap();
+            let wait =
+                u64::try_from(backoff.wait(retry + 1, None, rng.unit()).as_millis()).unwrap();
             ask(at + wait, call, retry + 1, &mut rng, &mut ends);
         }
     }
@@ -266,8 +331,15 @@ fn at_fifty_percent_of_independent_failures_it_keeps_92_percent_success() {
 fn in_a_total_outage_it_adds_at_most_five_percent_load() {
     for seed in 0..6 {
         let minute = minute(1.0, seed);
-        assert!(minute.attempts_per_call <= 1.05, "seed {seed}: {}", minute.attempts_per_call);
-        assert!(minute.attempts_per_call >= 1.03, "seed {seed}: what the bucket holds is used");
+        assert!(
+            minute.attempts_per_call <= 1.05,
+            "seed {seed}: {}",
+            minute.attempts_per_call
+        );
+        assert!(
+            minute.attempts_per_call >= 1.03,
+            "seed {seed}: what the bucket holds is used"
+        );
     }
 }
 

@@ -1,12 +1,13 @@
 //! The cost of checking a value against a JSON schema, counted before the check.
 //!
-//! Two kilobytes of schema can require 2^34 steps: each definition names the one before it twice. So the steps are
-//! counted first, with the same walk that a validator takes and without its work, and the walk ends where the budget
-//! does.
+//! Two kilobytes of schema can require 2^34 steps: each definition names the one before it twice.
+//! So the steps are counted first, with the same walk that a validator takes and without its work,
+//! and the walk ends where the budget does.
 
 use serde_json::{Map, Value};
 
-/// Most nodes of a schema, each counted as often as it is referred to; this is what compiling costs.
+/// Most nodes of a schema, each counted as often as it is referred to; this is what compiling
+/// costs.
 const MAX_NODES: usize = 5_000;
 /// Most pairs of a schema's node and a value that it is applied to; this is what validating costs.
 const MAX_VISITS: usize = 200_000;
@@ -46,8 +47,14 @@ struct BudgetExhausted;
 
 /// Whether `value` can be checked against `schema` at a bounded cost.
 pub(super) fn affords(schema: &Value, value: &Value) -> bool {
-    let mut nodes = Budget { root: schema, left: MAX_NODES };
-    let mut visits = Budget { root: schema, left: MAX_VISITS };
+    let mut nodes = Budget {
+        root: schema,
+        left: MAX_NODES,
+    };
+    let mut visits = Budget {
+        root: schema,
+        left: MAX_VISITS,
+    };
     nodes.compile(schema, &mut Vec::new()).is_ok() && visits.validate(schema, value, 0).is_ok()
 }
 
@@ -60,9 +67,15 @@ impl<'a> Budget<'a> {
     }
 
     /// Walks a schema as a compiler does: a reference within itself is followed once.
-    fn compile(&mut self, schema: &'a Value, open: &mut Vec<*const Value>) -> Result<(), BudgetExhausted> {
+    fn compile(
+        &mut self,
+        schema: &'a Value,
+        open: &mut Vec<*const Value>,
+    ) -> Result<(), BudgetExhausted> {
         self.spend(1)?;
-        let Value::Object(keywords) = schema else { return Ok(()) };
+        let Value::Object(keywords) = schema else {
+            return Ok(());
+        };
         let this = std::ptr::from_ref(schema);
         if open.contains(&this) {
             return Ok(());
@@ -78,7 +91,11 @@ impl<'a> Budget<'a> {
             match value {
                 Value::Object(schemas) if holds_named_schemas(keyword) => {
                     for schema in schemas.values() {
-                        self.spend(if keyword == "patternProperties" { PATTERN } else { 0 })?;
+                        self.spend(if keyword == "patternProperties" {
+                            PATTERN
+                        } else {
+                            0
+                        })?;
                         self.compile(schema, open)?;
                     }
                 }
@@ -88,7 +105,9 @@ impl<'a> Budget<'a> {
                     }
                 }
                 schema if holds_schemas(keyword) => self.compile(schema, open)?,
-                other => self.spend(weight(other) + if keyword == "pattern" { PATTERN } else { 0 })?,
+                other => {
+                    self.spend(weight(other) + if keyword == "pattern" { PATTERN } else { 0 })?;
+                }
             }
         }
         open.pop();
@@ -96,14 +115,35 @@ impl<'a> Budget<'a> {
     }
 
     /// Walks a schema and a value as a validator without early exits would.
-    fn validate(&mut self, schema: &'a Value, value: &Value, depth: usize) -> Result<(), BudgetExhausted> {
-        let Value::Object(keywords) = schema else { return self.spend(1) };
+    fn validate(
+        &mut self,
+        schema: &'a Value,
+        value: &Value,
+        depth: usize,
+    ) -> Result<(), BudgetExhausted> {
+        let Value::Object(keywords) = schema else {
+            return self.spend(1);
+        };
         if depth >= MAX_DEPTH {
             return Err(BudgetExhausted);
         }
-        self.spend(1 + weight(value) + if keywords.contains_key("pattern") { PATTERN } else { 0 })?;
+        self.spend(
+            1 + weight(value)
+                + if keywords.contains_key("pattern") {
+                    PATTERN
+                } else {
+                    0
+                },
+        )?;
         // What is left unevaluated is found by evaluating everything once more.
-        let passes = if keywords.keys().any(|keyword| keyword.starts_with("unevaluated")) { 2 } else { 1 };
+        let passes = if keywords
+            .keys()
+            .any(|keyword| keyword.starts_with("unevaluated"))
+        {
+            2
+        } else {
+            1
+        };
         for _ in 0..passes {
             self.in_place(keywords, value, depth + 1)?;
             self.members(keywords, value, depth + 1)?;
@@ -120,8 +160,14 @@ impl<'a> Budget<'a> {
         if let Some(target) = self.reference(keywords, depth == 1)? {
             self.validate(target, value, depth)?;
         }
-        let lists = IN_PLACE_LISTS.iter().filter_map(|keyword| keywords.get(*keyword)?.as_array()).flatten();
-        let maps = IN_PLACE_MAPS.iter().filter_map(|keyword| keywords.get(*keyword)?.as_object()).flat_map(Map::values);
+        let lists = IN_PLACE_LISTS
+            .iter()
+            .filter_map(|keyword| keywords.get(*keyword)?.as_array())
+            .flatten();
+        let maps = IN_PLACE_MAPS
+            .iter()
+            .filter_map(|keyword| keywords.get(*keyword)?.as_object())
+            .flat_map(Map::values);
         let alone = IN_PLACE.iter().filter_map(|keyword| keywords.get(*keyword));
         for schema in lists.chain(maps).chain(alone) {
             self.validate(schema, value, depth)?;
@@ -135,7 +181,11 @@ impl<'a> Budget<'a> {
         value: &Value,
         depth: usize,
     ) -> Result<(), BudgetExhausted> {
-        let for_all = || FOR_MEMBERS.iter().filter_map(|keyword| keywords.get(*keyword));
+        let for_all = || {
+            FOR_MEMBERS
+                .iter()
+                .filter_map(|keyword| keywords.get(*keyword))
+        };
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
@@ -167,32 +217,55 @@ impl<'a> Budget<'a> {
     }
 
     /// Applies a schema, or each of a list of them, to a member.
-    fn each(&mut self, schema: &'a Value, member: &Value, depth: usize) -> Result<(), BudgetExhausted> {
+    fn each(
+        &mut self,
+        schema: &'a Value,
+        member: &Value,
+        depth: usize,
+    ) -> Result<(), BudgetExhausted> {
         match schema {
-            Value::Array(schemas) => schemas.iter().try_for_each(|schema| self.validate(schema, member, depth)),
+            Value::Array(schemas) => schemas
+                .iter()
+                .try_for_each(|schema| self.validate(schema, member, depth)),
             schema => self.validate(schema, member, depth),
         }
     }
 
-    /// Where the schema's reference leads; what leads out of the document or moves its base cannot be counted.
-    fn reference(&self, keywords: &Map<String, Value>, is_root: bool) -> Result<Option<&'a Value>, BudgetExhausted> {
+    /// Where the schema's reference leads; what leads out of the document or moves its base cannot
+    /// be counted.
+    fn reference(
+        &self,
+        keywords: &Map<String, Value>,
+        is_root: bool,
+    ) -> Result<Option<&'a Value>, BudgetExhausted> {
         let moves = |keyword: &str| keywords.get(keyword).is_some_and(Value::is_string);
         if moves("$dynamicRef") || moves("$recursiveRef") || (!is_root && moves("$id")) {
             return Err(BudgetExhausted);
         }
-        let Some(reference) = keywords.get("$ref").and_then(Value::as_str) else { return Ok(None) };
-        let pointer = reference.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
-        let pointer = pointer.filter(|pointer| !pointer.contains('%')).ok_or(BudgetExhausted)?;
+        let Some(reference) = keywords.get("$ref").and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        let pointer = reference
+            .strip_prefix('#')
+            .filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
+        let pointer = pointer
+            .filter(|pointer| !pointer.contains('%'))
+            .ok_or(BudgetExhausted)?;
         self.root.pointer(pointer).map(Some).ok_or(BudgetExhausted)
     }
 }
 
 fn holds_named_schemas(keyword: &str) -> bool {
-    matches!(keyword, "properties" | "patternProperties" | "$defs" | "definitions") || IN_PLACE_MAPS.contains(&keyword)
+    matches!(
+        keyword,
+        "properties" | "patternProperties" | "$defs" | "definitions"
+    ) || IN_PLACE_MAPS.contains(&keyword)
 }
 
 fn holds_schemas(keyword: &str) -> bool {
-    IN_PLACE.contains(&keyword) || IN_PLACE_LISTS.contains(&keyword) || FOR_MEMBERS.contains(&keyword)
+    IN_PLACE.contains(&keyword)
+        || IN_PLACE_LISTS.contains(&keyword)
+        || FOR_MEMBERS.contains(&keyword)
 }
 
 /// What a value costs where it is looked at as a whole, such as in `enum` or under `pattern`.
@@ -216,7 +289,10 @@ mod tests {
         definitions.insert("d0".to_owned(), json!({"type": "object"}));
         for level in 1..=times {
             let reference = json!({"$ref": format!("#/$defs/d{}", level - 1)});
-            definitions.insert(format!("d{level}"), json!({"allOf": [reference, reference]}));
+            definitions.insert(
+                format!("d{level}"),
+                json!({"allOf": [reference, reference]}),
+            );
         }
         json!({"$ref": format!("#/$defs/d{times}"), "$defs": definitions})
     }
@@ -228,7 +304,9 @@ mod tests {
         assert!(!affords(&doubled(34), &json!({})));
         let tree = json!({"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}});
         assert!(affords(&tree, &json!({"children": [{"children": []}, {}]})));
-        let rows: Vec<Value> = (0..5_000).map(|n| json!({"id": n, "name": "n", "tags": ["a", "b"]})).collect();
+        let rows: Vec<Value> = (0..5_000)
+            .map(|n| json!({"id": n, "name": "n", "tags": ["a", "b"]}))
+            .collect();
         let table = json!({"type": "array", "items": {"type": "object", "required": ["id"], "properties": {
             "id": {"type": "integer"}, "name": {"type": "string"},
             "tags": {"type": "array", "items": {"enum": ["a", "b"]}}}}});
@@ -238,7 +316,10 @@ mod tests {
     #[test]
     fn recursion_that_consumes_no_value_or_doubles_with_its_depth_is_not_affordable() {
         assert!(!affords(&json!({"$ref": "#"}), &json!({})), "endless");
-        assert!(!affords(&json!({"allOf": [{"$ref": "#/allOf/0"}]}), &json!({})), "endless");
+        assert!(
+            !affords(&json!({"allOf": [{"$ref": "#/allOf/0"}]}), &json!({})),
+            "endless"
+        );
         let twice = json!({"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": {
             "allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/x"}]}}}}});
         let mut deep = json!({});
@@ -246,15 +327,35 @@ mod tests {
             deep = json!({"a": deep});
         }
         assert!(!affords(&twice, &deep));
-        let chain: Map<String, Value> =
-            (1..4_000).map(|n| (format!("c{n}"), json!({"$ref": format!("#/$defs/c{}", n - 1)}))).collect();
-        assert!(!affords(&json!({"$ref": "#/$defs/c3999", "$defs": chain}), &json!({})), "deeper than the stack");
+        let chain: Map<String, Value> = (1..4_000)
+            .map(|n| {
+                (
+                    format!("c{n}"),
+                    json!({"$ref": format!("#/$defs/c{}", n - 1)}),
+                )
+            })
+            .collect();
+        assert!(
+            !affords(
+                &json!({"$ref": "#/$defs/c3999", "$defs": chain}),
+                &json!({})
+            ),
+            "deeper than the stack"
+        );
     }
 
     #[test]
     fn what_leads_elsewhere_cannot_be_counted() {
-        for reference in ["https://example.com/s", "#name", "other.json#/a", "#/missing"] {
-            assert!(!affords(&json!({"items": {"$ref": reference}}), &json!([1])), "{reference}");
+        for reference in [
+            "https://example.com/s",
+            "#name",
+            "other.json#/a",
+            "#/missing",
+        ] {
+            assert!(
+                !affords(&json!({"items": {"$ref": reference}}), &json!([1])),
+                "{reference}"
+            );
         }
     }
 }

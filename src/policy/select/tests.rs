@@ -12,12 +12,20 @@ fn rng(seed: u64) -> SeededRng {
 }
 
 fn abc() -> Vec<Candidate> {
-    ["a", "b", "c"].map(|name| Candidate::new(TargetId::from(name))).to_vec()
+    ["a", "b", "c"]
+        .map(|name| Candidate::new(TargetId::from(name)))
+        .to_vec()
 }
 
 fn chosen(candidates: &[Candidate], failed_last: Option<&str>, hint: Option<&str>) -> Choice {
     let (failed_last, hint) = (failed_last.map(TargetId::from), hint.map(TargetId::from));
-    choose(&SelectPolicy::default(), candidates, failed_last.as_ref(), hint.as_ref(), &mut rng(1))
+    choose(
+        &SelectPolicy::default(),
+        candidates,
+        failed_last.as_ref(),
+        hint.as_ref(),
+        &mut rng(1),
+    )
 }
 
 #[test]
@@ -41,7 +49,11 @@ fn the_one_to_avoid_is_chosen_only_when_no_other_is_free() {
     assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(1));
     candidates[1].healthy = false;
     candidates[2].availability = Availability::Never;
-    assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(1), "even a degraded one");
+    assert_eq!(
+        chosen(&candidates, Some("a"), None),
+        Choice::Target(1),
+        "even a degraded one"
+    );
     candidates[1].availability = Availability::Never;
     assert_eq!(chosen(&candidates, Some("a"), None), Choice::Target(0));
 }
@@ -59,12 +71,20 @@ fn the_planned_target_is_chosen_if_it_is_still_free() {
 fn one_that_stayed_silent_is_chosen_again_only_if_there_is_no_other() {
     let mut candidates = abc();
     candidates[0].failed_silent = true;
-    assert_eq!(chosen(&candidates, None, Some("a")), Choice::Target(1), "even if it was planned");
+    assert_eq!(
+        chosen(&candidates, None, Some("a")),
+        Choice::Target(1),
+        "even if it was planned"
+    );
     let soon = Instant::now() + Duration::from_secs(5);
     candidates[1].availability = Availability::At(soon);
     candidates[2].availability = Availability::Never;
     assert!(matches!(chosen(&candidates, None, None), Choice::WaitUntil(at, 1) if at >= soon));
-    assert_eq!(chosen(&candidates, None, Some("a")), Choice::Target(0), "the plan knew that b returns too late");
+    assert_eq!(
+        chosen(&candidates, None, Some("a")),
+        Choice::Target(0),
+        "the plan knew that b returns too late"
+    );
     candidates[0].availability = Availability::At(soon - Duration::from_secs(1));
     assert!(matches!(chosen(&candidates, None, None), Choice::WaitUntil(at, 1) if at >= soon));
     candidates[0].availability = Availability::Now;
@@ -79,7 +99,10 @@ fn no_target_is_chosen_before_its_time_and_the_soonest_is_waited_for() {
     for (candidate, seconds) in candidates.iter_mut().zip([9, 3, 6]) {
         candidate.availability = Availability::At(now + Duration::from_secs(seconds));
     }
-    assert_eq!(chosen(&candidates, None, None), Choice::WaitUntil(now + Duration::from_secs(3), 1));
+    assert_eq!(
+        chosen(&candidates, None, None),
+        Choice::WaitUntil(now + Duration::from_secs(3), 1)
+    );
 }
 
 #[test]
@@ -94,7 +117,9 @@ fn none_is_chosen_where_all_are_ruled_out_or_never_available() {
 
 #[test]
 fn equal_targets_share_the_load_when_the_order_is_shuffled() {
-    let policy = SelectPolicy { order: Order::Shuffled };
+    let policy = SelectPolicy {
+        order: Order::Shuffled,
+    };
     let mut candidates = abc();
     candidates[0].healthy = false;
     let mut asked = [0_u32; 3];
@@ -112,10 +137,23 @@ fn the_cause_of_an_attempt_follows_from_the_last_failure_and_the_target() {
     let class = FailureClass::Timeout;
     let last = TargetId::from("a");
     let given = Some(AttemptCause::Extend);
-    let failed = AttemptFacts { after: Some(class), last: Some(&last), ..AttemptFacts::default() };
-    let adapted = AttemptFacts { adapted: true, ..failed };
-    let continues = AttemptFacts { continues: true, ..adapted };
-    let attaches = AttemptFacts { attaches: true, ..continues };
+    let failed = AttemptFacts {
+        after: Some(class),
+        last: Some(&last),
+        ..AttemptFacts::default()
+    };
+    let adapted = AttemptFacts {
+        adapted: true,
+        ..failed
+    };
+    let continues = AttemptFacts {
+        continues: true,
+        ..adapted
+    };
+    let attaches = AttemptFacts {
+        attaches: true,
+        ..continues
+    };
     for (facts, index, expected) in [
         (AttemptFacts::default(), 0, AttemptCause::Initial),
         (failed, 0, AttemptCause::Retry(class)),
@@ -126,9 +164,20 @@ fn the_cause_of_an_attempt_follows_from_the_last_failure_and_the_target() {
         (continues, 1, AttemptCause::Continue(class)),
         (attaches, 0, AttemptCause::Attach(class)),
         (AttemptFacts { given, ..attaches }, 0, AttemptCause::Extend),
-        (AttemptFacts { given, ..AttemptFacts::default() }, 1, AttemptCause::Extend),
+        (
+            AttemptFacts {
+                given,
+                ..AttemptFacts::default()
+            },
+            1,
+            AttemptCause::Extend,
+        ),
     ] {
-        assert_eq!(cause(&facts, &abc(), index, |_| None), expected, "{facts:?} at {index}");
+        assert_eq!(
+            cause(&facts, &abc(), index, |_| None),
+            expected,
+            "{facts:?} at {index}"
+        );
     }
 }
 
@@ -145,7 +194,11 @@ fn a_first_attempt_elsewhere_is_a_fallback_only_where_something_is_wrong_with_th
         let mut candidates = abc();
         (candidates[0].availability, candidates[0].healthy) = (availability, healthy);
         let cause = |index| cause(&AttemptFacts::default(), &candidates, index, |_| closed_by);
-        assert_eq!((cause(0), cause(1)), (AttemptCause::Initial, expected), "{availability:?}, {healthy}");
+        assert_eq!(
+            (cause(0), cause(1)),
+            (AttemptCause::Initial, expected),
+            "{availability:?}, {healthy}"
+        );
     }
 }
 

@@ -1,8 +1,9 @@
 //! Makes the arguments of a call fit a tool whose schema changed, where that is mechanical.
 //!
-//! A renamed argument, a new one with a default, a lossless change of type, a level of nesting: each is found from the
-//! two schemas and from what the error names, applied, and checked against the new schema before anything is sent. What
-//! is not unique is not guessed at: the difference of the schemas is handed back in words.
+//! A renamed argument, a new one with a default, a lossless change of type, a level of nesting:
+//! each is found from the two schemas and from what the error names, applied, and checked against
+//! the new schema before anything is sent. What is not unique is not guessed at: the difference of
+//! the schemas is handed back in words.
 
 mod change;
 mod contract;
@@ -43,7 +44,8 @@ pub struct Comparison<'a> {
     pub error: &'a str,
     /// Whether each argument must be one that the new schema lists, such as for another tool.
     pub all_listed: bool,
-    /// The argument that is filled when the call is sent, such as with an idempotency key; it counts as given.
+    /// The argument that is filled when the call is sent, such as with an idempotency key; it
+    /// counts as given.
     pub filled: Option<&'a str>,
 }
 
@@ -55,7 +57,8 @@ pub enum ArgumentFit {
         /// Whether the schema is another one than they were written for.
         changed: bool,
     },
-    /// They do not fit, and the schema is the one they were written for: their author made a mistake.
+    /// They do not fit, and the schema is the one they were written for: their author made a
+    /// mistake.
     Mistake {
         /// What does not fit.
         mismatch: Mismatch,
@@ -88,9 +91,20 @@ pub struct AdaptedArguments {
 /// Compares arguments with a schema, and makes them fit it where that is mechanical.
 #[must_use]
 pub fn fit(comparison: Comparison<'_>) -> ArgumentFit {
-    let Comparison { old, new, arguments, error, all_listed, filled } = comparison;
+    let Comparison {
+        old,
+        new,
+        arguments,
+        error,
+        all_listed,
+        filled,
+    } = comparison;
     if let Some((name, given)) = with_filled(new, arguments, filled) {
-        let mut fit = fit(Comparison { arguments: &given, filled: None, ..comparison });
+        let mut fit = fit(Comparison {
+            arguments: &given,
+            filled: None,
+            ..comparison
+        });
         if let ArgumentFit::Adapted(adapted) = &mut fit {
             adapted.arguments.shift_remove(name);
         }
@@ -103,32 +117,63 @@ pub fn fit(comparison: Comparison<'_>) -> ArgumentFit {
     let changed = old.is_some_and(|old| old != new);
     let shape = Shape::of(new);
     let before = old.map(Shape::of);
-    let unknown = if all_listed { shape.unlisted(arguments) } else { shape.unknown(arguments, before.as_ref(), error) };
+    let unknown = if all_listed {
+        shape.unlisted(arguments)
+    } else {
+        shape.unknown(arguments, before.as_ref(), error)
+    };
     let misfit = checked.or_else(|| {
         let name = unknown.first()?;
         let path = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        Some(Mismatch { path, keyword: "additionalProperties".to_owned(), limit: "false".to_owned() })
+        Some(Mismatch {
+            path,
+            keyword: "additionalProperties".to_owned(),
+            limit: "false".to_owned(),
+        })
     });
-    let Some(mismatch) = misfit else { return ArgumentFit::Fits { changed } };
+    let Some(mismatch) = misfit else {
+        return ArgumentFit::Fits { changed };
+    };
     let is_same = old.is_some() && !changed;
     if is_same && unknown.is_empty() {
         return ArgumentFit::Mistake { mismatch };
     }
-    // Names that a schema does not list were written for another one, whichever was listed when the call came.
+    // Names that a schema does not list were written for another one, whichever was listed when the
+    // call came.
     let before = before.as_ref().filter(|_| changed);
-    let matching = Matching { old: before, new: &shape, arguments, unknown: &unknown, error };
-    match matching.changes().and_then(|changes| applied(&changes, new, &shape, arguments)) {
+    let matching = Matching {
+        old: before,
+        new: &shape,
+        arguments,
+        unknown: &unknown,
+        error,
+    };
+    match matching
+        .changes()
+        .and_then(|changes| applied(&changes, new, &shape, arguments))
+    {
         Some(adapted) => ArgumentFit::Adapted(adapted),
         None if is_same => ArgumentFit::Mistake { mismatch },
-        None => ArgumentFit::Ambiguous { differences: shape.differences(before) },
+        None => ArgumentFit::Ambiguous {
+            differences: shape.differences(before),
+        },
     }
 }
 
-/// The arguments with something in the one that is filled when they are sent, where they lack it and the schema lists it.
-fn with_filled<'a>(schema: &Value, arguments: &Arguments, filled: Option<&'a str>) -> Option<(&'a str, Arguments)> {
-    let name = filled.filter(|name| !arguments.contains_key(*name) && Shape::of(schema).find(name).is_some())?;
+/// The arguments with something in the one that is filled when they are sent, where they lack it
+/// and the schema lists it.
+fn with_filled<'a>(
+    schema: &Value,
+    arguments: &Arguments,
+    filled: Option<&'a str>,
+) -> Option<(&'a str, Arguments)> {
+    let name = filled
+        .filter(|name| !arguments.contains_key(*name) && Shape::of(schema).find(name).is_some())?;
     let mut given = arguments.clone();
-    given.insert(name.to_owned(), Value::from(super::arguments::short_hash([])));
+    given.insert(
+        name.to_owned(),
+        Value::from(super::arguments::short_hash([])),
+    );
     Some((name, given))
 }
 
@@ -146,18 +191,36 @@ fn applied(
     arguments: &Arguments,
 ) -> Option<AdaptedArguments> {
     let mut adapted = arguments.clone();
-    let changes: Vec<ArgumentChange> = changes.iter().filter(|change| change.apply(&mut adapted)).cloned().collect();
-    if changes.is_empty() || !shape.unlisted(&adapted).is_empty() || validate(new, &adapted) != Ok(None) {
+    let changes: Vec<ArgumentChange> = changes
+        .iter()
+        .filter(|change| change.apply(&mut adapted))
+        .cloned()
+        .collect();
+    if changes.is_empty()
+        || !shape.unlisted(&adapted).is_empty()
+        || validate(new, &adapted) != Ok(None)
+    {
         return None;
     }
-    let words = changes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    Some(AdaptedArguments { arguments: adapted, changes, words })
+    let words = changes
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ");
+    Some(AdaptedArguments {
+        arguments: adapted,
+        changes,
+        words,
+    })
 }
 
 /// Checks arguments against a schema: what does not fit, or why the schema is of no use.
 fn validate(schema: &Value, arguments: &Arguments) -> Result<Option<Mismatch>, String> {
     if arguments::is_longer(schema, MAX_SCHEMA_BYTES) {
-        return Err(format!("the tool's input schema is longer than {} KiB", MAX_SCHEMA_BYTES >> 10));
+        return Err(format!(
+            "the tool's input schema is longer than {} KiB",
+            MAX_SCHEMA_BYTES >> 10
+        ));
     }
     if !schema.is_object() {
         return Err("the tool's input schema is no JSON object".to_owned());

@@ -1,8 +1,10 @@
-//! Which other tool may do what one could not, and whether that is sure enough to be done automatically.
+//! Which other tool may do what one could not, and whether that is sure enough to be done
+//! automatically.
 //!
-//! Hard conditions sort out what must not or cannot be called; what is left is ranked. Names and descriptions only
-//! rank: a tool is called in place of another one only where it is the stable release of it, where the operator declared
-//! both as equivalent, or where that it was the right one has been learnt.
+//! Hard conditions sort out what must not or cannot be called; what is left is ranked. Names and
+//! descriptions only rank: a tool is called in place of another one only where it is the stable
+//! release of it, where the operator declared both as equivalent, or where that it was the right
+//! one has been learnt.
 
 use std::cmp::Reverse;
 
@@ -94,7 +96,8 @@ pub struct RankedTool {
     pub adapted: Option<AdaptedArguments>,
     /// Why it may be called automatically; `None` where it is only offered.
     pub grounds: Option<Grounds>,
-    /// What keeps the arguments of the call from being enough for it, in words; empty where they are.
+    /// What keeps the arguments of the call from being enough for it, in words; empty where they
+    /// are.
     pub needs: String,
 }
 
@@ -105,9 +108,11 @@ pub fn rank(
     candidates: &[AlternativeTool<'_>],
     learning: Option<(&ToolLearning, Timestamp)>,
 ) -> Vec<RankedTool> {
-    let preferred = learning.and_then(|(learning, now)| learning.prefer(failed.operation, failed.target.as_str(), now));
+    let preferred = learning
+        .and_then(|(learning, now)| learning.prefer(failed.operation, failed.target.as_str(), now));
     let success = |target: &TargetId| {
-        let success = learning.and_then(|(learning, now)| learning.success(failed.operation, target.as_str(), now));
+        let success = learning
+            .and_then(|(learning, now)| learning.success(failed.operation, target.as_str(), now));
         // Nothing known ranks as one half.
         per_mille(success.unwrap_or(0.5))
     };
@@ -117,7 +122,9 @@ pub fn rank(
         .filter(|it| may_be_called(&failed, it))
         .filter_map(|it| {
             let name = &it.spec.name;
-            let learnt = preferred.as_ref().filter(|preferred| preferred.tool == it.target.as_str());
+            let learnt = preferred
+                .as_ref()
+                .filter(|preferred| preferred.tool == it.target.as_str());
             let is_related = it.equivalence.is_some()
                 || it.same_capability
                 || learnt.is_some()
@@ -130,7 +137,9 @@ pub fn rank(
                 (None, None) => None,
             };
             let alike = similarity::of_names(failed.name, name)
-                + failed.spec.map_or(0.0, |spec| similarity::of_texts(&spec.description, &it.spec.description));
+                + failed.spec.map_or(0.0, |spec| {
+                    similarity::of_texts(&spec.description, &it.spec.description)
+                });
             let order = (
                 !needs.is_empty(),
                 learnt.is_none(),
@@ -141,15 +150,24 @@ pub fn rank(
             );
             let grounds = grounds.filter(|_| needs.is_empty());
             let name = name.clone();
-            Some((order, RankedTool { target: it.target.clone(), name, adapted, grounds, needs }))
+            Some((
+                order,
+                RankedTool {
+                    target: it.target.clone(),
+                    name,
+                    adapted,
+                    grounds,
+                    needs,
+                },
+            ))
         })
         .collect();
     ranked.sort_by_key(|(order, _)| *order);
     ranked.into_iter().map(|(_, tool)| tool).collect()
 }
 
-/// The tool that is better called at once in place of the one that the caller chose; `None` where nothing was learnt,
-/// or what was learnt does not fit these arguments.
+/// The tool that is better called at once in place of the one that the caller chose; `None` where
+/// nothing was learnt, or what was learnt does not fit these arguments.
 #[must_use]
 pub fn preferred(
     chosen: FailedTool<'_>,
@@ -158,9 +176,18 @@ pub fn preferred(
     now: Timestamp,
 ) -> Option<RankedTool> {
     let preference = learning.prefer(chosen.operation, chosen.target.as_str(), now)?;
-    let wanted: Vec<_> = candidates.iter().filter(|it| it.target.as_str() == preference.tool).cloned().collect();
-    let tool = rank(chosen, &wanted, Some((learning, now))).into_iter().find(|tool| tool.grounds.is_some())?;
-    Some(RankedTool { grounds: Some(Grounds::Learnt(preference.reason)), ..tool })
+    let wanted: Vec<_> = candidates
+        .iter()
+        .filter(|it| it.target.as_str() == preference.tool)
+        .cloned()
+        .collect();
+    let tool = rank(chosen, &wanted, Some((learning, now)))
+        .into_iter()
+        .find(|tool| tool.grounds.is_some())?;
+    Some(RankedTool {
+        grounds: Some(Grounds::Learnt(preference.reason)),
+        ..tool
+    })
 }
 
 /// The hard conditions.
@@ -169,9 +196,13 @@ fn may_be_called(failed: &FailedTool<'_>, it: &AlternativeTool<'_>) -> bool {
 }
 
 /// The arguments with which a tool can be called, or what is missing.
-fn satisfied(failed: &FailedTool<'_>, tool: &AlternativeTool<'_>) -> (Option<AdaptedArguments>, String) {
+fn satisfied(
+    failed: &FailedTool<'_>,
+    tool: &AlternativeTool<'_>,
+) -> (Option<AdaptedArguments>, String) {
     let spec = tool.spec;
-    // Of two tools only the names of their arguments show which is which: no schema has become another one.
+    // Of two tools only the names of their arguments show which is which: no schema has become
+    // another one.
     let comparison = Comparison {
         old: None,
         new: &spec.input_schema,
@@ -183,7 +214,9 @@ fn satisfied(failed: &FailedTool<'_>, tool: &AlternativeTool<'_>) -> (Option<Ada
     match adapt::fit(comparison) {
         ArgumentFit::Fits { .. } => (None, String::new()),
         ArgumentFit::Adapted(adapted) => (Some(adapted), String::new()),
-        ArgumentFit::Mistake { mismatch } => (None, format!("{} at {}", mismatch.keyword, mismatch.path)),
+        ArgumentFit::Mistake { mismatch } => {
+            (None, format!("{} at {}", mismatch.keyword, mismatch.path))
+        }
         ArgumentFit::Ambiguous { .. } => (None, adapt::taken(&spec.input_schema)),
         ArgumentFit::Unusable { reason } => (None, reason),
     }

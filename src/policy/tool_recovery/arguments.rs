@@ -21,7 +21,11 @@ pub fn read(raw: &str) -> Result<Arguments, String> {
     match serde_json::from_str(raw) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(_) => Err("the arguments are JSON, but no object".to_owned()),
-        Err(error) => Err(format!("the arguments are not JSON: line {}, column {}", error.line(), error.column())),
+        Err(error) => Err(format!(
+            "the arguments are not JSON: line {}, column {}",
+            error.line(),
+            error.column()
+        )),
     }
 }
 
@@ -35,8 +39,12 @@ pub fn write(arguments: &Arguments) -> String {
 /// The value at a place: a name at the root, or a JSON pointer.
 #[must_use]
 pub fn get<'a>(arguments: &'a Arguments, place: &str) -> Option<&'a Value> {
-    let Some(pointer) = place.strip_prefix('/') else { return arguments.get(place) };
-    let (first, rest) = pointer.split_once('/').map_or((pointer, None), |(first, rest)| (first, Some(rest)));
+    let Some(pointer) = place.strip_prefix('/') else {
+        return arguments.get(place);
+    };
+    let (first, rest) = pointer
+        .split_once('/')
+        .map_or((pointer, None), |(first, rest)| (first, Some(rest)));
     let value = arguments.get(&unescaped(first))?;
     rest.map_or(Some(value), |rest| value.pointer(&format!("/{rest}")))
 }
@@ -48,9 +56,13 @@ pub fn set(arguments: &mut Arguments, place: &str, value: Value) {
         return;
     };
     let mut parts = pointer.split('/').map(unescaped);
-    let (Some(mut name), mut at) = (parts.next(), arguments) else { return };
+    let (Some(mut name), mut at) = (parts.next(), arguments) else {
+        return;
+    };
     for next in parts {
-        let Some(inner) = at.get_mut(&name).and_then(Value::as_object_mut) else { return };
+        let Some(inner) = at.get_mut(&name).and_then(Value::as_object_mut) else {
+            return;
+        };
         (at, name) = (inner, next);
     }
     at.insert(name, value);
@@ -68,7 +80,10 @@ pub fn is_longer(value: &Value, max_bytes: usize) -> bool {
     }
     impl std::io::Write for Counter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| std::io::Error::other("too long"))?;
+            self.left = self
+                .left
+                .checked_sub(bytes.len())
+                .ok_or_else(|| std::io::Error::other("too long"))?;
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -81,7 +96,10 @@ pub fn is_longer(value: &Value, max_bytes: usize) -> bool {
 /// An upstream name for people and models: on one line, bounded, between quotation marks.
 #[must_use]
 pub fn quoted(name: &str) -> String {
-    let shown: String = redact(name, 64).chars().filter(|letter| *letter != '`').collect();
+    let shown: String = redact(name, 64)
+        .chars()
+        .filter(|letter| *letter != '`')
+        .collect();
     format!("`{shown}`")
 }
 
@@ -104,9 +122,12 @@ pub fn short_hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 /// Whether a text names an argument: as a word of its own.
 #[must_use]
 pub fn names(text: &str, name: &str) -> bool {
-    let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    let is_part = |letter: Option<char>| {
+        letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+    };
     !name.is_empty()
-        && text
-            .match_indices(name)
-            .any(|(at, _)| !is_part(text[..at].chars().next_back()) && !is_part(text[at + name.len()..].chars().next()))
+        && text.match_indices(name).any(|(at, _)| {
+            !is_part(text[..at].chars().next_back())
+                && !is_part(text[at + name.len()..].chars().next())
+        })
 }

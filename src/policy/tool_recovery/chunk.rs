@@ -1,8 +1,8 @@
 //! Splits one call into several that together do the same, runs them, and merges what they return.
 //!
-//! Only for tools that change nothing or may be repeated. The parts cover what the call covers, each part of it once;
-//! what fails is halved down to a floor. What is missing in the end is named: a result with a part missing is never
-//! complete.
+//! Only for tools that change nothing or may be repeated. The parts cover what the call covers,
+//! each part of it once; what fails is halved down to a floor. What is missing in the end is named:
+//! a result with a part missing is never complete.
 
 mod dates;
 mod items;
@@ -39,11 +39,13 @@ pub struct ChunkRule {
     pub max_calls: usize,
     /// Most parts at once, 1 to 16; default 3.
     pub parallel: usize,
-    /// Numbers of the result that are added up, as JSON pointers (`/total`); others that differ are left out.
+    /// Numbers of the result that are added up, as JSON pointers (`/total`); others that differ are
+    /// left out.
     pub sum: Vec<String>,
 }
 
-/// The arguments by which a call is split; each is a name, or a JSON pointer where it lies within another argument.
+/// The arguments by which a call is split; each is a name, or a JSON pointer where it lies within
+/// another argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChunkBy {
     /// A list, into shorter ones.
@@ -59,7 +61,8 @@ pub enum ChunkBy {
         from: String,
         /// The argument that holds its end.
         to: String,
-        /// The length of a part; by default calendar months, or weeks or days where the range is shorter.
+        /// The length of a part; by default calendar months, or weeks or days where the range is
+        /// shorter.
         step: Option<DateStep>,
         /// Whether the end belongs to the range; by default for dates, and not for times.
         end_included: Option<bool>,
@@ -113,7 +116,13 @@ impl ChunkRule {
     /// A rule with the usual bounds.
     #[must_use]
     pub const fn new(by: ChunkBy) -> Self {
-        Self { by, max_parts: 12, max_calls: 32, parallel: 3, sum: Vec::new() }
+        Self {
+            by,
+            max_parts: 12,
+            max_calls: 32,
+            parallel: 3,
+            sum: Vec::new(),
+        }
     }
 
     /// What is wrong with it: the field and why.
@@ -126,11 +135,16 @@ impl ChunkRule {
             ("parallel", self.parallel, 1, 16),
         ] {
             if !(min..=max).contains(&value) {
-                faults.push((field, format!("is {value}; a number from {min} to {max} is expected")));
+                faults.push((
+                    field,
+                    format!("is {value}; a number from {min} to {max} is expected"),
+                ));
             }
         }
         match &self.by {
-            ChunkBy::Pages { offset, page, size, .. } => {
+            ChunkBy::Pages {
+                offset, page, size, ..
+            } => {
                 if offset.is_some() == page.is_some() {
                     faults.push(("offset", "either `offset` or `page` is expected".to_owned()));
                 }
@@ -154,10 +168,13 @@ impl ChunkRule {
             ChunkBy::Dates { from, to, .. } => vec![from, to],
             ChunkBy::Pages { limit, .. } => vec![limit],
         };
-        places.iter().any(|place| arguments::names(text, place.rsplit('/').next().unwrap_or(place)))
+        places
+            .iter()
+            .any(|place| arguments::names(text, place.rsplit('/').next().unwrap_or(place)))
     }
 
-    /// How a call with these arguments is split; `None` where it has fewer than two parts or must not be split.
+    /// How a call with these arguments is split; `None` where it has fewer than two parts or must
+    /// not be split.
     #[must_use]
     pub fn plan(&self, arguments: &Arguments, effects: &Effects) -> Option<ChunkPlan> {
         if !effects.splittable() {
@@ -167,28 +184,59 @@ impl ChunkRule {
         let parts: Vec<ChunkPart> = match &self.by {
             ChunkBy::List { argument, size } => {
                 let items = ListItems::of(arguments::get(arguments, argument)?)?;
-                items.split(*size, max).into_iter().map(ChunkPart::ListItems).collect()
+                items
+                    .split(*size, max)
+                    .into_iter()
+                    .map(ChunkPart::ListItems)
+                    .collect()
             }
-            ChunkBy::Dates { from, to, step, end_included } => {
+            ChunkBy::Dates {
+                from,
+                to,
+                step,
+                end_included,
+            } => {
                 let text = |place| arguments::get(arguments, place).and_then(Value::as_str);
                 let range = DateRange::read(text(from)?, text(to)?, *end_included)?;
-                range.split(*step, max).into_iter().map(ChunkPart::Dates).collect()
+                range
+                    .split(*step, max)
+                    .into_iter()
+                    .map(ChunkPart::Dates)
+                    .collect()
             }
-            ChunkBy::Pages { limit, offset, page, first_page, size } => {
-                let number =
-                    |place: &str| arguments::get(arguments, place).map_or(Some(None), |it| it.as_u64().map(Some));
+            ChunkBy::Pages {
+                limit,
+                offset,
+                page,
+                first_page,
+                size,
+            } => {
+                let number = |place: &str| {
+                    arguments::get(arguments, place).map_or(Some(None), |it| it.as_u64().map(Some))
+                };
                 let limit = number(limit)??;
                 let pages = match (offset, page) {
                     (Some(offset), _) => Pages::from_offset(number(offset)?.unwrap_or(0), limit)?,
-                    (None, Some(page)) => {
-                        Pages::from_page(number(page)?.unwrap_or(*first_page).checked_sub(*first_page)?, limit)?
-                    }
+                    (None, Some(page)) => Pages::from_page(
+                        number(page)?
+                            .unwrap_or(*first_page)
+                            .checked_sub(*first_page)?,
+                        limit,
+                    )?,
                     (None, None) => return None,
                 };
-                pages.split(*size, max).into_iter().map(ChunkPart::Pages).collect()
+                pages
+                    .split(*size, max)
+                    .into_iter()
+                    .map(ChunkPart::Pages)
+                    .collect()
             }
         };
-        (parts.len() >= 2).then(|| ChunkPlan { rule: self.clone(), arguments: arguments.clone(), parts })
+        (parts.len() >= 2).then(|| ChunkPlan {
+            rule: self.clone(),
+            arguments: arguments.clone(),
+            parts,
+        })
     }
 }
 
@@ -212,11 +260,19 @@ impl ChunkPlan {
     #[must_use]
     pub fn words(&self) -> String {
         let what = match &self.rule.by {
-            ChunkBy::List { argument, .. } => format!("the list in {}", arguments::quoted(argument)),
-            ChunkBy::Dates { from, to, .. } => {
-                format!("the range from {} to {}", arguments::quoted(from), arguments::quoted(to))
+            ChunkBy::List { argument, .. } => {
+                format!("the list in {}", arguments::quoted(argument))
             }
-            ChunkBy::Pages { limit, .. } => format!("the number of results in {}", arguments::quoted(limit)),
+            ChunkBy::Dates { from, to, .. } => {
+                format!(
+                    "the range from {} to {}",
+                    arguments::quoted(from),
+                    arguments::quoted(to)
+                )
+            }
+            ChunkBy::Pages { limit, .. } => {
+                format!("the number of results in {}", arguments::quoted(limit))
+            }
         };
         format!("{what} was split into {} parts", self.parts.len())
     }
@@ -226,12 +282,23 @@ impl ChunkPlan {
         let mut changed = self.arguments.clone();
         let mut set = |place: &str, value: Value| arguments::set(&mut changed, place, value);
         match (&self.rule.by, part) {
-            (ChunkBy::List { argument, .. }, ChunkPart::ListItems(items)) => set(argument, items.value()),
+            (ChunkBy::List { argument, .. }, ChunkPart::ListItems(items)) => {
+                set(argument, items.value());
+            }
             (ChunkBy::Dates { from, to, .. }, ChunkPart::Dates(range)) => {
                 set(from, Value::from(range.first()));
                 set(to, Value::from(range.last()));
             }
-            (ChunkBy::Pages { limit, offset, page, first_page, .. }, ChunkPart::Pages(pages)) => {
+            (
+                ChunkBy::Pages {
+                    limit,
+                    offset,
+                    page,
+                    first_page,
+                    ..
+                },
+                ChunkPart::Pages(pages),
+            ) => {
                 set(limit, Value::from(pages.len()));
                 match (offset, page) {
                     (Some(offset), _) => set(offset, Value::from(pages.start())),

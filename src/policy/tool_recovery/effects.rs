@@ -1,8 +1,9 @@
-//! What a tool does to the world as far as it is known, and so whether an execution of it may be repeated.
+//! What a tool does to the world as far as it is known, and so whether an execution of it may be
+//! repeated.
 //!
-//! In this order: what the operator states, an argument that carries an idempotency key, what a trusted server states.
-//! What remains unknown is taken for the worst. A caller may add caution; it lifts some only where the operator lets
-//! it.
+//! In this order: what the operator states, an argument that carries an idempotency key, what a
+//! trusted server states. What remains unknown is taken for the worst. A caller may add caution; it
+//! lifts some only where the operator lets it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,17 +29,22 @@ pub struct EffectsPolicy {
     pub destructive: Option<bool>,
     /// It acts on the world outside its own data.
     pub open_world: Option<bool>,
-    /// The argument in which the tool takes an idempotency key. Relight fills it; the tool must list it in its schema.
+    /// The argument in which the tool takes an idempotency key. Relight fills it; the tool must
+    /// list it in its schema.
     pub idempotency_key: Option<String>,
     /// Whether what the tool's server states in its annotations counts; default false.
     pub trust_annotations: bool,
-    /// Whether a caller may state that a tool is safer than is known here; default false, it may only add caution.
+    /// Whether a caller may state that a tool is safer than is known here; default false, it may
+    /// only add caution.
     pub trust_callers: bool,
 }
 
 /// The side effects that a tool is taken to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact about the tool")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent fact about the tool"
+)]
 pub struct Effects {
     /// It changes nothing.
     pub read_only: bool,
@@ -70,27 +76,63 @@ pub enum ToolExecuted {
 impl Effects {
     /// The side effects of a tool by what the operator, its server and the caller state.
     #[must_use]
-    pub fn of(policy: &EffectsPolicy, tool: Option<&ToolSpec>, caller: Option<SideEffects>) -> Self {
-        let hints = tool.filter(|_| policy.trust_annotations).map(|tool| tool.annotations).unwrap_or_default();
+    pub fn of(
+        policy: &EffectsPolicy,
+        tool: Option<&ToolSpec>,
+        caller: Option<SideEffects>,
+    ) -> Self {
+        let hints = tool
+            .filter(|_| policy.trust_annotations)
+            .map(|tool| tool.annotations)
+            .unwrap_or_default();
         let claims = caller.unwrap_or_default();
-        let lifted = if policy.trust_callers { claims } else { SideEffects::default() };
+        let lifted = if policy.trust_callers {
+            claims
+        } else {
+            SideEffects::default()
+        };
         // Who states that a tool both changes nothing and destroys is believed in the worse.
-        let read_only_hint = hints.read_only.map(|it| it && hints.destructive != Some(true));
+        let read_only_hint = hints
+            .read_only
+            .map(|it| it && hints.destructive != Some(true));
         let stated_read_only = first([lifted.read_only, policy.read_only, read_only_hint]);
         let destroys = claims.destructive == Some(true) || policy.destructive == Some(true);
-        let read_only = stated_read_only == Some(true) && claims.read_only != Some(false) && !destroys;
+        let read_only =
+            stated_read_only == Some(true) && claims.read_only != Some(false) && !destroys;
         let worst = |stated: Option<bool>, claim: Option<bool>, otherwise: bool| {
             claim == Some(true) || stated.unwrap_or(otherwise)
         };
-        let destructive =
-            worst(first([lifted.destructive, policy.destructive, hints.destructive]), claims.destructive, !read_only);
-        let open_world =
-            worst(first([lifted.open_world, policy.open_world, hints.open_world]), claims.open_world, true);
-        let key_argument =
-            policy.idempotency_key.clone().filter(|key| tool.is_some_and(|tool| lists(&tool.input_schema, key)));
-        let (repeatable, reason) = repeatable(policy, claims, lifted, hints, read_only, key_argument.is_some());
+        let destructive = worst(
+            first([lifted.destructive, policy.destructive, hints.destructive]),
+            claims.destructive,
+            !read_only,
+        );
+        let open_world = worst(
+            first([lifted.open_world, policy.open_world, hints.open_world]),
+            claims.open_world,
+            true,
+        );
+        let key_argument = policy
+            .idempotency_key
+            .clone()
+            .filter(|key| tool.is_some_and(|tool| lists(&tool.input_schema, key)));
+        let (repeatable, reason) = repeatable(
+            policy,
+            claims,
+            lifted,
+            hints,
+            read_only,
+            key_argument.is_some(),
+        );
         let key_argument = key_argument.filter(|_| repeatable && !read_only);
-        Self { read_only, destructive, open_world, repeatable, key_argument, reason }
+        Self {
+            read_only,
+            destructive,
+            open_world,
+            repeatable,
+            key_argument,
+            reason,
+        }
     }
 
     /// Whether a call may be split into several that together do the same.
@@ -120,12 +162,16 @@ impl Effects {
         !self.repeatable && execution(failure) == ToolExecuted::Unknown
     }
 
-    /// The failure of an execution: where the tool may have been executed and must not be once more, what happened is not
-    /// known. A caller who cancelled knows that.
+    /// The failure of an execution: where the tool may have been executed and must not be once
+    /// more, what happened is not known. A caller who cancelled knows that.
     #[must_use]
     pub fn judged(&self, failure: Failure) -> Failure {
         let is_open = self.leave_open(&failure) && failure.class != FailureClass::Cancelled;
-        if is_open { outcome_unknown(failure) } else { failure }
+        if is_open {
+            outcome_unknown(failure)
+        } else {
+            failure
+        }
     }
 }
 
@@ -137,9 +183,13 @@ pub fn outcome_unknown(failure: Failure) -> Failure {
         retryable: false,
         fallback_helps: false,
         retry_after: None,
-        message: format!("{}; whether the tool was executed is not known", failure.message),
+        message: format!(
+            "{}; whether the tool was executed is not known",
+            failure.message
+        ),
         user_message: words::for_user(FailureClass::OutcomeUnknown, None).into_owned(),
-        recovery_hint: words::for_operator(FailureClass::OutcomeUnknown, None, None, true).into_owned(),
+        recovery_hint: words::for_operator(FailureClass::OutcomeUnknown, None, None, true)
+            .into_owned(),
         ..failure
     }
 }
@@ -173,9 +223,11 @@ pub fn execution(failure: &Failure) -> ToolExecuted {
     }
 }
 
-/// The idempotency key of one call: the same for every execution of it, another for every other call.
+/// The idempotency key of one call: the same for every execution of it, another for every other
+/// call.
 ///
-/// `arguments` are those of the call (or of the part, where a call is split) before anything was adapted.
+/// `arguments` are those of the call (or of the part, where a call is split) before anything was
+/// adapted.
 #[must_use]
 pub fn idempotency_key(invocation: &InvocationId, call: &str, arguments: &str) -> String {
     short_hash([invocation.as_str(), call, arguments])
@@ -200,26 +252,54 @@ fn repeatable(
     has_key: bool,
 ) -> (bool, &'static str) {
     if claims.idempotent == Some(false) {
-        return (false, "its caller states that repeating it has a further effect");
+        return (
+            false,
+            "its caller states that repeating it has a further effect",
+        );
     }
     if read_only {
         return (true, "it changes nothing");
     }
     if lifted.idempotent == Some(true) {
-        return (true, "its caller states that repeating it has no further effect");
+        return (
+            true,
+            "its caller states that repeating it has no further effect",
+        );
     }
     match policy.idempotent {
-        Some(true) => return (true, "its operator states that repeating it has no further effect"),
-        Some(false) => return (false, "its operator states that repeating it has a further effect"),
+        Some(true) => {
+            return (
+                true,
+                "its operator states that repeating it has no further effect",
+            );
+        }
+        Some(false) => {
+            return (
+                false,
+                "its operator states that repeating it has a further effect",
+            );
+        }
         None => {}
     }
     if has_key {
-        return (true, "an idempotency key makes its repetition one execution");
+        return (
+            true,
+            "an idempotency key makes its repetition one execution",
+        );
     }
     match hints.idempotent {
-        Some(true) => (true, "its server, which is trusted, states that repeating it has no further effect"),
-        Some(false) => (false, "its server states that repeating it has a further effect"),
-        None => (false, "it is not known whether repeating it has a further effect"),
+        Some(true) => (
+            true,
+            "its server, which is trusted, states that repeating it has no further effect",
+        ),
+        Some(false) => (
+            false,
+            "its server states that repeating it has a further effect",
+        ),
+        None => (
+            false,
+            "it is not known whether repeating it has a further effect",
+        ),
     }
 }
 
@@ -229,12 +309,17 @@ fn first<const N: usize>(statements: [Option<bool>; N]) -> Option<bool> {
 
 /// Whether a schema lists a property at its root.
 fn lists(schema: &Value, property: &str) -> bool {
-    schema.pointer("/properties").and_then(Value::as_object).is_some_and(|listed| listed.contains_key(property))
+    schema
+        .pointer("/properties")
+        .and_then(Value::as_object)
+        .is_some_and(|listed| listed.contains_key(property))
 }
 
 /// Whether the words hold a code by which JSON-RPC refuses a request that it does not execute.
 fn is_refused_by_protocol(message: &str) -> bool {
-    ["-32600", "-32601", "-32602", "-32700"].iter().any(|code| message.contains(code))
+    ["-32600", "-32601", "-32602", "-32700"]
+        .iter()
+        .any(|code| message.contains(code))
 }
 
 #[cfg(test)]

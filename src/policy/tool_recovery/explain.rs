@@ -1,8 +1,8 @@
-//! Explains why a tool cannot do what was requested: what was tried, why it cannot work, what would make it work, what else
-//! there is.
+//! Explains why a tool cannot do what was requested: what was tried, why it cannot work, what would
+//! make it work, what else there is.
 //!
-//! The sentences are Relight's own. The words of the tool itself is quoted once, redacted and bounded, and marked as its
-//! words: no instruction in it is one of the explanation's.
+//! The sentences are Relight's own. The words of the tool itself is quoted once, redacted and
+//! bounded, and marked as its words: no instruction in it is one of the explanation's.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,8 @@ pub struct Explanation {
     pub remedies: Vec<String>,
     /// What could be done in its place, one sentence each.
     pub alternatives: Vec<String>,
-    /// The words of the tool itself, redacted and bounded: material, and no instruction. Empty where there is nothing.
+    /// The words of the tool itself, redacted and bounded: material, and no instruction. Empty
+    /// where there is nothing.
     pub excerpt: String,
     /// What an operator can do.
     pub operator_hint: String,
@@ -61,7 +62,14 @@ impl Explanation {
     /// Explains a failure after which nothing more is tried.
     #[must_use]
     pub fn of(facts: ExplanationFacts<'_>) -> Self {
-        let ExplanationFacts { tool, goal, failure, tried, ended_by, alternatives } = facts;
+        let ExplanationFacts {
+            tool,
+            goal,
+            failure,
+            tried,
+            ended_by,
+            alternatives,
+        } = facts;
         let tool = quoted(tool);
         let goal = redact(goal, MAX_GOAL_BYTES);
         let summary = if goal.is_empty() {
@@ -77,7 +85,10 @@ impl Explanation {
             summary,
             tried: tried.iter().take(MAX_TRIED).cloned().collect(),
             why,
-            remedies: remedies(failure.class).iter().map(|remedy| (*remedy).to_owned()).collect(),
+            remedies: remedies(failure.class)
+                .iter()
+                .map(|remedy| (*remedy).to_owned())
+                .collect(),
             alternatives: offers(alternatives),
             excerpt: redact(&failure.message, MAX_EXCERPT_BYTES),
             operator_hint: failure.recovery_hint.clone(),
@@ -95,7 +106,10 @@ impl Explanation {
             sentences.push(format!("What would help: {}", self.remedies.join(" ")));
         }
         if !self.alternatives.is_empty() {
-            sentences.push(format!("Possible alternatives: {}", self.alternatives.join(" ")));
+            sentences.push(format!(
+                "Possible alternatives: {}",
+                self.alternatives.join(" ")
+            ));
         }
         sentences.join(" ")
     }
@@ -109,7 +123,11 @@ pub fn offers(tools: &[RankedTool]) -> Vec<String> {
         (Some(adapted), _) => format!("Call {} ({}).", quoted(&tool.name), adapted.words),
         (None, _) => format!("Call {} with the same arguments.", quoted(&tool.name)),
     };
-    tools.iter().take(super::alternatives::OFFERED).map(offer).collect()
+    tools
+        .iter()
+        .take(super::alternatives::OFFERED)
+        .map(offer)
+        .collect()
 }
 
 const fn why(class: FailureClass) -> &'static str {
@@ -129,12 +147,16 @@ const fn why(class: FailureClass) -> &'static str {
         C::Overloaded => "The tool's server has more to do than it can.",
         C::Timeout | C::Deadline => "The tool did not finish in time.",
         C::ContextLength => "The call, or what it returns, is larger than the tool allows.",
-        C::Network | C::StreamInterrupted => "The tool's server could not be reached, or the connection to it broke.",
+        C::Network | C::StreamInterrupted => {
+            "The tool's server could not be reached, or the connection to it broke."
+        }
         C::Crash => "The tool's process ended before it was done.",
         C::ContentFiltered => "The tool's own policy refuses the content.",
         C::Configuration => "The tool is not set up.",
         C::MalformedResponse => "What the tool returned could not be used.",
-        C::CircuitOpen | C::Shed | C::BudgetEmpty => "The tool is not called for now, because it failed too often.",
+        C::CircuitOpen | C::Shed | C::BudgetEmpty => {
+            "The tool is not called for now, because it failed too often."
+        }
         C::ServerError
         | C::ToolFailed
         | C::State
@@ -237,16 +259,26 @@ mod tests {
         });
         assert!(!explanation.text().contains("Ignore all"));
         assert!(explanation.excerpt.contains("Ignore all"));
-        assert!(!explanation.excerpt.contains("abc123def456") && !explanation.excerpt.contains("a@b.example"));
+        assert!(
+            !explanation.excerpt.contains("abc123def456")
+                && !explanation.excerpt.contains("a@b.example")
+        );
         assert!(explanation.excerpt.len() <= MAX_EXCERPT_BYTES + 3);
         assert!(!explanation.text().contains('\n'));
-        assert!(explanation.why.ends_with("Nothing more was tried: no attempts are left."));
+        assert!(
+            explanation
+                .why
+                .ends_with("Nothing more was tried: no attempts are left.")
+        );
     }
 
     #[test]
     fn every_class_is_explained_in_whole_sentences() {
         for class in FailureClass::ALL {
-            assert!(why(class).ends_with('.') && remedies(class).iter().all(|it| it.ends_with('.')), "{class}");
+            assert!(
+                why(class).ends_with('.') && remedies(class).iter().all(|it| it.ends_with('.')),
+                "{class}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What is remembered of earlier attempts: the note about the last three for one goal, and redacted parameters for the
-//! journal.
+//! What is remembered of earlier attempts: the note about the last three for one goal, and redacted
+//! parameters for the journal.
 
 use std::fmt::Write as _;
 
@@ -56,13 +56,19 @@ impl PastAttempt {
 /// The note about the last attempts for a goal, oldest first; empty where there are none.
 #[must_use]
 pub fn note(attempts: &[PastAttempt]) -> String {
-    let last = attempts.get(attempts.len().saturating_sub(REMEMBERED)..).unwrap_or_default();
+    let last = attempts
+        .get(attempts.len().saturating_sub(REMEMBERED)..)
+        .unwrap_or_default();
     if last.is_empty() {
         return String::new();
     }
     let mut note = "Previous attempts:\n".to_owned();
     for (number, attempt) in (1..).zip(last) {
-        let reasoning = if attempt.reasoning.is_empty() { "No reasoning" } else { &attempt.reasoning };
+        let reasoning = if attempt.reasoning.is_empty() {
+            "No reasoning"
+        } else {
+            &attempt.reasoning
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(note, "{number}. {reasoning}");
         if !attempt.error.is_empty() {
@@ -76,20 +82,27 @@ pub fn note(attempts: &[PastAttempt]) -> String {
 /// What identifies a goal within a thread: its words, however they are spaced and written.
 #[must_use]
 pub fn goal_key(goal: &str) -> String {
-    let words = goal.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ");
+    let words = goal
+        .split_whitespace()
+        .map(str::to_lowercase)
+        .collect::<Vec<_>>()
+        .join(" ");
     super::arguments::short_hash([words.as_str()])
 }
 
-/// Parameters as the journal keeps them: without what the operator's pointers name (`/token`, `/items/*/name`), without
-/// values whose names or shapes are those of secrets, and bounded.
+/// Parameters as the journal keeps them: without what the operator's pointers name (`/token`,
+/// `/items/*/name`), without values whose names or shapes are those of secrets, and bounded.
 #[must_use]
 pub fn redact_parameters(raw: &str, pointers: &[String], secrets: &Secrets) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(raw) else {
         return redact(&secrets.take_out(raw), MAX_PARAMETER_BYTES);
     };
     for pointer in pointers {
-        let path: Vec<String> =
-            pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+        let path: Vec<String> = pointer
+            .split('/')
+            .skip(1)
+            .map(|part| part.replace("~1", "/").replace("~0", "~"))
+            .collect();
         if pointer.starts_with('/') || pointer.is_empty() {
             blank(&mut value, &path);
         }
@@ -110,7 +123,9 @@ fn blank(value: &mut Value, path: &[String]) {
         return;
     };
     match value {
-        Value::Object(members) if first == ANY => members.values_mut().for_each(|member| blank(member, rest)),
+        Value::Object(members) if first == ANY => {
+            members.values_mut().for_each(|member| blank(member, rest));
+        }
         Value::Array(items) if first == ANY => items.iter_mut().for_each(|item| blank(item, rest)),
         Value::Object(members) => {
             if let Some(member) = members.get_mut(first) {
@@ -157,9 +172,16 @@ mod tests {
         let mut attempts = Vec::new();
         assert_eq!(note(&attempts), "");
         for number in 1..=5 {
-            let failure = Failure::local(FailureClass::Timeout, format!("it timed out {number} times"));
+            let failure = Failure::local(
+                FailureClass::Timeout,
+                format!("it timed out {number} times"),
+            );
             let failure = (number != 4).then_some(&failure);
-            attempts.push(PastAttempt::new(&format!("try\n{number}"), failure, ErrorWords::Message));
+            attempts.push(PastAttempt::new(
+                &format!("try\n{number}"),
+                failure,
+                ErrorWords::Message,
+            ));
         }
         assert_eq!(
             note(&attempts),
@@ -185,7 +207,10 @@ mod tests {
 
     #[test]
     fn a_goal_is_the_same_however_it_is_spaced() {
-        assert_eq!(goal_key("Get  my\nactivities"), goal_key("get my activities"));
+        assert_eq!(
+            goal_key("Get  my\nactivities"),
+            goal_key("get my activities")
+        );
         assert_ne!(goal_key("get my activities"), goal_key("get my activity"));
     }
 
@@ -196,8 +221,14 @@ mod tests {
             "query": "runs", "api_key": "plain", "password": 12345, "note": "use sk-abcdefgh12345678 or changeme",
             "people": [{"name": "Ann", "age": 5}, {"name": "Bob", "age": 6}], "token_limit": 7,
         });
-        let pointers = ["/people/*/name".to_owned(), "/missing/x".to_owned(), "bad".to_owned()];
-        let kept: Value = serde_json::from_str(&redact_parameters(&raw.to_string(), &pointers, &secrets)).unwrap();
+        let pointers = [
+            "/people/*/name".to_owned(),
+            "/missing/x".to_owned(),
+            "bad".to_owned(),
+        ];
+        let kept: Value =
+            serde_json::from_str(&redact_parameters(&raw.to_string(), &pointers, &secrets))
+                .unwrap();
         assert_eq!(
             kept,
             json!({
@@ -205,8 +236,14 @@ mod tests {
                 "people": [{"name": GONE, "age": 5}, {"name": GONE, "age": 6}], "token_limit": 7,
             })
         );
-        assert_eq!(redact_parameters("{\"a\": changeme", &[], &secrets), "{\"a\": [redacted]");
-        assert_eq!(redact_parameters(r#"{"a":1}"#, &[String::new()], &secrets), "\"[redacted]\"");
+        assert_eq!(
+            redact_parameters("{\"a\": changeme", &[], &secrets),
+            "{\"a\": [redacted]"
+        );
+        assert_eq!(
+            redact_parameters(r#"{"a":1}"#, &[String::new()], &secrets),
+            "\"[redacted]\""
+        );
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! The decision: which rung of the ladder is tried next.
 //!
-//! Each cause of failure has its rungs, in order; a rung that cannot be taken (not allowed, used up, no time, nothing
-//! found) passes to the next, and the last is the explanation.
+//! Each cause of failure has its rungs, in order; a rung that cannot be taken (not allowed, used
+//! up, no time, nothing found) passes to the next, and the last is the explanation.
 
 mod cause;
 
@@ -31,7 +31,9 @@ const WAITS_FOR: Duration = Duration::from_secs(1);
 /// Whether a tool that Relight refused to call for now is left for another one, where there is one.
 #[must_use]
 pub fn is_left(refusal: &Failure) -> bool {
-    refusal.retry_after.is_none_or(|wait| wait.duration > WAITS_FOR)
+    refusal
+        .retry_after
+        .is_none_or(|wait| wait.duration > WAITS_FOR)
 }
 
 /// Decides what follows a failed execution of a tool.
@@ -44,11 +46,17 @@ pub fn decide(situation: &ToolSituation<'_>) -> ToolStep {
     let cause = Cause::of(failure);
     if cause == Cause::Ended {
         let reason = format!("{}: nothing more is done", failure.class.phrase());
-        return ToolStep::Fail { reason, finding: None };
+        return ToolStep::Fail {
+            reason,
+            finding: None,
+        };
     }
     if !situation.policy.enabled {
         let reason = "recovery is switched off for this tool".to_owned();
-        return ToolStep::Fail { reason, finding: None };
+        return ToolStep::Fail {
+            reason,
+            finding: None,
+        };
     }
     if cause == Cause::Impossible {
         return explain(situation, "");
@@ -56,7 +64,10 @@ pub fn decide(situation: &ToolSituation<'_>) -> ToolStep {
     if situation.attempts_left == 0 {
         return explain(situation, "no attempts are left");
     }
-    if situation.time_left.is_some_and(|left| left < situation.usual_duration || left.is_zero()) {
+    if situation
+        .time_left
+        .is_some_and(|left| left < situation.usual_duration || left.is_zero())
+    {
         return explain(situation, "not enough time is left");
     }
     let rungs = cause.rungs(situation);
@@ -69,9 +80,14 @@ pub fn decide(situation: &ToolSituation<'_>) -> ToolStep {
     step.unwrap_or_else(|| {
         let ended_by = match execution(failure) {
             ToolExecuted::Ended | ToolExecuted::Unknown if !situation.effects.repeatable => {
-                format!("it is not executed again, because {}", situation.effects.reason)
+                format!(
+                    "it is not executed again, because {}",
+                    situation.effects.reason
+                )
             }
-            ToolExecuted::NotExecuted | ToolExecuted::Ended | ToolExecuted::Unknown => String::new(),
+            ToolExecuted::NotExecuted | ToolExecuted::Ended | ToolExecuted::Unknown => {
+                String::new()
+            }
         };
         explain(situation, &ended_by)
     })
@@ -88,35 +104,76 @@ fn outcome_unknown(situation: &ToolSituation<'_>) -> ToolStep {
 }
 
 fn retry(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
-    let ToolSituation { failure, tried, policy, effects, .. } = *situation;
+    let ToolSituation {
+        failure,
+        tried,
+        policy,
+        effects,
+        ..
+    } = *situation;
     if failure.class.is_local_refusal() {
         // It is not called for now: the question is whether another tool is.
         return None;
     }
     // Nothing stated to come back for, and no reason to think that the same would end otherwise.
-    let is_hopeful = failure.retryable || failure.never_sent || matches!(cause, Cause::TooSlow | Cause::Opaque);
+    let is_hopeful =
+        failure.retryable || failure.never_sent || matches!(cause, Cause::TooSlow | Cause::Opaque);
     if !is_hopeful || tried.retries >= policy.max_retries || !effects.allow_again(failure) {
         return None;
     }
     let stated = failure.retry_after;
     let wait = stated.map_or(Duration::ZERO, |wait| wait.duration);
-    if situation.time_left.is_some_and(|left| left < wait.saturating_add(situation.usual_duration)) {
+    if situation
+        .time_left
+        .is_some_and(|left| left < wait.saturating_add(situation.usual_duration))
+    {
         return None;
     }
-    let is_throttled = matches!(failure.class, FailureClass::RateLimited | FailureClass::Overloaded);
-    let backoff_kind = if is_throttled { BackoffKind::Throttle } else { BackoffKind::Backoff };
-    let allowed = if effects.repeatable { effects.reason } else { "it was not executed" };
-    let reason = format!("{}: the call is repeated, which is allowed because {allowed}", failure.class.phrase());
-    Some(ToolStep::Retry { backoff_kind, stated, reason })
+    let is_throttled = matches!(
+        failure.class,
+        FailureClass::RateLimited | FailureClass::Overloaded
+    );
+    let backoff_kind = if is_throttled {
+        BackoffKind::Throttle
+    } else {
+        BackoffKind::Backoff
+    };
+    let allowed = if effects.repeatable {
+        effects.reason
+    } else {
+        "it was not executed"
+    };
+    let reason = format!(
+        "{}: the call is repeated, which is allowed because {allowed}",
+        failure.class.phrase()
+    );
+    Some(ToolStep::Retry {
+        backoff_kind,
+        stated,
+        reason,
+    })
 }
 
 fn adapt(situation: &ToolSituation<'_>) -> Option<ToolStep> {
-    let ToolSituation { failure, list, tried, policy, effects, .. } = *situation;
-    let refetch = |reason: &str| Some(ToolStep::RefetchList { reason: reason.to_owned() });
+    let ToolSituation {
+        failure,
+        list,
+        tried,
+        policy,
+        effects,
+        ..
+    } = *situation;
+    let refetch = |reason: &str| {
+        Some(ToolStep::RefetchList {
+            reason: reason.to_owned(),
+        })
+    };
     if !list.is_fresh {
         return refetch("the tool refused its arguments: its schema may have changed");
     }
-    let Some(current) = list.current else { return alternative(situation, Cause::Missing) };
+    let Some(current) = list.current else {
+        return alternative(situation, Cause::Missing);
+    };
     let fit = adapt::fit(Comparison {
         old: list.old.map(|old| &*old.input_schema),
         new: &current.input_schema,
@@ -128,75 +185,139 @@ fn adapt(situation: &ToolSituation<'_>) -> Option<ToolStep> {
     match fit {
         ArgumentFit::Adapted(_) if tried.adaptations >= policy.max_adaptations => None,
         // What was not surely refused as a call may have been half done.
-        ArgumentFit::Adapted(_) if !effects.allow_again(failure) && !names_arguments(failure) => None,
+        ArgumentFit::Adapted(_) if !effects.allow_again(failure) && !names_arguments(failure) => {
+            None
+        }
         ArgumentFit::Adapted(adapted) if effects.destructive && !policy.adapt_destructive => {
             let reason = format!(
                 "The arguments do not fit {}, which may destroy something: they are not adapted without leave ({}).",
                 quoted(situation.tool),
                 adapted.words
             );
-            Some(ToolStep::Fail { reason, finding: None })
+            Some(ToolStep::Fail {
+                reason,
+                finding: None,
+            })
         }
         ArgumentFit::Adapted(adapted) => {
-            let reason = format!("the arguments did not fit {}: {}", quoted(situation.tool), adapted.words);
+            let reason = format!(
+                "the arguments did not fit {}: {}",
+                quoted(situation.tool),
+                adapted.words
+            );
             Some(ToolStep::Adapt { adapted, reason })
         }
         ArgumentFit::Mistake { mismatch } => {
             chunk_of_limit(situation, &mismatch).or_else(|| Some(mistake(situation, mismatch)))
         }
         ArgumentFit::Ambiguous { differences } => {
-            let reason = format!("The arguments do not fit {}. {differences}", quoted(situation.tool));
-            Some(ToolStep::Fail { reason, finding: None })
+            let reason = format!(
+                "The arguments do not fit {}. {differences}",
+                quoted(situation.tool)
+            );
+            Some(ToolStep::Fail {
+                reason,
+                finding: None,
+            })
         }
-        ArgumentFit::Unusable { reason } => Some(ToolStep::Fail { reason, finding: None }),
+        ArgumentFit::Unusable { reason } => Some(ToolStep::Fail {
+            reason,
+            finding: None,
+        }),
         // What was refused before fits now: the list was changed meanwhile.
-        ArgumentFit::Fits { changed: true } if tried.retries == 0 && effects.allow_again(failure) => {
-            let reason = "the tool's schema changed, and the arguments fit it as they are".to_owned();
-            Some(ToolStep::Retry { backoff_kind: BackoffKind::AtOnce, stated: None, reason })
+        ArgumentFit::Fits { changed: true }
+            if tried.retries == 0 && effects.allow_again(failure) =>
+        {
+            let reason =
+                "the tool's schema changed, and the arguments fit it as they are".to_owned();
+            Some(ToolStep::Retry {
+                backoff_kind: BackoffKind::AtOnce,
+                stated: None,
+                reason,
+            })
         }
         // How much the tool takes at once is in its words, not in its schema.
         ArgumentFit::Fits { .. } => {
-            let is_named = situation.chunk_rules.iter().any(|rule| rule.is_named_in(&failure.message));
-            if is_named { chunk(situation, Cause::TooLarge) } else { None }
+            let is_named = situation
+                .chunk_rules
+                .iter()
+                .any(|rule| rule.is_named_in(&failure.message));
+            if is_named {
+                chunk(situation, Cause::TooLarge)
+            } else {
+                None
+            }
         }
     }
 }
 
 /// Whether a failure is about the arguments themselves and not about what they name.
 const fn names_arguments(failure: &Failure) -> bool {
-    matches!(failure.detail, Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::BadSchema))
+    matches!(
+        failure.detail,
+        Some(InvalidRequestDetail::ParameterMismatch | InvalidRequestDetail::BadSchema)
+    )
 }
 
 /// The call is split where it only wants more results at once than the tool gives.
 fn chunk_of_limit(situation: &ToolSituation<'_>, mismatch: &Mismatch) -> Option<ToolStep> {
-    let is_upper_bound = matches!(mismatch.keyword.as_str(), "maximum" | "exclusiveMaximum" | "maxItems");
-    if is_upper_bound { chunk(situation, Cause::TooLarge) } else { None }
+    let is_upper_bound = matches!(
+        mismatch.keyword.as_str(),
+        "maximum" | "exclusiveMaximum" | "maxItems"
+    );
+    if is_upper_bound {
+        chunk(situation, Cause::TooLarge)
+    } else {
+        None
+    }
 }
 
 fn mistake(situation: &ToolSituation<'_>, mismatch: Mismatch) -> ToolStep {
-    let place = if mismatch.path.is_empty() { "the root" } else { &mismatch.path };
+    let place = if mismatch.path.is_empty() {
+        "the root"
+    } else {
+        &mismatch.path
+    };
     let reason = format!(
         "The arguments do not fit the schema of {}, which has not changed: {} at {}.",
         quoted(situation.tool),
         mismatch.keyword,
         quoted(place)
     );
-    let finding = Finding::ToolArguments { tool: situation.tool.to_owned(), mismatch };
-    ToolStep::Fail { reason, finding: Some(finding) }
+    let finding = Finding::ToolArguments {
+        tool: situation.tool.to_owned(),
+        mismatch,
+    };
+    ToolStep::Fail {
+        reason,
+        finding: Some(finding),
+    }
 }
 
 fn alternative(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
-    let ToolSituation { failure, list, tried, policy, effects, .. } = *situation;
+    let ToolSituation {
+        failure,
+        list,
+        tried,
+        policy,
+        effects,
+        ..
+    } = *situation;
     // A tool that is gone is found again under another name only in a new list.
     if cause == Cause::Missing && !list.is_fresh {
-        let reason = "what was called does not exist: the list of tools may have changed".to_owned();
+        let reason =
+            "what was called does not exist: the list of tools may have changed".to_owned();
         return Some(ToolStep::RefetchList { reason });
     }
     let ranked = ranked(situation);
-    // That it is the right one is learnt from calls of the wrong one, and not from those that merely failed.
+    // That it is the right one is learnt from calls of the wrong one, and not from those that
+    // merely failed.
     let is_wrong_tool = matches!(cause, Cause::Missing | Cause::Arguments);
-    let counts = |grounds: &&Grounds| is_wrong_tool || matches!(grounds, Grounds::Release | Grounds::Group);
-    let automatic = ranked.iter().find_map(|tool| Some((tool, tool.grounds.as_ref().filter(counts)?)));
+    let counts =
+        |grounds: &&Grounds| is_wrong_tool || matches!(grounds, Grounds::Release | Grounds::Group);
+    let automatic = ranked
+        .iter()
+        .find_map(|tool| Some((tool, tool.grounds.as_ref().filter(counts)?)));
     if let Some((tool, grounds)) = automatic
         && tried.alternatives < policy.max_alternatives
         && effects.allow_again(failure)
@@ -218,13 +339,22 @@ fn alternative(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> 
             quoted(called),
             quoted(failed)
         );
-        return Some(ToolStep::Alternative { tool: tool.clone(), reason });
+        return Some(ToolStep::Alternative {
+            tool: tool.clone(),
+            reason,
+        });
     }
     let is_offered = matches!(cause, Cause::Missing | Cause::OnlyElsewhere) && !ranked.is_empty();
     is_offered.then(|| {
-        let explanation =
-            explanation(situation, &ranked, "no other tool is declared as equivalent or known to be right");
-        ToolStep::Offer { tools: ranked.into_iter().take(OFFERED).collect(), explanation }
+        let explanation = explanation(
+            situation,
+            &ranked,
+            "no other tool is declared as equivalent or known to be right",
+        );
+        ToolStep::Offer {
+            tools: ranked.into_iter().take(OFFERED).collect(),
+            explanation,
+        }
     })
 }
 
@@ -238,10 +368,16 @@ fn chunk(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
     let reason = format!("{}: {}", situation.failure.class.phrase(), plan.words());
     // What is limited is not sent several times at once.
     Some(match cause {
-        Cause::Limited => {
-            ToolStep::Chunk { plan: plan.with_parallel(1), backoff_kind: Some(BackoffKind::Throttle), reason }
-        }
-        _ => ToolStep::Chunk { plan, backoff_kind: None, reason },
+        Cause::Limited => ToolStep::Chunk {
+            plan: plan.with_parallel(1),
+            backoff_kind: Some(BackoffKind::Throttle),
+            reason,
+        },
+        _ => ToolStep::Chunk {
+            plan,
+            backoff_kind: None,
+            reason,
+        },
     })
 }
 
@@ -264,15 +400,26 @@ fn ranked(situation: &ToolSituation<'_>) -> Vec<RankedTool> {
         arguments: &arguments,
         operation: situation.operation,
     };
-    let others: Vec<_> = situation.candidates.iter().filter(|it| it.target != *situation.target).cloned().collect();
+    let others: Vec<_> = situation
+        .candidates
+        .iter()
+        .filter(|it| it.target != *situation.target)
+        .cloned()
+        .collect();
     alternatives::rank(failed, &others, situation.learning)
 }
 
 fn explain(situation: &ToolSituation<'_>, ended_by: &str) -> ToolStep {
-    ToolStep::Explain { explanation: explanation(situation, &ranked(situation), ended_by) }
+    ToolStep::Explain {
+        explanation: explanation(situation, &ranked(situation), ended_by),
+    }
 }
 
-fn explanation(situation: &ToolSituation<'_>, alternatives: &[RankedTool], ended_by: &str) -> Explanation {
+fn explanation(
+    situation: &ToolSituation<'_>,
+    alternatives: &[RankedTool],
+    ended_by: &str,
+) -> Explanation {
     Explanation::of(ExplanationFacts {
         tool: situation.tool,
         goal: situation.goal,

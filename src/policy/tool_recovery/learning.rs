@@ -1,7 +1,8 @@
-//! What was learnt from outcomes: which tool was chosen in place of which, and how often each succeeds.
+//! What was learnt from outcomes: which tool was chosen in place of which, and how often each
+//! succeeds.
 //!
-//! Everything is counted per operation of the caller, fades with a half-life, and is bounded: what weighs least goes
-//! first.
+//! Everything is counted per operation of the caller, fades with a half-life, and is bounded: what
+//! weighs least goes first.
 
 use std::time::Duration;
 
@@ -75,26 +76,42 @@ impl ToolLearning {
     /// Nothing learnt yet; keeps at most `max_entries` confusions and as many records.
     #[must_use]
     pub const fn new(half_life: Duration, max_entries: usize) -> Self {
-        Self { half_life, max_entries, confusions: Vec::new(), records: Vec::new() }
+        Self {
+            half_life,
+            max_entries,
+            confusions: Vec::new(),
+            records: Vec::new(),
+        }
     }
 
     /// Takes note that `chosen` failed and `right` then did what was wanted.
     pub fn correct(&mut self, operation: &Operation, chosen: &str, right: &str, now: Timestamp) {
         let half_life = self.half_life;
-        let is_it = |it: &&mut Confusion| it.operation == *operation && it.chosen == chosen && it.right == right;
+        let is_it = |it: &&mut Confusion| {
+            it.operation == *operation && it.chosen == chosen && it.right == right
+        };
         if let Some(known) = self.confusions.iter_mut().find(is_it) {
             known.weight = faded(half_life, known.weight, known.at, now) + 1.0;
             known.at = known.at.max(now);
             return;
         }
         let (chosen, right) = (chosen.to_owned(), right.to_owned());
-        self.confusions.push(Confusion { operation: operation.clone(), chosen, right, weight: 1.0, at: now });
-        bound(&mut self.confusions, self.max_entries, |it| faded(half_life, it.weight, it.at, now));
+        self.confusions.push(Confusion {
+            operation: operation.clone(),
+            chosen,
+            right,
+            weight: 1.0,
+            at: now,
+        });
+        bound(&mut self.confusions, self.max_entries, |it| {
+            faded(half_life, it.weight, it.at, now)
+        });
     }
 
     /// Takes back what made `right` be called in place of `chosen`: it did not do what was wanted.
     pub fn refute(&mut self, operation: &Operation, chosen: &str, right: &str) {
-        self.confusions.retain(|it| it.operation != *operation || it.chosen != chosen || it.right != right);
+        self.confusions
+            .retain(|it| it.operation != *operation || it.chosen != chosen || it.right != right);
     }
 
     /// Takes note of the outcome of a call.
@@ -109,18 +126,37 @@ impl ToolLearning {
             return;
         }
         let (operation, tool) = (operation.clone(), tool.to_owned());
-        self.records.push(TrackRecord { operation, tool, succeeded: won, failed: lost, at: now });
-        bound(&mut self.records, self.max_entries, |it| faded(half_life, it.succeeded + it.failed, it.at, now));
+        self.records.push(TrackRecord {
+            operation,
+            tool,
+            succeeded: won,
+            failed: lost,
+            at: now,
+        });
+        bound(&mut self.records, self.max_entries, |it| {
+            faded(half_life, it.succeeded + it.failed, it.at, now)
+        });
     }
 
-    /// The tool that is better called at once in place of `chosen`, if that is sure enough: it was right at least once
-    /// within a half-life, and three times as often as `chosen` itself succeeded.
+    /// The tool that is better called at once in place of `chosen`, if that is sure enough: it was
+    /// right at least once within a half-life, and three times as often as `chosen` itself
+    /// succeeded.
     #[must_use]
-    pub fn prefer(&self, operation: &Operation, chosen: &str, now: Timestamp) -> Option<Preference> {
-        let of_pair = self.confusions.iter().filter(|it| it.operation == *operation && it.chosen == chosen);
+    pub fn prefer(
+        &self,
+        operation: &Operation,
+        chosen: &str,
+        now: Timestamp,
+    ) -> Option<Preference> {
+        let of_pair = self
+            .confusions
+            .iter()
+            .filter(|it| it.operation == *operation && it.chosen == chosen);
         let weighted = of_pair.map(|it| (it, faded(self.half_life, it.weight, it.at, now)));
         let (pair, weight) = weighted.max_by(|left, right| left.1.total_cmp(&right.1))?;
-        let own = self.find(operation, chosen).map_or(0.0, |it| faded(self.half_life, it.succeeded, it.at, now));
+        let own = self
+            .find(operation, chosen)
+            .map_or(0.0, |it| faded(self.half_life, it.succeeded, it.at, now));
         let confidence = weight / (weight + own);
         (weight >= MIN_WEIGHT && confidence >= MIN_SHARE).then(|| Preference {
             tool: pair.right.clone(),
@@ -133,7 +169,8 @@ impl ToolLearning {
         })
     }
 
-    /// The share of calls of a tool that succeeded, drawn towards one half where few are known; `None` for none.
+    /// The share of calls of a tool that succeeded, drawn towards one half where few are known;
+    /// `None` for none.
     #[must_use]
     pub fn success(&self, operation: &Operation, tool: &str, now: Timestamp) -> Option<f64> {
         let record = self.find(operation, tool)?;
@@ -144,8 +181,16 @@ impl ToolLearning {
     /// The confusions as they weigh now, heaviest first.
     #[must_use]
     pub fn confusions(&self, now: Timestamp) -> Vec<Confusion> {
-        let now_of = |it: &Confusion| Confusion { weight: faded(self.half_life, it.weight, it.at, now), ..it.clone() };
-        let mut listed: Vec<_> = self.confusions.iter().map(now_of).filter(|it| it.weight >= FORGOTTEN).collect();
+        let now_of = |it: &Confusion| Confusion {
+            weight: faded(self.half_life, it.weight, it.at, now),
+            ..it.clone()
+        };
+        let mut listed: Vec<_> = self
+            .confusions
+            .iter()
+            .map(now_of)
+            .filter(|it| it.weight >= FORGOTTEN)
+            .collect();
         listed.sort_by(|left, right| right.weight.total_cmp(&left.weight));
         listed
     }
@@ -161,20 +206,26 @@ impl ToolLearning {
         };
         let mut listed: Vec<_> = self.records.iter().map(now_of).collect();
         listed.retain(|it| it.succeeded + it.failed >= FORGOTTEN);
-        listed.sort_by(|left, right| (right.succeeded + right.failed).total_cmp(&(left.succeeded + left.failed)));
+        listed.sort_by(|left, right| {
+            (right.succeeded + right.failed).total_cmp(&(left.succeeded + left.failed))
+        });
         listed
     }
 
-    /// Forgets what was learnt, about one operation or one tool (`server/tool`, or its name at every server) where they are
-    /// given; returns how many entries went.
+    /// Forgets what was learnt, about one operation or one tool (`server/tool`, or its name at
+    /// every server) where they are given; returns how many entries went.
     pub fn reset(&mut self, operation: Option<&Operation>, tool: Option<&str>) -> usize {
         let before = self.confusions.len() + self.records.len();
         let other = |known: &Operation| operation.is_some_and(|it| it != known);
         let is_named = |known: &str| {
-            tool.is_none_or(|tool| known == tool || known.split_once('/').is_some_and(|(_, name)| name == tool))
+            tool.is_none_or(|tool| {
+                known == tool || known.split_once('/').is_some_and(|(_, name)| name == tool)
+            })
         };
-        self.confusions.retain(|it| other(&it.operation) || !(is_named(&it.chosen) || is_named(&it.right)));
-        self.records.retain(|it| other(&it.operation) || !is_named(&it.tool));
+        self.confusions
+            .retain(|it| other(&it.operation) || !(is_named(&it.chosen) || is_named(&it.right)));
+        self.records
+            .retain(|it| other(&it.operation) || !is_named(&it.tool));
         before - self.confusions.len() - self.records.len()
     }
 
@@ -187,13 +238,23 @@ impl ToolLearning {
     /// The same knowledge under other bounds, such as those of a new configuration.
     #[must_use]
     pub fn with_bounds(mut self, half_life: Duration, max_entries: usize, now: Timestamp) -> Self {
-        bound(&mut self.confusions, max_entries, |it| faded(half_life, it.weight, it.at, now));
-        bound(&mut self.records, max_entries, |it| faded(half_life, it.succeeded + it.failed, it.at, now));
-        Self { half_life, max_entries, ..self }
+        bound(&mut self.confusions, max_entries, |it| {
+            faded(half_life, it.weight, it.at, now)
+        });
+        bound(&mut self.records, max_entries, |it| {
+            faded(half_life, it.succeeded + it.failed, it.at, now)
+        });
+        Self {
+            half_life,
+            max_entries,
+            ..self
+        }
     }
 
     fn find(&self, operation: &Operation, tool: &str) -> Option<&TrackRecord> {
-        self.records.iter().find(|it| it.operation == *operation && it.tool == tool)
+        self.records
+            .iter()
+            .find(|it| it.operation == *operation && it.tool == tool)
     }
 }
 
@@ -201,13 +262,20 @@ impl ToolLearning {
 fn faded(half_life: Duration, weight: f64, at: Timestamp, now: Timestamp) -> f64 {
     let age = now.duration_since(at).as_secs_f64().max(0.0);
     let half_life = half_life.as_secs_f64();
-    if half_life > 0.0 { weight * (-age / half_life).exp2() } else { 0.0 }
+    if half_life > 0.0 {
+        weight * (-age / half_life).exp2()
+    } else {
+        0.0
+    }
 }
 
 /// Drops what weighs least until the bound is kept; of equals the oldest.
 fn bound<T>(entries: &mut Vec<T>, max: usize, weight: impl Fn(&T) -> f64) {
     while entries.len() > max {
-        let lightest = entries.iter().enumerate().min_by(|left, right| weight(left.1).total_cmp(&weight(right.1)));
+        let lightest = entries
+            .iter()
+            .enumerate()
+            .min_by(|left, right| weight(left.1).total_cmp(&weight(right.1)));
         let Some((at, _)) = lightest else { return };
         entries.remove(at);
     }
@@ -236,7 +304,9 @@ mod tests {
     }
 
     fn preferred(learning: &ToolLearning, operation: &str, hours: i64) -> Option<String> {
-        learning.prefer(&operation.into(), "get_activities", at(hours)).map(|it| it.tool)
+        learning
+            .prefer(&operation.into(), "get_activities", at(hours))
+            .map(|it| it.tool)
     }
 
     #[test]
@@ -244,8 +314,14 @@ mod tests {
         let mut learning = learning();
         assert_eq!(preferred(&learning, "executor", 0), None);
         learning.correct(&"executor".into(), "get_activities", "get_activity", at(0));
-        assert_eq!(preferred(&learning, "executor", 0).as_deref(), Some("get_activity"));
-        assert_eq!(preferred(&learning, "executor", 24).as_deref(), Some("get_activity"));
+        assert_eq!(
+            preferred(&learning, "executor", 0).as_deref(),
+            Some("get_activity")
+        );
+        assert_eq!(
+            preferred(&learning, "executor", 24).as_deref(),
+            Some("get_activity")
+        );
         assert_eq!(preferred(&learning, "executor", 25), None, "it has faded");
         assert_eq!(preferred(&learning, "planner", 0), None);
     }
@@ -259,7 +335,11 @@ mod tests {
         assert_eq!(preferred(&learning, "executor", 0), None);
         learning.correct(&executor, "get_activities", "get_activity", at(0));
         learning.correct(&executor, "get_activities", "get_activity", at(0));
-        assert_eq!(preferred(&learning, "executor", 0).as_deref(), Some("get_activity"), "three to one");
+        assert_eq!(
+            preferred(&learning, "executor", 0).as_deref(),
+            Some("get_activity"),
+            "three to one"
+        );
         learning.refute(&executor, "get_activities", "get_activity");
         assert_eq!(preferred(&learning, "executor", 0), None);
     }
@@ -276,7 +356,10 @@ mod tests {
         }
         let often = learning.success(&executor, "t", at(0)).unwrap();
         let faded = learning.success(&executor, "t", at(24 * 30)).unwrap();
-        assert!(0.5 < once && once < often && often < 1.0 && faded < once, "{once} {often} {faded}");
+        assert!(
+            0.5 < once && once < often && often < 1.0 && faded < once,
+            "{once} {often} {faded}"
+        );
     }
 
     #[test]
@@ -288,15 +371,40 @@ mod tests {
         learning.record(&executor, "b", true, at(1));
         learning.record(&"planner".into(), "b", false, at(1));
         let json = serde_json::to_string(&learning).unwrap();
-        assert_eq!(serde_json::from_str::<ToolLearning>(&json).unwrap(), learning);
-        assert_eq!(learning.confusions(at(1)).first().map(|it| it.chosen.clone()), Some("c".to_owned()));
+        assert_eq!(
+            serde_json::from_str::<ToolLearning>(&json).unwrap(),
+            learning
+        );
+        assert_eq!(
+            learning
+                .confusions(at(1))
+                .first()
+                .map(|it| it.chosen.clone()),
+            Some("c".to_owned())
+        );
         assert_eq!(learning.records(at(1)).len(), 2);
         assert!(learning.confusions(at(24 * 365)).is_empty());
         let smaller = learning.clone().with_bounds(HOUR, 1, at(1));
-        assert_eq!((smaller.confusions(at(1)).len(), smaller.records(at(1)).len()), (1, 1));
+        assert_eq!(
+            (
+                smaller.confusions(at(1)).len(),
+                smaller.records(at(1)).len()
+            ),
+            (1, 1)
+        );
         assert_eq!(learning.clone().reset(None, None), 4);
-        assert_eq!(learning.reset(Some(&executor), Some("b")), 2, "one confusion, one record");
-        assert_eq!((learning.confusions(at(1)).len(), learning.records(at(1)).len()), (1, 1));
+        assert_eq!(
+            learning.reset(Some(&executor), Some("b")),
+            2,
+            "one confusion, one record"
+        );
+        assert_eq!(
+            (
+                learning.confusions(at(1)).len(),
+                learning.records(at(1)).len()
+            ),
+            (1, 1)
+        );
     }
 
     proptest! {
@@ -321,7 +429,13 @@ mod tests {
 
     #[test]
     fn a_tool_that_did_not_find_or_not_understand_the_call_refused_it() {
-        let refusals: Vec<_> = FailureClass::ALL.into_iter().filter(|class| is_refusal(*class)).collect();
-        assert_eq!(refusals, [FailureClass::InvalidRequest, FailureClass::NotFound]);
+        let refusals: Vec<_> = FailureClass::ALL
+            .into_iter()
+            .filter(|class| is_refusal(*class))
+            .collect();
+        assert_eq!(
+            refusals,
+            [FailureClass::InvalidRequest, FailureClass::NotFound]
+        );
     }
 }

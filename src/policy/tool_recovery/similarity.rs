@@ -17,10 +17,39 @@ const SAME: [&[&str]; 9] = [
         "num results",
         "max count",
     ],
-    &["query", "q", "search", "search query", "search term", "term", "keyword", "keyword query"],
-    &["start", "from", "since", "after", "begin", "start date", "from date", "date from", "start time", "start at"],
-    &["end", "to", "until", "before", "end date", "to date", "date to", "end time", "end at"],
-    &["path", "file", "filename", "file name", "file path", "filepath"],
+    &[
+        "query",
+        "q",
+        "search",
+        "search query",
+        "search term",
+        "term",
+        "keyword",
+        "keyword query",
+    ],
+    &[
+        "start",
+        "from",
+        "since",
+        "after",
+        "begin",
+        "start date",
+        "from date",
+        "date from",
+        "start time",
+        "start at",
+    ],
+    &[
+        "end", "to", "until", "before", "end date", "to date", "date to", "end time", "end at",
+    ],
+    &[
+        "path",
+        "file",
+        "filename",
+        "file name",
+        "file path",
+        "filepath",
+    ],
     &["offset", "skip", "start index"],
     &["cursor", "page token", "next token", "after cursor"],
     &["url", "uri", "link", "href"],
@@ -29,11 +58,12 @@ const SAME: [&[&str]; 9] = [
 
 /// Words of tool names that do not name what the tool is about.
 const EMPTY: [&str; 22] = [
-    "get", "list", "fetch", "find", "search", "read", "show", "query", "lookup", "retrieve", "create", "update",
-    "delete", "add", "set", "my", "all", "by", "the", "of", "for", "tool",
+    "get", "list", "fetch", "find", "search", "read", "show", "query", "lookup", "retrieve",
+    "create", "update", "delete", "add", "set", "my", "all", "by", "the", "of", "for", "tool",
 ];
 
-/// Words of a text, in lower case, each in its singular: `getActivities` and `get_activity` hold the same.
+/// Words of a text, in lower case, each in its singular: `getActivities` and `get_activity` hold
+/// the same.
 #[must_use]
 pub fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -86,7 +116,9 @@ pub fn of_texts(left: &str, right: &str) -> f64 {
 #[must_use]
 pub fn same_subject(left: &str, right: &str) -> bool {
     let subject = |name: &str| {
-        let words = words(name).into_iter().filter(|word| !EMPTY.contains(&word.as_str()));
+        let words = words(name)
+            .into_iter()
+            .filter(|word| !EMPTY.contains(&word.as_str()));
         words.collect::<BTreeSet<_>>()
     };
     !subject(left).is_disjoint(&subject(right))
@@ -96,7 +128,11 @@ fn singular(mut word: String) -> String {
     if word.len() > 4 && word.ends_with("ies") {
         word.truncate(word.len() - 3);
         word.push('y');
-    } else if word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us") {
+    } else if word.len() > 3
+        && word.ends_with('s')
+        && !word.ends_with("ss")
+        && !word.ends_with("us")
+    {
         word.pop();
     }
     word
@@ -106,10 +142,17 @@ fn pairs(text: &str) -> BTreeSet<(char, char)> {
     text.chars().zip(text.chars().skip(1)).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "sets of at most some thousand words")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "sets of at most some thousand words"
+)]
 fn dice<T: Ord>(left: &BTreeSet<T>, right: &BTreeSet<T>) -> f64 {
     let all = left.len() + right.len();
-    if all == 0 { 0.0 } else { 2.0 * left.intersection(right).count() as f64 / all as f64 }
+    if all == 0 {
+        0.0
+    } else {
+        2.0 * left.intersection(right).count() as f64 / all as f64
+    }
 }
 
 #[cfg(test)]
@@ -119,7 +162,10 @@ mod tests {
     #[test]
     fn names_that_differ_in_number_or_spelling_hold_the_same_words() {
         assert_eq!(words("getActivities"), ["get", "activity"]);
-        assert_eq!(words("strava_get_my_activity-tool"), ["strava", "get", "my", "activity", "tool"]);
+        assert_eq!(
+            words("strava_get_my_activity-tool"),
+            ["strava", "get", "my", "activity", "tool"]
+        );
         assert!((of_names("get_activities", "getActivity") - 1.0).abs() < f64::EPSILON);
         assert!(of_names("get_activities", "delete_user") < 0.4);
         assert!((of_names("", "") - 0.0).abs() < f64::EPSILON);
@@ -127,7 +173,12 @@ mod tests {
 
     #[test]
     fn arguments_with_names_of_one_meaning_are_the_same() {
-        for (left, right) in [("limit", "max_results"), ("perPage", "limit"), ("q", "query"), ("start_date", "since")] {
+        for (left, right) in [
+            ("limit", "max_results"),
+            ("perPage", "limit"),
+            ("q", "query"),
+            ("start_date", "since"),
+        ] {
             assert!(same_argument(left, right), "{left} {right}");
         }
         assert!(!same_argument("limit", "offset"));

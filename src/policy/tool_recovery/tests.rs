@@ -1,4 +1,5 @@
-//! The ladder: one row for each line of its table, the source's own examples, and what never happens.
+//! The ladder: one row for each line of its table, the source's own examples, and what never
+//! happens.
 
 mod never;
 mod same_tool;
@@ -11,7 +12,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{alternatives::Equivalence, *};
-use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F, WaitSource};
+use crate::domain::failure::{
+    FailureClass as C, InvalidRequestDetail as D, TransportFault as F, WaitSource,
+};
 use world::{World, failed, tool};
 
 /// The step as a row of a table names it.
@@ -31,22 +34,38 @@ fn rung(step: &ToolStep) -> &'static str {
 
 fn mismatch() -> Failure {
     let message = "TypeError(\"unexpected keyword argument 'limit'\")".to_owned();
-    Failure { detail: Some(D::ParameterMismatch), message, ..failed(C::InvalidRequest) }
+    Failure {
+        detail: Some(D::ParameterMismatch),
+        message,
+        ..failed(C::InvalidRequest)
+    }
 }
 
 fn fault(fault: F, class: C) -> Failure {
-    Failure { fault: Some(fault), never_sent: fault.never_sent(), retryable: true, ..failed(class) }
+    Failure {
+        fault: Some(fault),
+        never_sent: fault.never_sent(),
+        retryable: true,
+        ..failed(class)
+    }
 }
 
 fn retryable(class: C) -> Failure {
-    Failure { retryable: true, ..failed(class) }
+    Failure {
+        retryable: true,
+        ..failed(class)
+    }
 }
 
 /// A world whose tool was changed from `limit` to `max_results`.
 fn renamed() -> World {
     let mut world = World::reading();
     world.arguments = arguments::read(r#"{"limit": 10}"#).unwrap();
-    world.current = Some(tool("get_activities", json!({"max_results": {"type": "integer"}}), json!([])));
+    world.current = Some(tool(
+        "get_activities",
+        json!({"max_results": {"type": "integer"}}),
+        json!([]),
+    ));
     world
 }
 
@@ -82,21 +101,36 @@ fn decided(rows: Vec<Row>) {
         change(&mut world);
         let step = world.decide(&failure);
         assert_eq!(rung(&step), expected, "{line}: {step:?}");
-        assert!(!step.reason().is_empty() && !step.reason().contains('\n'), "{line}: {}", step.reason());
+        assert!(
+            !step.reason().is_empty() && !step.reason().contains('\n'),
+            "{line}: {}",
+            step.reason()
+        );
     }
 }
 
 #[test]
 fn the_caller_reads_why_another_tool_is_called() {
     for (equivalence, words) in [
-        (Equivalence::StableRelease, "it is the stable release and the other one is its candidate"),
-        (Equivalence::Group(0), "its operator declared it as equivalent"),
+        (
+            Equivalence::StableRelease,
+            "it is the stable release and the other one is its candidate",
+        ),
+        (
+            Equivalence::Group(0),
+            "its operator declared it as equivalent",
+        ),
     ] {
         let mut world = World::reading();
-        world.others.push((tool("mirror", json!({"after": {}, "before": {}}), json!([])), Some(equivalence)));
+        world.others.push((
+            tool("mirror", json!({"after": {}, "before": {}}), json!([])),
+            Some(equivalence),
+        ));
         let reason = world.decide(&failed(C::NotFound)).reason().clone();
         assert!(
-            reason.ends_with(&format!("`mirror` is called in place of `get_activities`, because {words}")),
+            reason.ends_with(&format!(
+                "`mirror` is called in place of `get_activities`, because {words}"
+            )),
             "{reason}"
         );
     }
@@ -105,8 +139,20 @@ fn the_caller_reads_why_another_tool_is_called() {
 #[test]
 fn a_declared_group_stands_in_and_others_are_offered() {
     decided(vec![
-        ("a declared group is called automatically", World::reading(), group, failed(C::NotFound), "alternative"),
-        ("others are offered", World::reading(), other, failed(C::NotFound), "offer"),
+        (
+            "a declared group is called automatically",
+            World::reading(),
+            group,
+            failed(C::NotFound),
+            "alternative",
+        ),
+        (
+            "others are offered",
+            World::reading(),
+            other,
+            failed(C::NotFound),
+            "offer",
+        ),
         (
             "not found refetches the list first",
             World::reading(),
@@ -128,10 +174,19 @@ fn a_declared_group_stands_in_and_others_are_offered() {
             "an open circuit leads to the group",
             World::reading(),
             group,
-            Failure { retryable: true, ..Failure::local(C::CircuitOpen, "") },
+            Failure {
+                retryable: true,
+                ..Failure::local(C::CircuitOpen, "")
+            },
             "alternative",
         ),
-        ("quota leads to the group", World::reading(), group, failed(C::QuotaExceeded), "alternative"),
+        (
+            "quota leads to the group",
+            World::reading(),
+            group,
+            failed(C::QuotaExceeded),
+            "alternative",
+        ),
         (
             "alternatives are bounded",
             World::reading(),
@@ -157,10 +212,17 @@ fn a_declared_group_stands_in_and_others_are_offered() {
 
 #[test]
 fn a_tool_that_is_closed_for_more_than_a_second_is_left_for_another_one() {
-    for (millis, expected) in [(None, true), (Some(1001), true), (Some(1000), false), (Some(0), false)] {
+    for (millis, expected) in [
+        (None, true),
+        (Some(1001), true),
+        (Some(1000), false),
+        (Some(0), false),
+    ] {
         let refusal = Failure::local(C::CircuitOpen, "");
         let refusal = match millis {
-            Some(millis) => refusal.with_retry_after(Duration::from_millis(millis), WaitSource::Gate),
+            Some(millis) => {
+                refusal.with_retry_after(Duration::from_millis(millis), WaitSource::Gate)
+            }
             None => refusal,
         };
         assert_eq!(is_left(&refusal), expected, "{millis:?}");
@@ -170,8 +232,20 @@ fn a_tool_that_is_closed_for_more_than_a_second_is_left_for_another_one() {
 #[test]
 fn what_cannot_work_is_explained() {
     decided(vec![
-        ("permission is explained after one attempt", World::reading(), group, failed(C::PermissionDenied), "explain"),
-        ("so are credentials", World::reading(), group, failed(C::Authentication), "explain"),
+        (
+            "permission is explained after one attempt",
+            World::reading(),
+            group,
+            failed(C::PermissionDenied),
+            "explain",
+        ),
+        (
+            "so are credentials",
+            World::reading(),
+            group,
+            failed(C::Authentication),
+            "explain",
+        ),
         (
             "an exhausted ladder is explained",
             World::reading(),
@@ -190,7 +264,8 @@ fn what_cannot_work_is_explained() {
             "a wait that ends too late is none",
             World::reading(),
             |world| world.time_left = Some(Duration::from_secs(30)),
-            retryable(C::RateLimited).with_retry_after(Duration::from_mins(1), WaitSource::RetryAfter),
+            retryable(C::RateLimited)
+                .with_retry_after(Duration::from_mins(1), WaitSource::RetryAfter),
             "explain",
         ),
     ]);
@@ -199,9 +274,27 @@ fn what_cannot_work_is_explained() {
 #[test]
 fn what_people_and_the_operator_decided_stays() {
     decided(vec![
-        ("cancelled", World::reading(), keep, failed(C::Cancelled), "fail"),
-        ("rejected", World::reading(), group, failed(C::ApprovalRejected), "fail"),
-        ("switched off", World::reading(), |world| world.policy.enabled = false, retryable(C::Timeout), "fail"),
+        (
+            "cancelled",
+            World::reading(),
+            keep,
+            failed(C::Cancelled),
+            "fail",
+        ),
+        (
+            "rejected",
+            World::reading(),
+            group,
+            failed(C::ApprovalRejected),
+            "fail",
+        ),
+        (
+            "switched off",
+            World::reading(),
+            |world| world.policy.enabled = false,
+            retryable(C::Timeout),
+            "fail",
+        ),
         (
             "switched off, and still not claimed",
             World::reading(),
@@ -218,16 +311,45 @@ fn what_people_and_the_operator_decided_stays() {
 #[test]
 fn a_step_carries_what_it_takes_to_obey_it() {
     let mut world = renamed();
-    let ToolStep::Adapt { adapted, reason } = world.decide(&mismatch()) else { panic!() };
-    assert_eq!(arguments::write(&adapted.arguments), r#"{"max_results":10}"#);
-    assert_eq!(reason, "the arguments did not fit `get_activities`: `limit` was sent as `max_results`");
+    let ToolStep::Adapt { adapted, reason } = world.decide(&mismatch()) else {
+        panic!()
+    };
+    assert_eq!(
+        arguments::write(&adapted.arguments),
+        r#"{"max_results":10}"#
+    );
+    assert_eq!(
+        reason,
+        "the arguments did not fit `get_activities`: `limit` was sent as `max_results`"
+    );
     world = World::reading();
     world.split_by_dates();
-    let ToolStep::Chunk { plan, backoff_kind, reason } = world.decide(&retryable(C::RateLimited)) else { panic!() };
-    assert_eq!((plan.parts(), backoff_kind), (6, Some(BackoffKind::Throttle)));
-    assert!(reason.ends_with("the range from `after` to `before` was split into 6 parts"), "{reason}");
-    assert_eq!(chunk::ChunkRun::new(plan).start_next().len(), 1, "what is limited is called one by one");
+    let ToolStep::Chunk {
+        plan,
+        backoff_kind,
+        reason,
+    } = world.decide(&retryable(C::RateLimited))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (plan.parts(), backoff_kind),
+        (6, Some(BackoffKind::Throttle))
+    );
+    assert!(
+        reason.ends_with("the range from `after` to `before` was split into 6 parts"),
+        "{reason}"
+    );
+    assert_eq!(
+        chunk::ChunkRun::new(plan).start_next().len(),
+        1,
+        "what is limited is called one by one"
+    );
     world.arguments = arguments::read(r#"{"limit": "many"}"#).unwrap();
-    let ToolStep::Fail { finding, .. } = world.decide(&mismatch()) else { panic!() };
-    assert!(matches!(finding, Some(Finding::ToolArguments { mismatch, .. }) if mismatch.path == "/limit"));
+    let ToolStep::Fail { finding, .. } = world.decide(&mismatch()) else {
+        panic!()
+    };
+    assert!(
+        matches!(finding, Some(Finding::ToolArguments { mismatch, .. }) if mismatch.path == "/limit")
+    );
 }

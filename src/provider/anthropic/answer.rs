@@ -1,7 +1,9 @@
-//! Parses the events of a message into deltas; a complete message is parsed as the events it would have come in.
+//! Parses the events of a message into deltas; a complete message is parsed as the events it would
+//! have come in.
 //!
-//! Errors are checked first. Unknown events, pings and citations are ignored; an unknown block is kept as a whole, so
-//! that it can be sent back (a paused turn continues only with the blocks of its server tools).
+//! Errors are checked first. Unknown events, pings and citations are ignored; an unknown block is
+//! kept as a whole, so that it can be sent back (a paused turn continues only with the blocks of
+//! its server tools).
 
 use std::collections::BTreeMap;
 
@@ -73,7 +75,11 @@ impl MessageReader {
         if !std::mem::replace(&mut self.started, true) {
             let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
             let headers = std::mem::take(&mut self.headers);
-            out.push(Delta::Start { model: text("model"), response_id: text("id"), headers });
+            out.push(Delta::Start {
+                model: text("model"),
+                response_id: text("id"),
+                headers,
+            });
         }
         out.extend(self.cost.add(message.get("usage")).map(Delta::Usage));
     }
@@ -86,19 +92,42 @@ impl MessageReader {
             "text" => (BlockKind::Text, AnthropicBlock::Text, text("text")),
             "thinking" => (
                 BlockKind::Reasoning,
-                AnthropicBlock::Thinking { signature: text("signature").to_owned() },
+                AnthropicBlock::Thinking {
+                    signature: text("signature").to_owned(),
+                },
                 text("thinking"),
             ),
-            "redacted_thinking" => {
-                (BlockKind::Reasoning, AnthropicBlock::Redacted { data: text("data").to_owned() }, "")
-            }
+            "redacted_thinking" => (
+                BlockKind::Reasoning,
+                AnthropicBlock::Redacted {
+                    data: text("data").to_owned(),
+                },
+                "",
+            ),
             "tool_use" => {
-                let kind = BlockKind::ToolCall { id: text("id").to_owned(), name: text("name").to_owned() };
-                (kind, AnthropicBlock::ToolUse { input: block.get("input").cloned().unwrap_or_default() }, "")
+                let kind = BlockKind::ToolCall {
+                    id: text("id").to_owned(),
+                    name: text("name").to_owned(),
+                };
+                (
+                    kind,
+                    AnthropicBlock::ToolUse {
+                        input: block.get("input").cloned().unwrap_or_default(),
+                    },
+                    "",
+                )
             }
             _ => {
                 let block = block.as_object().cloned().unwrap_or_default();
-                (BlockKind::Reasoning, AnthropicBlock::Other { block, input: String::new(), torn: false }, "")
+                (
+                    BlockKind::Reasoning,
+                    AnthropicBlock::Other {
+                        block,
+                        input: String::new(),
+                        torn: false,
+                    },
+                    "",
+                )
             }
         };
         self.blocks.open(key, kind, out)?;
@@ -108,15 +137,22 @@ impl MessageReader {
 
     fn delta(&mut self, key: u64, delta: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-        let open = self.open.get_mut(&key).ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
+        let open = self
+            .open
+            .get_mut(&key)
+            .ok_or_else(|| ParseError::Unusable(format!("block {key} never began")))?;
         match (text("type"), open) {
             ("text_delta", AnthropicBlock::Text) => self.blocks.add(key, text("text"), out),
-            ("thinking_delta", AnthropicBlock::Thinking { .. }) => self.blocks.add(key, text("thinking"), out),
+            ("thinking_delta", AnthropicBlock::Thinking { .. }) => {
+                self.blocks.add(key, text("thinking"), out)
+            }
             ("signature_delta", AnthropicBlock::Thinking { signature }) => {
                 text("signature").clone_into(signature);
                 Ok(())
             }
-            ("input_json_delta", AnthropicBlock::ToolUse { .. }) => self.blocks.add(key, text("partial_json"), out),
+            ("input_json_delta", AnthropicBlock::ToolUse { .. }) => {
+                self.blocks.add(key, text("partial_json"), out)
+            }
             ("input_json_delta", AnthropicBlock::Other { input, .. }) => {
                 input.push_str(text("partial_json"));
                 Ok(())
@@ -125,9 +161,12 @@ impl MessageReader {
                 *torn = true;
                 Ok(())
             }
-            (kind @ ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta"), _) => {
-                Err(ParseError::Unusable(format!("block {key} got a {kind}, which does not fit it")))
-            }
+            (
+                kind @ ("text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta"),
+                _,
+            ) => Err(ParseError::Unusable(format!(
+                "block {key} got a {kind}, which does not fit it"
+            ))),
             // Citations and unknown deltas.
             _ => Ok(()),
         }
@@ -147,7 +186,9 @@ impl MessageReader {
                 }
                 None
             }
-            Some(AnthropicBlock::Other { mut block, input, .. }) => {
+            Some(AnthropicBlock::Other {
+                mut block, input, ..
+            }) => {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {
                     block.insert("input".to_owned(), input);
                 }
@@ -162,7 +203,10 @@ impl MessageReader {
         if let Some(raw) = event.pointer("/delta/stop_reason").and_then(Value::as_str) {
             self.stop_reason = Some(raw.to_owned());
         }
-        if let Some(words) = event.pointer("/delta/stop_details/explanation").and_then(Value::as_str) {
+        if let Some(words) = event
+            .pointer("/delta/stop_details/explanation")
+            .and_then(Value::as_str)
+        {
             self.explanation = Some(words.to_owned());
         }
         out.extend(self.cost.add(event.get("usage")).map(Delta::Usage));
@@ -188,7 +232,10 @@ impl ResponseParser for MessageReader {
     fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         let parsed = serde_json::from_str::<Value>(&event.data);
         let kind = match &parsed {
-            Ok(value) => value.get("type").and_then(Value::as_str).unwrap_or(&event.name),
+            Ok(value) => value
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or(&event.name),
             Err(_) => &event.name,
         };
         if kind == "error" || event.name == "error" {
@@ -216,7 +263,9 @@ impl ResponseParser for MessageReader {
         let key = value.get("index").and_then(Value::as_u64).unwrap_or(0);
         let part = |name: &str| value.get(name).unwrap_or(&Value::Null);
         if !self.started && kind != "message_start" {
-            return Err(ParseError::Unusable(format!("a {kind} came before the message")));
+            return Err(ParseError::Unusable(format!(
+                "a {kind} came before the message"
+            )));
         }
         match kind {
             "message_start" => self.start(part("message"), out),
@@ -237,7 +286,10 @@ impl ResponseParser for MessageReader {
         if is_error || document.get("error").is_some_and(|error| !error.is_null()) {
             return Err(failed(Some(document), &document.to_string()));
         }
-        let content = document.get("content").and_then(Value::as_array).ok_or(ParseError::NotUnderstood)?;
+        let content = document
+            .get("content")
+            .and_then(Value::as_array)
+            .ok_or(ParseError::NotUnderstood)?;
         self.start(document, out);
         for (key, block) in (0..).zip(content) {
             self.begin(key, block, out)?;
@@ -251,7 +303,9 @@ impl ResponseParser for MessageReader {
 
     fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), ParseError> {
         if self.started {
-            Err(ParseError::Cut("the answer ended without a message_stop".to_owned()))
+            Err(ParseError::Cut(
+                "the answer ended without a message_stop".to_owned(),
+            ))
         } else {
             Err(ParseError::NotUnderstood)
         }
@@ -259,6 +313,8 @@ impl ResponseParser for MessageReader {
 }
 
 fn failed(value: Option<&Value>, text: &str) -> ParseError {
-    let error_type = value.and_then(|value| value.pointer("/error/type")).and_then(Value::as_str);
+    let error_type = value
+        .and_then(|value| value.pointer("/error/type"))
+        .and_then(Value::as_str);
     ParseError::Failed(Failed::new(error_type.and_then(finish::status), text))
 }

@@ -63,7 +63,10 @@ impl AnthropicUsage {
         take(&mut self.thinking, "/output_tokens_details/thinking_tokens");
         Some(Usage {
             // The API counts cached tokens apart.
-            input_tokens: self.uncached.saturating_add(self.cache_read).saturating_add(self.cache_write),
+            input_tokens: self
+                .uncached
+                .saturating_add(self.cache_read)
+                .saturating_add(self.cache_write),
             output_tokens: self.output,
             cached_input_tokens: self.cache_read,
             cache_write_tokens: self.cache_write,

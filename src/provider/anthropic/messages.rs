@@ -1,18 +1,21 @@
 //! Translates the neutral conversation into messages of blocks.
 //!
-//! Leading instructions go to `system`. Later ones stay where they are if the model accepts a system message there
-//! (after the user's turn, before the model's or at the end); otherwise they become text at their place in the user's
-//! turn. A mark for caching stays at its block; where that one is not written or takes none, it is at the one before it in
-//! the same message.
+//! Leading instructions go to `system`. Later ones stay where they are if the model accepts a
+//! system message there (after the user's turn, before the model's or at the end); otherwise they
+//! become text at their place in the user's turn. A mark for caching stays at its block; where that
+//! one is not written or takes none, it is at the one before it in the same message.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{BLOCK, REDACTED, SIGNATURE};
 use crate::{
-    domain::message::{CacheMark, Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+    domain::message::{
+        CacheMark, Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult,
+    },
     provider::turns::{
-        ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, plain_text, split_instructions,
+        ProviderTurn, Speaker, Turns, arguments, is_instruction, opaque_text, plain_id, plain_text,
+        split_instructions,
     },
 };
 
@@ -24,29 +27,45 @@ pub(super) struct AnthropicConversation {
     pub(super) messages: Vec<Value>,
 }
 
-/// Translates; `takes_system` is whether the model accepts a system message within the conversation.
+/// Translates; `takes_system` is whether the model accepts a system message within the
+/// conversation.
 pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicConversation {
     let (front, rest) = split_instructions(messages);
     let mut turns = Turns::default();
     for (place, message) in rest.iter().enumerate() {
         match message.role {
             Role::System | Role::Developer => {
-                let next = rest[place..].iter().find(|message| !is_instruction(message));
+                let next = rest[place..]
+                    .iter()
+                    .find(|message| !is_instruction(message));
                 let is_followed_well = next.is_none_or(|next| next.role == Role::Assistant);
-                let is_preceded_well = matches!(turns.last(), Some(Speaker::User | Speaker::Operator));
+                let is_preceded_well =
+                    matches!(turns.last(), Some(Speaker::User | Speaker::Operator));
                 let is_allowed_here = takes_system && is_followed_well && is_preceded_well;
-                let speaker = if is_allowed_here { Speaker::Operator } else { Speaker::User };
+                let speaker = if is_allowed_here {
+                    Speaker::Operator
+                } else {
+                    Speaker::User
+                };
                 blocks(message, words).for_each(|(_, block)| turns.add(speaker, block));
             }
-            Role::User | Role::Tool => blocks(message, users).for_each(|(part, block)| match part {
-                Part::ToolResult(result) => turns.add_result(&result.call_id, block),
-                _ => turns.add(Speaker::User, block),
-            }),
-            Role::Assistant => blocks(message, models).for_each(|(_, block)| turns.add(Speaker::Model, block)),
+            Role::User | Role::Tool => {
+                blocks(message, users).for_each(|(part, block)| match part {
+                    Part::ToolResult(result) => turns.add_result(&result.call_id, block),
+                    _ => turns.add(Speaker::User, block),
+                });
+            }
+            Role::Assistant => {
+                blocks(message, models).for_each(|(_, block)| turns.add(Speaker::Model, block));
+            }
         }
     }
     AnthropicConversation {
-        system: front.iter().flat_map(|message| blocks(message, words)).map(|(_, block)| block).collect(),
+        system: front
+            .iter()
+            .flat_map(|message| blocks(message, words))
+            .map(|(_, block)| block)
+            .collect(),
         messages: turns.into_turns().into_iter().map(written).collect(),
     }
 }
@@ -60,19 +79,30 @@ fn written(turn: ProviderTurn) -> Value {
     json!({"role": role, "content": turn.into_blocks()})
 }
 
-/// The blocks of a message's parts, as far as `write` has one for them, with the message's marks for caching.
-fn blocks(message: &Message, write: fn(&Part) -> Option<Value>) -> impl Iterator<Item = (&Part, Value)> {
+/// The blocks of a message's parts, as far as `write` has one for them, with the message's marks
+/// for caching.
+fn blocks(
+    message: &Message,
+    write: fn(&Part) -> Option<Value>,
+) -> impl Iterator<Item = (&Part, Value)> {
     let mut blocks: Vec<(&Part, Value)> = Vec::with_capacity(message.parts.len());
     let last = message.parts.len().saturating_sub(1);
     let (mut marks, mut marked) = (message.cache_marks.iter().peekable(), None);
     for (place, part) in message.parts.iter().enumerate() {
         if let Some(block) = write(part) {
-            marked = if takes_mark(&block) { Some(blocks.len()) } else { marked };
+            marked = if takes_mark(&block) {
+                Some(blocks.len())
+            } else {
+                marked
+            };
             blocks.push((part, block));
         }
-        while let Some(CacheMark { mark, .. }) = marks.next_if(|mark| mark.part.min(last) <= place) {
+        while let Some(CacheMark { mark, .. }) = marks.next_if(|mark| mark.part.min(last) <= place)
+        {
             if let Some(fields) = marked.and_then(|marked| blocks[marked].1.as_object_mut()) {
-                fields.entry("cache_control").or_insert_with(|| mark.clone());
+                fields
+                    .entry("cache_control")
+                    .or_insert_with(|| mark.clone());
             }
         }
     }
@@ -81,7 +111,10 @@ fn blocks(message: &Message, write: fn(&Part) -> Option<Value>) -> impl Iterator
 
 /// Whether the API takes a mark for caching on a block.
 fn takes_mark(block: &Value) -> bool {
-    !matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
+    !matches!(
+        block["type"].as_str(),
+        Some("thinking" | "redacted_thinking")
+    )
 }
 
 /// A text as a block.
@@ -104,9 +137,14 @@ fn models(part: &Part) -> Option<Value> {
     match part {
         Part::Text(_) | Part::Refusal(_) => words(part),
         Part::Reasoning(piece) => reasoning(piece),
-        Part::ToolCall(ToolCall { id, name, arguments: given, .. }) => {
-            Some(json!({"type": "tool_use", "id": plain_id(id), "name": name, "input": arguments(given)}))
-        }
+        Part::ToolCall(ToolCall {
+            id,
+            name,
+            arguments: given,
+            ..
+        }) => Some(
+            json!({"type": "tool_use", "id": plain_id(id), "name": name, "input": arguments(given)}),
+        ),
         // The API takes none of these from the model.
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => None,
     }

@@ -1,8 +1,9 @@
 //! Translates a neutral call into a request of the Messages API.
 //!
-//! The caller's `extra` is merged last (thinking budgets, tools that the API defines, metadata, beta fields). Parameters
-//! that the API does not support (`seed`, penalties) are dropped, as is a response format without a schema. Of marks for
-//! caching, as many as the API takes are written: those of the newest messages, and all of the rest of the request.
+//! The caller's `extra` is merged last (thinking budgets, tools that the API defines, metadata,
+//! beta fields). Parameters that the API does not support (`seed`, penalties) are dropped, as is a
+//! response format without a schema. Of marks for caching, as many as the API takes are written:
+//! those of the newest messages, and all of the rest of the request.
 
 use std::sync::Arc;
 
@@ -19,14 +20,23 @@ use crate::{
     provider::turns::{merge_extra, schema},
 };
 
-/// The output limit where the caller sets none: the API requires one, and every model since 2024 accepts this one.
+/// The output limit where the caller sets none: the API requires one, and every model since 2024
+/// accepts this one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 /// The name of a mark for caching.
 const CACHE_MARK: &str = "cache_control";
 /// How many marks for caching the API takes in a request.
 const MAX_CACHE_MARKS: usize = 4;
 /// The fields that a request to count tokens takes.
-const COUNTED: [&str; 7] = ["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"];
+const COUNTED: [&str; 7] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+];
 
 /// The request's JSON body; `stream`: whether the response is to be streamed.
 ///
@@ -43,23 +53,35 @@ pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<Vec<u8>, Prov
 /// # Errors
 /// As for [`body`].
 pub(super) fn count(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
-    written(call, |fields| fields.retain(|name, _| COUNTED.contains(&name.as_str())))
+    written(call, |fields| {
+        fields.retain(|name, _| COUNTED.contains(&name.as_str()));
+    })
 }
 
-fn written(call: &ProviderRequest, change: impl FnOnce(&mut Map<String, Value>)) -> Result<Vec<u8>, ProviderError> {
+fn written(
+    call: &ProviderRequest,
+    change: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Vec<u8>, ProviderError> {
     let refused = |message: String| ProviderError {
         provider: Arc::clone(&call.target.family),
         message: Some(message),
         ..ProviderError::default()
     };
     let able = &call.target.capabilities;
-    let mut fields = fields(&call.target.model, &call.call, able.tail_system_message).map_err(refused)?;
+    let mut fields =
+        fields(&call.target.model, &call.call, able.tail_system_message).map_err(refused)?;
     change(&mut fields);
-    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+    serde_json::to_vec(&fields)
+        .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
-/// The body's fields; `takes_system` is whether the model accepts a system message within the conversation.
-pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Result<Map<String, Value>, String> {
+/// The body's fields; `takes_system` is whether the model accepts a system message within the
+/// conversation.
+pub(super) fn fields(
+    model: &str,
+    call: &ModelCall,
+    takes_system: bool,
+) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
@@ -67,21 +89,30 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
     let extra = call.extra_for(Dialect::Anthropic.as_str());
     let conversation = messages::translate(&call.messages, takes_system);
     set("model", json!(model));
-    set("max_tokens", json!(call.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
+    set(
+        "max_tokens",
+        json!(call.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
+    );
     if !conversation.system.is_empty() {
         set("system", Value::Array(conversation.system));
     }
     set("messages", Value::Array(conversation.messages));
     if !call.tools.is_empty() {
-        let tools: Result<Vec<Value>, String> =
-            call.tools.iter().map(|definition| tool(definition, extra.is_some())).collect();
+        let tools: Result<Vec<Value>, String> = call
+            .tools
+            .iter()
+            .map(|definition| tool(definition, extra.is_some()))
+            .collect();
         set("tools", Value::Array(tools?));
         if let Some(choice) = tool_choice(&call.tool_choice, call.parallel_tool_calls) {
             set("tool_choice", choice);
         }
     }
     let sampling = &call.sampling;
-    for (name, value) in [("temperature", sampling.temperature), ("top_p", sampling.top_p)] {
+    for (name, value) in [
+        ("temperature", sampling.temperature),
+        ("top_p", sampling.top_p),
+    ] {
         if let Some(value) = value {
             set(name, json!(value));
         }
@@ -101,16 +132,31 @@ pub(super) fn fields(model: &str, call: &ModelCall, takes_system: bool) -> Resul
     Ok(body)
 }
 
-/// Leaves out the marks for caching of the oldest messages, where the request has more than the API takes: a kept
-/// conversation gathers those of all its turns.
+/// Leaves out the marks for caching of the oldest messages, where the request has more than the API
+/// takes: a kept conversation gathers those of all its turns.
 fn drop_oldest_marks(body: &mut Map<String, Value>) {
-    let blocks = ["system", "tools"].iter().filter_map(|name| body.get(*name)?.as_array()).flatten();
-    let fixed = blocks.filter(|block| block.get(CACHE_MARK).is_some()).count();
-    let mut left = MAX_CACHE_MARKS.saturating_sub(fixed + usize::from(body.contains_key(CACHE_MARK)));
-    let messages = body.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten().rev();
-    let blocks =
-        messages.filter_map(|message| message.get_mut("content")?.as_array_mut()).flat_map(|it| it.iter_mut().rev());
-    for block in blocks.filter_map(Value::as_object_mut).filter(|block| block.contains_key(CACHE_MARK)) {
+    let blocks = ["system", "tools"]
+        .iter()
+        .filter_map(|name| body.get(*name)?.as_array())
+        .flatten();
+    let fixed = blocks
+        .filter(|block| block.get(CACHE_MARK).is_some())
+        .count();
+    let mut left =
+        MAX_CACHE_MARKS.saturating_sub(fixed + usize::from(body.contains_key(CACHE_MARK)));
+    let messages = body
+        .get_mut("messages")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .rev();
+    let blocks = messages
+        .filter_map(|message| message.get_mut("content")?.as_array_mut())
+        .flat_map(|it| it.iter_mut().rev());
+    for block in blocks
+        .filter_map(Value::as_object_mut)
+        .filter(|block| block.contains_key(CACHE_MARK))
+    {
         match left.checked_sub(1) {
             Some(fewer) => left = fewer,
             None => {
@@ -127,7 +173,10 @@ fn tool(definition: &ToolDefinition, with_extra: bool) -> Result<Value, String> 
     if !definition.description.is_empty() {
         tool.insert("description".to_owned(), json!(definition.description));
     }
-    let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+    let schema = schema(
+        &definition.parameters,
+        &format!("function '{}'", definition.name),
+    )?;
     tool.insert("input_schema".to_owned(), schema);
     if with_extra {
         tool.extend(definition.extra.clone());
@@ -158,9 +207,14 @@ fn output_config(call: &ModelCall) -> Result<Map<String, Value>, String> {
     }
     match &call.response_format {
         ResponseFormat::Text | ResponseFormat::JsonObject => {}
-        ResponseFormat::JsonSchema { name, schema: text, .. } => {
+        ResponseFormat::JsonSchema {
+            name, schema: text, ..
+        } => {
             let schema = schema(text, &format!("response_format '{name}'"))?;
-            output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
+            output.insert(
+                "format".to_owned(),
+                json!({"type": "json_schema", "schema": schema}),
+            );
         }
     }
     Ok(output)
@@ -177,9 +231,18 @@ mod tests {
 
     #[test]
     fn the_output_limit_is_always_sent() {
-        let call = ModelCall { messages: vec![Message::text(Role::User, "Hi")], ..ModelCall::default() };
+        let call = ModelCall {
+            messages: vec![Message::text(Role::User, "Hi")],
+            ..ModelCall::default()
+        };
         assert_eq!(fields_of(&call)["max_tokens"], 8192);
-        assert_eq!(fields_of(&ModelCall { max_output_tokens: Some(7), ..call })["max_tokens"], 7);
+        assert_eq!(
+            fields_of(&ModelCall {
+                max_output_tokens: Some(7),
+                ..call
+            })["max_tokens"],
+            7
+        );
     }
 
     #[test]
@@ -209,10 +272,19 @@ mod tests {
             ..ModelCall::default()
         };
         let body = fields_of(&call);
-        assert_eq!(body["tools"], json!([{"name": "search", "input_schema": {"type": "object"}}]));
-        assert_eq!(body["tool_choice"], json!({"type": "any", "disable_parallel_tool_use": true}));
+        assert_eq!(
+            body["tools"],
+            json!([{"name": "search", "input_schema": {"type": "object"}}])
+        );
+        assert_eq!(
+            body["tool_choice"],
+            json!({"type": "any", "disable_parallel_tool_use": true})
+        );
         let format = json!({"type": "json_schema", "schema": {"type": "object"}});
-        assert_eq!(body["output_config"], json!({"effort": "max", "format": format}));
+        assert_eq!(
+            body["output_config"],
+            json!({"effort": "max", "format": format})
+        );
         assert_eq!(body["thinking"]["type"], "adaptive");
     }
 
@@ -224,7 +296,18 @@ mod tests {
             parameters: "{".into(),
             ..ToolDefinition::default()
         };
-        let refused = fields("claude", &ModelCall { tools: vec![tool], ..ModelCall::default() }, true).unwrap_err();
-        assert!(refused.starts_with("Invalid schema for function 'bad'"), "{refused}");
+        let refused = fields(
+            "claude",
+            &ModelCall {
+                tools: vec![tool],
+                ..ModelCall::default()
+            },
+            true,
+        )
+        .unwrap_err();
+        assert!(
+            refused.starts_with("Invalid schema for function 'bad'"),
+            "{refused}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Parses the frames of a response into deltas; a complete document is parsed block by block.
 //!
-//! Exceptions are checked first; an exception's type goes where an HTTP response has it, into a header. Unknown events
-//! are ignored. Text and reasoning begin without a start event.
+//! Exceptions are checked first; an exception's type goes where an HTTP response has it, into a
+//! header. Unknown events are ignored. Text and reasoning begin without a start event.
 
 use std::collections::BTreeMap;
 
@@ -43,19 +43,43 @@ enum BedrockBlock {
 
 impl ConverseReader {
     pub(super) fn new(headers: Vec<(String, String)>, id: Option<String>) -> Self {
-        Self { headers, id, started: false, blocks: Blocks::default(), open: BTreeMap::new(), stop_reason: None }
+        Self {
+            headers,
+            id,
+            started: false,
+            blocks: Blocks::default(),
+            open: BTreeMap::new(),
+            stop_reason: None,
+        }
     }
 
     fn start(&mut self, out: &mut Vec<Delta>) {
         if !std::mem::replace(&mut self.started, true) {
             let headers = std::mem::take(&mut self.headers);
-            out.push(Delta::Start { model: None, response_id: self.id.take(), headers });
+            out.push(Delta::Start {
+                model: None,
+                response_id: self.id.take(),
+                headers,
+            });
         }
     }
 
-    fn begin_tool(&mut self, key: u64, tool: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let text = |name: &str| tool.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let kind = BlockKind::ToolCall { id: text("toolUseId"), name: text("name") };
+    fn begin_tool(
+        &mut self,
+        key: u64,
+        tool: &Value,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
+        let text = |name: &str| {
+            tool.get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let kind = BlockKind::ToolCall {
+            id: text("toolUseId"),
+            name: text("name"),
+        };
         self.blocks.open(key, kind, out)?;
         self.open.insert(key, BedrockBlock::Tool);
         Ok(())
@@ -72,17 +96,39 @@ impl ConverseReader {
         if let Some(input) = delta.pointer("/toolUse/input").and_then(Value::as_str) {
             return self.piece(key, |open| matches!(open, BedrockBlock::Tool), input, out);
         }
-        let Some(reasoning) = delta.get("reasoningContent") else { return Ok(()) };
+        let Some(reasoning) = delta.get("reasoningContent") else {
+            return Ok(());
+        };
         if !self.open.contains_key(&key) {
             self.blocks.open(key, BlockKind::Reasoning, out)?;
-            self.open.insert(key, BedrockBlock::Reasoning { signature: String::new(), redacted: String::new() });
+            self.open.insert(
+                key,
+                BedrockBlock::Reasoning {
+                    signature: String::new(),
+                    redacted: String::new(),
+                },
+            );
         }
-        let text = |name: &str| reasoning.get(name).and_then(Value::as_str).unwrap_or_default();
-        if let Some(BedrockBlock::Reasoning { signature, redacted }) = self.open.get_mut(&key) {
+        let text = |name: &str| {
+            reasoning
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        if let Some(BedrockBlock::Reasoning {
+            signature,
+            redacted,
+        }) = self.open.get_mut(&key)
+        {
             signature.push_str(text("signature"));
             redacted.push_str(text("redactedContent"));
         }
-        self.piece(key, |open| matches!(open, BedrockBlock::Reasoning { .. }), text("text"), out)
+        self.piece(
+            key,
+            |open| matches!(open, BedrockBlock::Reasoning { .. }),
+            text("text"),
+            out,
+        )
     }
 
     fn piece(
@@ -93,7 +139,9 @@ impl ConverseReader {
         out: &mut Vec<Delta>,
     ) -> Result<(), ParseError> {
         if !self.open.get(&key).is_some_and(fits) {
-            return Err(ParseError::Unusable(format!("block {key} got a piece that does not fit it")));
+            return Err(ParseError::Unusable(format!(
+                "block {key} got a piece that does not fit it"
+            )));
         }
         self.blocks.add(key, text, out)
     }
@@ -126,7 +174,10 @@ impl ConverseReader {
     fn block(&mut self, key: u64, block: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         if let Some(tool) = block.get("toolUse") {
             self.begin_tool(key, tool, out)?;
-            let input = tool.get("input").filter(|input| !input.is_null()).map(Value::to_string);
+            let input = tool
+                .get("input")
+                .filter(|input| !input.is_null())
+                .map(Value::to_string);
             self.blocks.add(key, &input.unwrap_or_default(), out)?;
         } else if let Some(reasoning) = block.get("reasoningContent") {
             let pieces = reasoning.get("reasoningText").unwrap_or(reasoning);
@@ -146,25 +197,39 @@ impl ResponseParser for ConverseReader {
         if frame.message_type == "exception" || frame.message_type == "error" {
             return Err(failed(&frame));
         }
-        let known =
-            ["messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata"];
+        let known = [
+            "messageStart",
+            "contentBlockStart",
+            "contentBlockDelta",
+            "contentBlockStop",
+            "messageStop",
+            "metadata",
+        ];
         if !known.contains(&frame.name.as_str()) {
             return Ok(ParseStep::More);
         }
-        let value: Value =
-            serde_json::from_str(&frame.payload).map_err(|error| ParseError::torn(self.started, &error))?;
+        let value: Value = serde_json::from_str(&frame.payload)
+            .map_err(|error| ParseError::torn(self.started, &error))?;
         self.start(out);
-        let key = value.get("contentBlockIndex").and_then(Value::as_u64).unwrap_or(0);
+        let key = value
+            .get("contentBlockIndex")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
         match frame.name.as_str() {
             "contentBlockStart" => {
                 if let Some(tool) = value.pointer("/start/toolUse") {
                     self.begin_tool(key, tool, out)?;
                 }
             }
-            "contentBlockDelta" => self.delta(key, value.get("delta").unwrap_or(&Value::Null), out)?,
+            "contentBlockDelta" => {
+                self.delta(key, value.get("delta").unwrap_or(&Value::Null), out)?;
+            }
             "contentBlockStop" => self.stop(key, out),
             "messageStop" => {
-                let raw = value.get("stopReason").and_then(Value::as_str).unwrap_or_default();
+                let raw = value
+                    .get("stopReason")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
                 self.stop_reason = Some(raw.to_owned());
             }
             "metadata" => {
@@ -180,19 +245,34 @@ impl ResponseParser for ConverseReader {
     }
 
     fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let Some(content) = document.pointer("/output/message/content").and_then(Value::as_array) else {
+        let Some(content) = document
+            .pointer("/output/message/content")
+            .and_then(Value::as_array)
+        else {
             let exception = document.get("__type").and_then(Value::as_str);
             if exception.is_none() && document.get("message").is_none() {
                 return Err(ParseError::NotUnderstood);
             }
-            let name = exception.unwrap_or_default().rsplit('#').next().unwrap_or_default().to_owned();
-            return Err(failed(&Frame { name, payload: document.to_string(), ..Frame::default() }));
+            let name = exception
+                .unwrap_or_default()
+                .rsplit('#')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            return Err(failed(&Frame {
+                name,
+                payload: document.to_string(),
+                ..Frame::default()
+            }));
         };
         self.start(out);
         for (key, block) in (0..).zip(content) {
             self.block(key, block, out)?;
         }
-        self.stop_reason = document.get("stopReason").and_then(Value::as_str).map(str::to_owned);
+        self.stop_reason = document
+            .get("stopReason")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         out.extend(finish::usage(document).map(Delta::Usage));
         self.seal(out)
     }
@@ -213,6 +293,10 @@ fn failed(frame: &Frame) -> ParseError {
     } else {
         frame.payload.clone()
     };
-    let header = (!frame.name.is_empty()).then(|| ("x-amzn-errortype".to_owned(), frame.name.clone()));
-    ParseError::Failed(Failed { header, ..Failed::new(finish::status(&frame.name), &body) })
+    let header =
+        (!frame.name.is_empty()).then(|| ("x-amzn-errortype".to_owned(), frame.name.clone()));
+    ParseError::Failed(Failed {
+        header,
+        ..Failed::new(finish::status(&frame.name), &body)
+    })
 }

@@ -1,7 +1,8 @@
 //! Translates the neutral conversation into messages of content blocks.
 //!
-//! The server rejects adjacent messages of one role, so everything from the user after tool results joins their turn:
-//! behind them, or, for models that accept nothing beside results, inside the last one.
+//! The server rejects adjacent messages of one role, so everything from the user after tool results
+//! joins their turn: behind them, or, for models that accept nothing beside results, inside the
+//! last one.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -10,7 +11,8 @@ use super::{REDACTED, SIGNATURE};
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     provider::turns::{
-        ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, plain_texts, split_instructions,
+        ProviderTurn, Speaker, Turns, arguments, opaque_text, plain_id, plain_text, plain_texts,
+        split_instructions,
     },
 };
 
@@ -37,13 +39,19 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConv
                         turns.add(Speaker::Model, block);
                     }
                 }
-                Role::System | Role::Developer | Role::User | Role::Tool => add_users(&mut turns, part)?,
+                Role::System | Role::Developer | Role::User | Role::Tool => {
+                    add_users(&mut turns, part)?;
+                }
             }
         }
     }
     Ok(BedrockConversation {
         system: plain_texts(front).map(text).collect(),
-        messages: turns.into_turns().into_iter().map(|turn| written(turn, mixes)).collect(),
+        messages: turns
+            .into_turns()
+            .into_iter()
+            .map(|turn| written(turn, mixes))
+            .collect(),
     })
 }
 
@@ -54,7 +62,9 @@ fn written(mut turn: ProviderTurn, mixes: bool) -> Value {
     };
     if !mixes
         && let Some((_, last)) = turn.results.last_mut()
-        && let Some(content) = last.pointer_mut("/toolResult/content").and_then(Value::as_array_mut)
+        && let Some(content) = last
+            .pointer_mut("/toolResult/content")
+            .and_then(Value::as_array_mut)
     {
         content.append(&mut turn.rest);
     }
@@ -76,11 +86,20 @@ fn add_users(turns: &mut Turns, part: &Part) -> Result<(), String> {
         Part::Image(media) => {
             let format = media.mime_type.rsplit('/').next().unwrap_or_default();
             let format = if format == "jpg" { "jpeg" } else { format };
-            turns.add(Speaker::User, json!({"image": {"format": format, "source": source(media)?}}));
+            turns.add(
+                Speaker::User,
+                json!({"image": {"format": format, "source": source(media)?}}),
+            );
         }
         Part::File(media) => {
-            let (format, name) = (document_format(&media.mime_type), document_name(media.name.as_deref()));
-            turns.add(Speaker::User, json!({"document": {"format": format, "name": name, "source": source(media)?}}));
+            let (format, name) = (
+                document_format(&media.mime_type),
+                document_name(media.name.as_deref()),
+            );
+            turns.add(
+                Speaker::User,
+                json!({"document": {"format": format, "name": name, "source": source(media)?}}),
+            );
         }
         // Only the model thinks and calls.
         Part::Reasoning(_) | Part::ToolCall(_) => {}
@@ -92,9 +111,14 @@ fn models(part: &Part) -> Option<Value> {
     match part {
         Part::Text(_) | Part::Refusal(_) => plain_text(part).map(text),
         Part::Reasoning(piece) => reasoning(piece),
-        Part::ToolCall(ToolCall { id, name, arguments: given, .. }) => {
-            Some(json!({"toolUse": {"toolUseId": plain_id(id), "name": name, "input": arguments(given)}}))
-        }
+        Part::ToolCall(ToolCall {
+            id,
+            name,
+            arguments: given,
+            ..
+        }) => Some(
+            json!({"toolUse": {"toolUseId": plain_id(id), "name": name, "input": arguments(given)}}),
+        ),
         // The API takes none of these from the model.
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => None,
     }
@@ -113,7 +137,11 @@ fn reasoning(piece: &Reasoning) -> Option<Value> {
 /// Success is not stated: some models reject the field.
 fn tool_result(result: &ToolResult) -> Value {
     // The server refuses blank texts.
-    let content = if result.content.trim().is_empty() { json!({"json": {}}) } else { text(&result.content) };
+    let content = if result.content.trim().is_empty() {
+        json!({"json": {}})
+    } else {
+        text(&result.content)
+    };
     let mut fields = json!({"toolUseId": plain_id(&result.call_id), "content": [content]});
     if result.is_error {
         fields["status"] = json!("error");
@@ -148,10 +176,20 @@ fn document_format(mime_type: &str) -> &'static str {
 /// The API takes letters, digits, single spaces, hyphens and brackets.
 fn document_name(name: Option<&str>) -> String {
     let name = name.unwrap_or_default();
-    let letters = name.chars().map(|it| if it.is_ascii_alphanumeric() || "-()[]".contains(it) { it } else { ' ' });
+    let letters = name.chars().map(|it| {
+        if it.is_ascii_alphanumeric() || "-()[]".contains(it) {
+            it
+        } else {
+            ' '
+        }
+    });
     let plain: String = letters.take(200).collect();
     let words: Vec<&str> = plain.split_whitespace().collect();
-    if words.is_empty() { "document".to_owned() } else { words.join(" ") }
+    if words.is_empty() {
+        "document".to_owned()
+    } else {
+        words.join(" ")
+    }
 }
 
 #[cfg(test)]
@@ -160,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_document_has_a_name_of_plain_letters() {
-        assert_eq!(document_name(Some("Bericht – v1.2.pdf")), "Bericht v1 2 pdf");
+        assert_eq!(
+            document_name(Some("Bericht – v1.2.pdf")),
+            "Bericht v1 2 pdf"
+        );
         assert_eq!(document_name(Some("…")), "document");
         assert_eq!(document_name(None), "document");
     }
@@ -177,6 +218,9 @@ mod tests {
         assert!(translate(&user("https://x.test/a.jpg"), true).is_err());
         let taken = translate(&user("s3://bucket/a.jpg"), true).unwrap();
         let image = json!({"image": {"format": "jpeg", "source": {"s3Location": {"uri": "s3://bucket/a.jpg"}}}});
-        assert_eq!(taken.messages, [json!({"role": "user", "content": [image]})]);
+        assert_eq!(
+            taken.messages,
+            [json!({"role": "user", "content": [image]})]
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Frames of AWS's binary event stream, each with two checksums.
 //!
-//! Twelve bytes of prelude (length of the frame, length of its headers, CRC-32 of both), headers, payload, CRC-32 of
-//! all. A frame with a wrong checksum ends the response, since anything else may be wrong too. Payloads are not parsed
-//! here.
+//! Twelve bytes of prelude (length of the frame, length of its headers, CRC-32 of both), headers,
+//! payload, CRC-32 of all. A frame with a wrong checksum ends the response, since anything else may
+//! be wrong too. Payloads are not parsed here.
 
 use crate::provider::reading::{Frames, Kind, ParseError};
 
@@ -34,7 +34,9 @@ pub(super) struct EventStream {
 impl EventStream {
     /// The next whole frame of what is held, if there is one.
     fn next(&mut self) -> Result<Option<Frame>, ParseError> {
-        let Some((length, headers)) = self.prelude()? else { return Ok(None) };
+        let Some((length, headers)) = self.prelude()? else {
+            return Ok(None);
+        };
         if self.held.len() < length {
             return Ok(None);
         }
@@ -44,21 +46,33 @@ impl EventStream {
             return Err(corrupt("a frame's checksum does not agree"));
         }
         let (headers, payload) = content[PRELUDE_BYTES..].split_at(headers);
-        let mut frame = Frame { payload: String::from_utf8_lossy(payload).into_owned(), ..Frame::default() };
-        frame.read_headers(headers).ok_or_else(|| corrupt("a frame's headers are torn"))?;
+        let mut frame = Frame {
+            payload: String::from_utf8_lossy(payload).into_owned(),
+            ..Frame::default()
+        };
+        frame
+            .read_headers(headers)
+            .ok_or_else(|| corrupt("a frame's headers are torn"))?;
         Ok(Some(frame))
     }
 
     /// The lengths of the frame and of its headers, checked.
     fn prelude(&self) -> Result<Option<(usize, usize)>, ParseError> {
-        let Some(prelude) = self.held.get(..PRELUDE_BYTES) else { return Ok(None) };
+        let Some(prelude) = self.held.get(..PRELUDE_BYTES) else {
+            return Ok(None);
+        };
         if crc32fast::hash(&prelude[..8]) != number(prelude, 8) {
-            return Err(corrupt("a frame's prelude does not agree with its checksum"));
+            return Err(corrupt(
+                "a frame's prelude does not agree with its checksum",
+            ));
         }
         let length = usize::try_from(number(prelude, 0)).unwrap_or(usize::MAX);
         let headers = usize::try_from(number(prelude, 4)).unwrap_or(usize::MAX);
         if length > self.max_bytes {
-            return Err(ParseError::TooLong(format!("a frame of the stream is longer than {} bytes", self.max_bytes)));
+            return Err(ParseError::TooLong(format!(
+                "a frame of the stream is longer than {} bytes",
+                self.max_bytes
+            )));
         }
         if length < headers.saturating_add(PRELUDE_BYTES + CHECKSUM_BYTES) {
             return Err(corrupt("a frame is shorter than its headers"));
@@ -71,7 +85,10 @@ impl Frames for EventStream {
     type Event = Frame;
 
     fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, held: Vec::new() }
+        Self {
+            max_bytes,
+            held: Vec::new(),
+        }
     }
 
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<Frame>) -> Result<(), ParseError> {
@@ -92,7 +109,9 @@ impl Frames for EventStream {
             b'{' => Some(Kind::Document),
             // No frame is so long that its first byte is not zero.
             0 => Some(Kind::Events),
-            _ if content_type.starts_with("application/vnd.amazon.eventstream") => Some(Kind::Events),
+            _ if content_type.starts_with("application/vnd.amazon.eventstream") => {
+                Some(Kind::Events)
+            }
             _ => Some(Kind::Neither),
         }
     }
@@ -116,7 +135,10 @@ impl Frame {
                 9 => (16, tail),
                 6 | 7 => {
                     let (length, tail) = tail.split_at_checked(2)?;
-                    (usize::from(u16::from_be_bytes([length[0], length[1]])), tail)
+                    (
+                        usize::from(u16::from_be_bytes([length[0], length[1]])),
+                        tail,
+                    )
                 }
                 _ => return None,
             };
@@ -136,7 +158,11 @@ impl Frame {
 
 /// Four bytes as a number; the caller has checked that they are there.
 fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes.iter().skip(at).take(4).fold(0, |number, byte| number << 8 | u32::from(*byte))
+    bytes
+        .iter()
+        .skip(at)
+        .take(4)
+        .fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
 fn corrupt(words: &str) -> ParseError {
@@ -149,13 +175,17 @@ mod tests {
 
     /// The frame of AWS's own specification suite: no headers, payload `{'foo':'bar'}`.
     const PLAIN: [u8; 29] = [
-        0, 0, 0, 29, 0, 0, 0, 0, 253, 82, 140, 90, 123, 39, 102, 111, 111, 39, 58, 39, 98, 97, 114, 39, 125, 195, 101,
-        57, 54,
+        0, 0, 0, 29, 0, 0, 0, 0, 253, 82, 140, 90, 123, 39, 102, 111, 111, 39, 58, 39, 98, 97, 114,
+        39, 125, 195, 101, 57, 54,
     ];
 
     fn framed(headers: &[u8], payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(headers.len() + payload.len() + 16).unwrap();
-        let mut frame = [length.to_be_bytes(), u32::try_from(headers.len()).unwrap().to_be_bytes()].concat();
+        let mut frame = [
+            length.to_be_bytes(),
+            u32::try_from(headers.len()).unwrap().to_be_bytes(),
+        ]
+        .concat();
         frame.extend(crc32fast::hash(&frame).to_be_bytes());
         frame.extend_from_slice(headers);
         frame.extend_from_slice(payload);
@@ -172,7 +202,10 @@ mod tests {
     fn a_frame_is_read_however_its_bytes_come() {
         for size in [1, 5, 29] {
             let mut stream = EventStream::new(1024);
-            let frames: Vec<Frame> = PLAIN.chunks(size).flat_map(|piece| feed(&mut stream, piece).unwrap()).collect();
+            let frames: Vec<Frame> = PLAIN
+                .chunks(size)
+                .flat_map(|piece| feed(&mut stream, piece).unwrap())
+                .collect();
             assert_eq!(frames.len(), 1);
             assert_eq!(frames[0].payload, "{'foo':'bar'}");
         }
@@ -181,19 +214,36 @@ mod tests {
     #[test]
     fn every_kind_of_header_is_passed_over_and_the_known_ones_are_read() {
         let mut headers = Vec::new();
-        for (kind, bytes) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (8, 8), (9, 16)] {
+        for (kind, bytes) in [
+            (0, 0),
+            (1, 0),
+            (2, 1),
+            (3, 2),
+            (4, 4),
+            (5, 8),
+            (8, 8),
+            (9, 16),
+        ] {
             headers.extend([1, b'x', kind]);
             headers.extend(vec![7; bytes]);
         }
         headers.extend([1, b'b', 6, 0, 2, 1, 2]);
-        for (name, value) in [(":message-type", "exception"), (":exception-type", "throttlingException")] {
+        for (name, value) in [
+            (":message-type", "exception"),
+            (":exception-type", "throttlingException"),
+        ] {
             headers.push(u8::try_from(name.len()).unwrap());
             headers.extend(name.bytes());
             headers.extend([7, 0, u8::try_from(value.len()).unwrap()]);
             headers.extend(value.bytes());
         }
-        let frame = feed(&mut EventStream::new(1024), &framed(&headers, b"{}")).unwrap().remove(0);
-        assert_eq!((frame.message_type.as_str(), frame.name.as_str()), ("exception", "throttlingException"));
+        let frame = feed(&mut EventStream::new(1024), &framed(&headers, b"{}"))
+            .unwrap()
+            .remove(0);
+        assert_eq!(
+            (frame.message_type.as_str(), frame.name.as_str()),
+            ("exception", "throttlingException")
+        );
         headers.pop();
         assert!(feed(&mut EventStream::new(1024), &framed(&headers, b"{}")).is_err());
     }
@@ -203,13 +253,19 @@ mod tests {
         for at in 0..PLAIN.len() {
             let mut bytes = PLAIN;
             bytes[at] ^= 0x10;
-            assert!(feed(&mut EventStream::new(1024), &bytes).is_err(), "byte {at}");
+            assert!(
+                feed(&mut EventStream::new(1024), &bytes).is_err(),
+                "byte {at}"
+            );
         }
     }
 
     #[test]
     fn a_frame_beyond_its_bound_is_refused_before_it_is_held() {
         let frame = framed(b"", &[b'x'; 100]);
-        assert!(matches!(feed(&mut EventStream::new(64), &frame[..12]), Err(ParseError::TooLong(_))));
+        assert!(matches!(
+            feed(&mut EventStream::new(64), &frame[..12]),
+            Err(ParseError::TooLong(_))
+        ));
     }
 }

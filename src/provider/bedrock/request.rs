@@ -1,7 +1,8 @@
 //! Translates a neutral call into a request of Converse.
 //!
-//! The caller's `extra` is merged last (`additionalModelRequestFields` for reasoning, guardrails). Parameters without a
-//! common field in the API (`top_k`, `seed`, penalties, effort, response formats) are dropped.
+//! The caller's `extra` is merged last (`additionalModelRequestFields` for reasoning, guardrails).
+//! Parameters without a common field in the API (`top_k`, `seed`, penalties, effort, response
+//! formats) are dropped.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,7 +30,8 @@ pub(super) fn body(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
         ..ProviderError::default()
     };
     let fields = fields(&call.call, call.target.capabilities.user_after_tool).map_err(refused)?;
-    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+    serde_json::to_vec(&fields)
+        .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
 fn fields(call: &ModelCall, mixes: bool) -> Result<Map<String, Value>, String> {
@@ -55,7 +57,10 @@ fn inference_config(call: &ModelCall) -> Map<String, Value> {
     if let Some(limit) = call.max_output_tokens {
         config.insert("maxTokens".to_owned(), json!(limit));
     }
-    for (name, value) in [("temperature", call.sampling.temperature), ("topP", call.sampling.top_p)] {
+    for (name, value) in [
+        ("temperature", call.sampling.temperature),
+        ("topP", call.sampling.top_p),
+    ] {
         if let Some(value) = value {
             config.insert(name.to_owned(), json!(value));
         }
@@ -66,20 +71,30 @@ fn inference_config(call: &ModelCall) -> Map<String, Value> {
     config
 }
 
-/// The tools. A conversation that holds calls is refused without them, so tools that are offered no more, or that may not
-/// be called, are named all the same.
+/// The tools. A conversation that holds calls is refused without them, so tools that are offered no
+/// more, or that may not be called, are named all the same.
 fn tool_config(call: &ModelCall) -> Result<Option<Value>, String> {
     let called: BTreeSet<&str> = call
         .messages
         .iter()
         .flat_map(|message| &message.parts)
-        .filter_map(|part| if let Part::ToolCall(call) = part { Some(call.name.as_str()) } else { None })
+        .filter_map(|part| {
+            if let Part::ToolCall(call) = part {
+                Some(call.name.as_str())
+            } else {
+                None
+            }
+        })
         .collect();
     let is_offered = !call.tools.is_empty() && call.tool_choice != ToolChoice::None;
     if !is_offered && called.is_empty() {
         return Ok(None);
     }
-    let mut tools = call.tools.iter().map(tool).collect::<Result<Vec<Value>, String>>()?;
+    let mut tools = call
+        .tools
+        .iter()
+        .map(tool)
+        .collect::<Result<Vec<Value>, String>>()?;
     if tools.is_empty() {
         tools.extend(called.into_iter().map(|name| {
             json!({"toolSpec": {"name": name, "description": "No longer available.", "inputSchema": {"json": {"type": "object"}}}})
@@ -93,7 +108,10 @@ fn tool_config(call: &ModelCall) -> Result<Option<Value>, String> {
 }
 
 fn tool(definition: &ToolDefinition) -> Result<Value, String> {
-    let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+    let schema = schema(
+        &definition.parameters,
+        &format!("function '{}'", definition.name),
+    )?;
     let mut spec = json!({"name": definition.name, "inputSchema": {"json": schema}});
     if !definition.description.is_empty() {
         spec["description"] = json!(definition.description);

@@ -1,7 +1,8 @@
 //! AWS Signature Version 4 for one POST of a complete body.
 //!
-//! Own code because the crate for it brings a dozen others, and this service needs one kind of request of one service;
-//! it is tested with the published vectors. It signs the host, the date and the session token only.
+//! Own code because the crate for it brings a dozen others, and this service needs one kind of
+//! request of one service; it is tested with the published vectors. It signs the host, the date and
+//! the session token only.
 
 use std::fmt;
 
@@ -38,13 +39,22 @@ pub(super) struct Unsigned<'a> {
 // === impl AwsKeys ===
 
 impl AwsKeys {
-    /// Reads `{access key id}:{secret access key}[:{session token}]`; `None` where there is no colon.
+    /// Reads `{access key id}:{secret access key}[:{session token}]`; `None` where there is no
+    /// colon.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (access_key_id, rest) = text.trim().split_once(':')?;
-        let (secret, token) = rest.split_once(':').map_or((rest, None), |(secret, token)| (secret, Some(token)));
-        let session_token = token.filter(|token| !token.is_empty()).map(SecretString::from);
+        let (secret, token) = rest
+            .split_once(':')
+            .map_or((rest, None), |(secret, token)| (secret, Some(token)));
+        let session_token = token
+            .filter(|token| !token.is_empty())
+            .map(SecretString::from);
         let access_key_id = access_key_id.to_owned();
-        Some(Self { access_key_id, secret_access_key: SecretString::from(secret), session_token })
+        Some(Self {
+            access_key_id,
+            secret_access_key: SecretString::from(secret),
+            session_token,
+        })
     }
 }
 
@@ -55,33 +65,67 @@ impl fmt::Debug for AwsKeys {
 }
 
 /// The headers that sign the request at that time.
-pub(super) fn headers(request: &Unsigned<'_>, keys: &AwsKeys, at: Timestamp) -> Vec<(&'static str, String)> {
+pub(super) fn headers(
+    request: &Unsigned<'_>,
+    keys: &AwsKeys,
+    at: Timestamp,
+) -> Vec<(&'static str, String)> {
     let date = at.strftime("%Y%m%dT%H%M%SZ").to_string();
     let day = &date[..8];
     // In the order of their names, as the signature wants them.
-    let mut signed = vec![("host", request.host.to_owned()), ("x-amz-date", date.clone())];
+    let mut signed = vec![
+        ("host", request.host.to_owned()),
+        ("x-amz-date", date.clone()),
+    ];
     if let Some(token) = &keys.session_token {
         signed.push(("x-amz-security-token", token.expose_secret().to_owned()));
     }
     let names: Vec<&str> = signed.iter().map(|(name, _)| *name).collect();
     let names = names.join(";");
-    let lines: Vec<String> = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+    let lines: Vec<String> = signed
+        .iter()
+        .map(|(name, value)| format!("{name}:{value}\n"))
+        .collect();
     let lines = lines.concat();
     // Every service but S3 wants the path encoded once more.
-    let path = encoded(if request.path.is_empty() { "/" } else { request.path }, true);
+    let path = encoded(
+        if request.path.is_empty() {
+            "/"
+        } else {
+            request.path
+        },
+        true,
+    );
     let canonical = format!("POST\n{path}\n\n{lines}\n{names}\n{}", hash(request.body));
     let scope = format!("{day}/{}/{}/aws4_request", request.region, request.service);
-    let to_sign = format!("{ALGORITHM}\n{date}\n{scope}\n{}", hash(canonical.as_bytes()));
+    let to_sign = format!(
+        "{ALGORITHM}\n{date}\n{scope}\n{}",
+        hash(canonical.as_bytes())
+    );
     let secret = format!("AWS4{}", keys.secret_access_key.expose_secret());
-    let steps = [day, request.region, request.service, "aws4_request", &to_sign];
+    let steps = [
+        day,
+        request.region,
+        request.service,
+        "aws4_request",
+        &to_sign,
+    ];
     let signature = steps.iter().fold(secret.into_bytes(), |key, step| {
-        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), step.as_bytes()).as_ref().to_vec()
+        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), step.as_bytes())
+            .as_ref()
+            .to_vec()
     });
     let credential = format!("{}/{scope}", keys.access_key_id);
     let signature = hex(&signature);
-    let authorization = format!("{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}");
+    let authorization = format!(
+        "{ALGORITHM} Credential={credential}, SignedHeaders={names}, Signature={signature}"
+    );
     // HTTP sends the host by itself.
-    signed.into_iter().skip(1).chain([("authorization", authorization)]).collect()
+    signed
+        .into_iter()
+        .skip(1)
+        .chain([("authorization", authorization)])
+        .collect()
 }
 
 /// A text as one segment of a path.
@@ -92,7 +136,9 @@ pub(super) fn segment(text: &str) -> String {
 fn encoded(text: &str, keeps_slashes: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        let is_kept = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || (keeps_slashes && byte == b'/');
+        let is_kept = byte.is_ascii_alphanumeric()
+            || b"-._~".contains(&byte)
+            || (keeps_slashes && byte == b'/');
         if is_kept {
             out.push(char::from(byte));
         } else {
@@ -117,13 +163,22 @@ mod tests {
     fn authorization(request: &Unsigned<'_>, keys: &str) -> String {
         let at: Timestamp = "2015-08-30T12:36:00Z".parse().unwrap();
         let headers = headers(request, &AwsKeys::parse(keys).unwrap(), at);
-        headers.into_iter().find(|(name, _)| *name == "authorization").unwrap().1
+        headers
+            .into_iter()
+            .find(|(name, _)| *name == "authorization")
+            .unwrap()
+            .1
     }
 
     #[test]
     fn the_published_vectors_are_met() {
-        let request =
-            Unsigned { host: "example.amazonaws.com", path: "/", body: b"", region: "us-east-1", service: "service" };
+        let request = Unsigned {
+            host: "example.amazonaws.com",
+            path: "/",
+            body: b"",
+            region: "us-east-1",
+            service: "service",
+        };
         let vanilla = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
             SignedHeaders=host;x-amz-date, \
             Signature=5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b";
@@ -136,7 +191,10 @@ mod tests {
 
     #[test]
     fn the_path_of_a_model_is_encoded_twice_for_the_signature() {
-        let path = format!("/model/{}/converse-stream", segment("anthropic.claude-test-v1:0"));
+        let path = format!(
+            "/model/{}/converse-stream",
+            segment("anthropic.claude-test-v1:0")
+        );
         assert_eq!(path, "/model/anthropic.claude-test-v1%3A0/converse-stream");
         let request = Unsigned {
             host: "bedrock-runtime.eu-west-1.amazonaws.com",
@@ -147,12 +205,18 @@ mod tests {
         };
         let signature = "37ee72a8bb2232783ab5868b685689799259b8d111c8eb5032e9ff680fa1f634";
         assert!(authorization(&request, PAIR).ends_with(signature));
-        assert_eq!(segment("arn:aws:bedrock:eu:1:x/y"), "arn%3Aaws%3Abedrock%3Aeu%3A1%3Ax%2Fy");
+        assert_eq!(
+            segment("arn:aws:bedrock:eu:1:x/y"),
+            "arn%3Aaws%3Abedrock%3Aeu%3A1%3Ax%2Fy"
+        );
     }
 
     #[test]
     fn a_key_without_a_colon_is_no_pair_and_a_pair_is_never_printed() {
         assert!(AwsKeys::parse("ABSKQmVkcm9jaw==").is_none());
-        assert_eq!(format!("{:?}", AwsKeys::parse(PAIR).unwrap()), "AwsKeys { .. }");
+        assert_eq!(
+            format!("{:?}", AwsKeys::parse(PAIR).unwrap()),
+            "AwsKeys { .. }"
+        );
     }
 }

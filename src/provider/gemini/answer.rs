@@ -1,7 +1,9 @@
-//! Parses the chunks of a response into deltas; a complete document is one chunk, an array of them is a stream.
+//! Parses the chunks of a response into deltas; a complete document is one chunk, an array of them
+//! is a stream.
 //!
-//! Chunks mark neither where a block begins nor where it ends: a part of another kind does. Tool calls come complete.
-//! Parts that the neutral conversation cannot represent (pictures, executed code) are ignored.
+//! Chunks mark neither where a block begins nor where it ends: a part of another kind does. Tool
+//! calls come complete. Parts that the neutral conversation cannot represent (pictures, executed
+//! code) are ignored.
 
 use serde_json::Value;
 
@@ -34,7 +36,15 @@ pub(super) struct ContentReader {
 
 impl ContentReader {
     pub(super) fn new(headers: Vec<(String, String)>, ids: String) -> Self {
-        Self { headers, ids, started: false, blocks: Blocks::default(), next_key: 0, prose: None, finish: None }
+        Self {
+            headers,
+            ids,
+            started: false,
+            blocks: Blocks::default(),
+            next_key: 0,
+            prose: None,
+            finish: None,
+        }
     }
 
     fn chunk(&mut self, chunk: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
@@ -42,50 +52,101 @@ impl ContentReader {
             return chunks.iter().try_for_each(|chunk| self.chunk(chunk, out));
         }
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
-            let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let status = error
+                .get("code")
+                .and_then(Value::as_u64)
+                .and_then(|code| u16::try_from(code).ok());
             let status = status.filter(|status| (400..600).contains(status));
             return Err(ParseError::Failed(Failed::new(status, &chunk.to_string())));
         }
-        let known = ["candidates", "promptFeedback", "usageMetadata", "responseId", "modelVersion"];
+        let known = [
+            "candidates",
+            "promptFeedback",
+            "usageMetadata",
+            "responseId",
+            "modelVersion",
+        ];
         if !known.iter().any(|field| chunk.get(field).is_some()) {
             return Ok(());
         }
         if !std::mem::replace(&mut self.started, true) {
             let text = |name: &str| chunk.get(name).and_then(Value::as_str).map(str::to_owned);
             let headers = std::mem::take(&mut self.headers);
-            out.push(Delta::Start { model: text("modelVersion"), response_id: text("responseId"), headers });
+            out.push(Delta::Start {
+                model: text("modelVersion"),
+                response_id: text("responseId"),
+                headers,
+            });
         }
-        let candidates = chunk.get("candidates").and_then(Value::as_array).into_iter().flatten();
-        for candidate in candidates.filter(|it| it.get("index").and_then(Value::as_u64).unwrap_or(0) == 0) {
-            for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
+        let candidates = chunk
+            .get("candidates")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        for candidate in
+            candidates.filter(|it| it.get("index").and_then(Value::as_u64).unwrap_or(0) == 0)
+        {
+            for part in candidate
+                .pointer("/content/parts")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 self.part(part, out)?;
             }
             let raw = candidate.get("finishReason").and_then(Value::as_str);
-            if let Some(raw) = raw.filter(|raw| !raw.is_empty() && *raw != "FINISH_REASON_UNSPECIFIED") {
+            if let Some(raw) =
+                raw.filter(|raw| !raw.is_empty() && *raw != "FINISH_REASON_UNSPECIFIED")
+            {
                 self.finish = Some((finish::reason(raw), raw.to_owned()));
             }
         }
-        if let Some(raw) = chunk.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
-            self.finish.get_or_insert((FinishReason::ContentFilter, raw.to_owned()));
+        if let Some(raw) = chunk
+            .pointer("/promptFeedback/blockReason")
+            .and_then(Value::as_str)
+        {
+            self.finish
+                .get_or_insert((FinishReason::ContentFilter, raw.to_owned()));
         }
         out.extend(finish::usage(chunk).map(Delta::Usage));
         Ok(())
     }
 
     fn part(&mut self, part: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let signature = part.get("thoughtSignature").and_then(Value::as_str).filter(|text| !text.is_empty());
+        let signature = part
+            .get("thoughtSignature")
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty());
         if let Some(call) = part.get("functionCall") {
             return self.call(call, signature, out);
         }
-        let Some(text) = part.get("text").and_then(Value::as_str) else { return Ok(()) };
-        let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
-        self.prose(if is_thought { BlockKind::Reasoning } else { BlockKind::Text }, text, out)?;
-        let Some(signature) = signature else { return Ok(()) };
+        let Some(text) = part.get("text").and_then(Value::as_str) else {
+            return Ok(());
+        };
+        let is_thought = part
+            .get("thought")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
+        self.prose(
+            if is_thought {
+                BlockKind::Reasoning
+            } else {
+                BlockKind::Text
+            },
+            text,
+            out,
+        )?;
+        let Some(signature) = signature else {
+            return Ok(());
+        };
         let signature = opaque(SIGNATURE, signature);
         match self.prose.take() {
             // A thought ends with its signature.
-            Some((key, BlockKind::Reasoning)) if is_thought => self.blocks.stop(key, Some(signature), out),
-            // Text has no place for a signature: it becomes an empty thought beside the text, which continues.
+            Some((key, BlockKind::Reasoning)) if is_thought => {
+                self.blocks.stop(key, Some(signature), out);
+            }
+            // Text has no place for a signature: it becomes an empty thought beside the text, which
+            // continues.
             prose => {
                 self.prose = prose;
                 let key = self.new_key();
@@ -96,24 +157,51 @@ impl ContentReader {
         Ok(())
     }
 
-    fn call(&mut self, call: &Value, signature: Option<&str>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        if call.get("partialArgs").is_some() || call.get("willContinue").and_then(Value::as_bool) == Some(true) {
-            return Err(ParseError::Unusable("a function call comes in pieces, which was not requested".to_owned()));
+    fn call(
+        &mut self,
+        call: &Value,
+        signature: Option<&str>,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
+        if call.get("partialArgs").is_some()
+            || call.get("willContinue").and_then(Value::as_bool) == Some(true)
+        {
+            return Err(ParseError::Unusable(
+                "a function call comes in pieces, which was not requested".to_owned(),
+            ));
         }
         self.stop_prose(out);
-        let text = |name: &str| call.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let name = text("name").ok_or_else(|| ParseError::Unusable("a tool call has no name".to_owned()))?;
+        let text = |name: &str| {
+            call.get(name)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        let name = text("name")
+            .ok_or_else(|| ParseError::Unusable("a tool call has no name".to_owned()))?;
         let key = self.new_key();
         let id = text("id").map_or_else(|| format!("{}_{key}", self.ids), str::to_owned);
-        self.blocks.open(key, BlockKind::ToolCall { id, name: name.to_owned() }, out)?;
+        self.blocks.open(
+            key,
+            BlockKind::ToolCall {
+                id,
+                name: name.to_owned(),
+            },
+            out,
+        )?;
         if let Some(args) = call.get("args").filter(|args| !args.is_null()) {
             self.blocks.add(key, &args.to_string(), out)?;
         }
-        self.blocks.stop(key, signature.map(|text| opaque(SIGNATURE, text)), out);
+        self.blocks
+            .stop(key, signature.map(|text| opaque(SIGNATURE, text)), out);
         Ok(())
     }
 
-    fn prose(&mut self, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    fn prose(
+        &mut self,
+        kind: BlockKind,
+        text: &str,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         if text.is_empty() {
             return Ok(());
         }
@@ -151,8 +239,12 @@ impl ResponseParser for ContentReader {
             Ok(chunk) if event.name == "error" && chunk.get("error").is_none() => {
                 return Err(ParseError::Failed(Failed::new(None, &event.data)));
             }
-            Ok(chunk) => self.chunk(&chunk, out).map_err(|flaw| as_it_came(flaw, &event.data))?,
-            Err(_) if event.name == "error" => return Err(ParseError::Failed(Failed::new(None, &event.data))),
+            Ok(chunk) => self
+                .chunk(&chunk, out)
+                .map_err(|flaw| as_it_came(flaw, &event.data))?,
+            Err(_) if event.name == "error" => {
+                return Err(ParseError::Failed(Failed::new(None, &event.data)));
+            }
             Err(_) if event.data.trim() == "[DONE]" => {}
             Err(error) => return Err(ParseError::torn(self.started, &error)),
         }
@@ -184,9 +276,13 @@ impl ResponseParser for ContentReader {
 /// The provider's error in its own bytes.
 fn as_it_came(flaw: ParseError, data: &str) -> ParseError {
     match flaw {
-        ParseError::Failed(failed) => ParseError::Failed(Failed { body: Failed::new(None, data).body, ..failed }),
-        flaw @ (ParseError::NotUnderstood | ParseError::Unusable(_) | ParseError::Cut(_) | ParseError::TooLong(_)) => {
-            flaw
-        }
+        ParseError::Failed(failed) => ParseError::Failed(Failed {
+            body: Failed::new(None, data).body,
+            ..failed
+        }),
+        flaw @ (ParseError::NotUnderstood
+        | ParseError::Unusable(_)
+        | ParseError::Cut(_)
+        | ParseError::TooLong(_)) => flaw,
     }
 }

@@ -1,7 +1,8 @@
 //! Translates the neutral conversation into contents of parts.
 //!
-//! Function responses are alone in the content after their calls, in the calls' order; the user's text beside them
-//! comes in a content of its own. Instructions within the conversation become user text, for there is no other role.
+//! Function responses are alone in the content after their calls, in the calls' order; the user's
+//! text beside them comes in a content of its own. Instructions within the conversation become user
+//! text, for there is no other role.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,8 @@ use super::SIGNATURE;
 use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     provider::turns::{
-        Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, plain_texts, split_instructions,
+        Speaker, Turns, arguments, is_instruction, opaque_text, plain_text, plain_texts,
+        split_instructions,
     },
 };
 
@@ -43,9 +45,16 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation
     for (place, message) in rest.iter().enumerate() {
         match message.role {
             Role::System | Role::Developer => {
-                message.parts.iter().filter_map(plain_text).for_each(|words| turns.add(Speaker::User, text(words)));
+                message
+                    .parts
+                    .iter()
+                    .filter_map(plain_text)
+                    .for_each(|words| turns.add(Speaker::User, text(words)));
             }
-            Role::User | Role::Tool => message.parts.iter().for_each(|part| add_users(&mut turns, part, &calls)),
+            Role::User | Role::Tool => message
+                .parts
+                .iter()
+                .for_each(|part| add_users(&mut turns, part, &calls)),
             Role::Assistant => {
                 let needs_signature = signs && place > turn_start;
                 for mut part in message.parts.iter().filter_map(models) {
@@ -57,16 +66,29 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation
             }
         }
     }
-    GeminiConversation { system: plain_texts(front).map(text).collect(), contents: contents(turns, &calls) }
+    GeminiConversation {
+        system: plain_texts(front).map(text).collect(),
+        contents: contents(turns, &calls),
+    }
 }
 
 fn contents(turns: Turns, calls: &Calls<'_>) -> Vec<Value> {
     let mut contents = Vec::new();
     for mut turn in turns.into_turns() {
-        let role = if turn.speaker == Speaker::Model { "model" } else { "user" };
+        let role = if turn.speaker == Speaker::Model {
+            "model"
+        } else {
+            "user"
+        };
         turn.results.sort_by_key(|(id, _)| calls.place(id));
-        let responses: Vec<Value> = turn.results.into_iter().map(|(_, response)| response).collect();
-        let all = [responses, turn.rest].into_iter().filter(|parts| !parts.is_empty());
+        let responses: Vec<Value> = turn
+            .results
+            .into_iter()
+            .map(|(_, response)| response)
+            .collect();
+        let all = [responses, turn.rest]
+            .into_iter()
+            .filter(|parts| !parts.is_empty());
         contents.extend(all.map(|parts| json!({"role": role, "parts": parts})));
     }
     contents
@@ -77,8 +99,19 @@ fn contents(turns: Turns, calls: &Calls<'_>) -> Vec<Value> {
 impl<'a> Calls<'a> {
     fn of(messages: &'a [Message]) -> Self {
         let parts = messages.iter().flat_map(|message| &message.parts);
-        let calls = parts.filter_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None });
-        Self(calls.enumerate().map(|(place, call)| (call.id.as_str(), (place, call.name.as_str()))).collect())
+        let calls = parts.filter_map(|part| {
+            if let Part::ToolCall(call) = part {
+                Some(call)
+            } else {
+                None
+            }
+        });
+        Self(
+            calls
+                .enumerate()
+                .map(|(place, call)| (call.id.as_str(), (place, call.name.as_str())))
+                .collect(),
+        )
     }
 
     fn place(&self, id: &str) -> usize {
@@ -92,13 +125,21 @@ impl<'a> Calls<'a> {
 
 fn is_user_turn(message: &Message) -> bool {
     let has_user_content = |part: &Part| !matches!(part, Part::ToolResult(_));
-    is_instruction(message) || (message.role == Role::User && message.parts.iter().any(has_user_content))
+    is_instruction(message)
+        || (message.role == Role::User && message.parts.iter().any(has_user_content))
 }
 
-/// Whether the model's turn, as far as it is put together, holds a call: only its first one is signed.
+/// Whether the model's turn, as far as it is put together, holds a call: only its first one is
+/// signed.
 fn has_call(turns: &Turns) -> bool {
-    let models = turns.last_turn().filter(|turn| turn.speaker == Speaker::Model);
-    models.is_some_and(|turn| turn.rest.iter().any(|part| part.get("functionCall").is_some()))
+    let models = turns
+        .last_turn()
+        .filter(|turn| turn.speaker == Speaker::Model);
+    models.is_some_and(|turn| {
+        turn.rest
+            .iter()
+            .any(|part| part.get("functionCall").is_some())
+    })
 }
 
 fn is_bare_call(part: &Value) -> bool {

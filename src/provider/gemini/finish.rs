@@ -19,14 +19,17 @@ pub(super) fn reason(raw: &str) -> FinishReason {
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => FinishReason::ContentFilter,
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => FinishReason::MalformedToolCall,
-        // LANGUAGE, TOO_MANY_TOOL_CALLS, MISSING_THOUGHT_SIGNATURE, NO_IMAGE, IMAGE_OTHER, OTHER, and what is to come.
+        // LANGUAGE, TOO_MANY_TOOL_CALLS, MISSING_THOUGHT_SIGNATURE, NO_IMAGE, IMAGE_OTHER, OTHER,
+        // and what is to come.
         _ => FinishReason::Other,
     }
 }
 
 /// The usage in a chunk; the last one counts.
 pub(super) fn usage(chunk: &Value) -> Option<Usage> {
-    let usage = chunk.get("usageMetadata").filter(|usage| usage.is_object())?;
+    let usage = chunk
+        .get("usageMetadata")
+        .filter(|usage| usage.is_object())?;
     let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
     let reasoning_tokens = count("thoughtsTokenCount");
     Some(Usage {

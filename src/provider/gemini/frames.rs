@@ -1,7 +1,9 @@
-//! Server-sent events, with the one thing that Google mixes into them: an error as bare JSON over several lines.
+//! Server-sent events, with the one thing that Google mixes into them: an error as bare JSON over
+//! several lines.
 //!
-//! Such an error has no `data:`, so an event decoder would drop it line by line, and the response would look cut. It is
-//! reassembled by counting brackets outside strings; nothing else is parsed here.
+//! Such an error has no `data:`, so an event decoder would drop it line by line, and the response
+//! would look cut. It is reassembled by counting brackets outside strings; nothing else is parsed
+//! here.
 
 use crate::provider::{
     reading::{Frames, Kind, ParseError, SseFrames},
@@ -48,7 +50,10 @@ impl MixedFrames {
     }
 
     fn too_long(&self) -> ParseError {
-        ParseError::TooLong(format!("an event of the stream is longer than {} bytes", self.max_bytes))
+        ParseError::TooLong(format!(
+            "an event of the stream is longer than {} bytes",
+            self.max_bytes
+        ))
     }
 }
 
@@ -56,7 +61,12 @@ impl Frames for MixedFrames {
     type Event = SseEvent;
 
     fn new(max_bytes: usize) -> Self {
-        Self { events: SseFrames::new(max_bytes), max_bytes, line: Vec::new(), bare: None }
+        Self {
+            events: SseFrames::new(max_bytes),
+            max_bytes,
+            line: Vec::new(),
+            bare: None,
+        }
     }
 
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), ParseError> {
@@ -105,7 +115,10 @@ impl Bare {
     }
 
     fn into_event(self) -> SseEvent {
-        SseEvent { name: String::new(), data: String::from_utf8_lossy(&self.bytes).trim().to_owned() }
+        SseEvent {
+            name: String::new(),
+            data: String::from_utf8_lossy(&self.bytes).trim().to_owned(),
+        }
     }
 }
 
@@ -125,11 +138,19 @@ mod tests {
 
     #[test]
     fn a_bare_error_between_events_is_one_event_however_it_is_cut() {
-        let error = "{\n  \"error\": {\n    \"message\": \"a } and \\\" in {\",\n    \"code\": 503\n  }\n}";
+        let error =
+            "{\n  \"error\": {\n    \"message\": \"a } and \\\" in {\",\n    \"code\": 503\n  }\n}";
         let body = format!("data: {{\"a\":1}}\n\n{error}\n\ndata: {{\"b\":2}}\n\n");
         for bytes in [1, 2, 13, 1000] {
-            let data: Vec<String> = all(&body, bytes).into_iter().map(|event| event.data).collect();
-            assert_eq!(data, ["{\"a\":1}", error, "{\"b\":2}"], "in pieces of {bytes}");
+            let data: Vec<String> = all(&body, bytes)
+                .into_iter()
+                .map(|event| event.data)
+                .collect();
+            assert_eq!(
+                data,
+                ["{\"a\":1}", error, "{\"b\":2}"],
+                "in pieces of {bytes}"
+            );
         }
     }
 

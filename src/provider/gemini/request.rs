@@ -1,7 +1,7 @@
 //! Translates a neutral call into a request of `generateContent`.
 //!
-//! The caller's `extra` is merged last (safety settings, thinking budgets, built-in tools). The API has no field for
-//! one tool call at a time, so `parallel_tool_calls` is dropped.
+//! The caller's `extra` is merged last (safety settings, thinking budgets, built-in tools). The API
+//! has no field for one tool call at a time, so `parallel_tool_calls` is dropped.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ pub(super) fn body(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
         ..ProviderError::default()
     };
     let fields = fields(&call.call, call.target.capabilities.signed_calls).map_err(refused)?;
-    serde_json::to_vec(&fields).map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+    serde_json::to_vec(&fields)
+        .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
 }
 
 /// `signed_calls`: calls of the current turn must come with signatures, as from version 3 on.
@@ -37,14 +38,23 @@ fn fields(call: &ModelCall, signed_calls: bool) -> Result<Map<String, Value>, St
     let mut body = Map::new();
     let conversation = contents::translate(&call.messages, signed_calls);
     if !conversation.system.is_empty() {
-        body.insert("systemInstruction".to_owned(), json!({"parts": conversation.system}));
+        body.insert(
+            "systemInstruction".to_owned(),
+            json!({"parts": conversation.system}),
+        );
     }
     body.insert("contents".to_owned(), Value::Array(conversation.contents));
     if !call.tools.is_empty() {
         let declarations: Result<Vec<Value>, String> = call.tools.iter().map(declaration).collect();
-        body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations?}]));
+        body.insert(
+            "tools".to_owned(),
+            json!([{"functionDeclarations": declarations?}]),
+        );
         if let Some(config) = calling_config(&call.tool_choice) {
-            body.insert("toolConfig".to_owned(), json!({"functionCallingConfig": config}));
+            body.insert(
+                "toolConfig".to_owned(),
+                json!({"functionCallingConfig": config}),
+            );
         }
     }
     let generation = generation_config(call)?;
@@ -60,7 +70,10 @@ fn declaration(definition: &ToolDefinition) -> Result<Value, String> {
     fields.insert("name".to_owned(), json!(definition.name));
     fields.insert("description".to_owned(), json!(definition.description));
     if !definition.parameters.trim().is_empty() {
-        let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+        let schema = schema(
+            &definition.parameters,
+            &format!("function '{}'", definition.name),
+        )?;
         fields.insert("parametersJsonSchema".to_owned(), schema);
     }
     Ok(Value::Object(fields))
@@ -106,12 +119,17 @@ fn generation_config(call: &ModelCall) -> Result<Map<String, Value>, String> {
         set("stopSequences", json!(call.stop));
     }
     if let Some(effort) = &call.reasoning_effort {
-        set("thinkingConfig", json!({"thinkingLevel": thinking_level(effort)}));
+        set(
+            "thinkingConfig",
+            json!({"thinkingLevel": thinking_level(effort)}),
+        );
     }
     match &call.response_format {
         ResponseFormat::Text => {}
         ResponseFormat::JsonObject => set("responseMimeType", json!("application/json")),
-        ResponseFormat::JsonSchema { name, schema: text, .. } => {
+        ResponseFormat::JsonSchema {
+            name, schema: text, ..
+        } => {
             let schema = schema(text, &format!("response_format '{name}'"))?;
             set("responseMimeType", json!("application/json"));
             set("responseJsonSchema", schema);

@@ -1,6 +1,7 @@
 //! Parses the chunks of a response into deltas; a complete document is parsed like one chunk.
 //!
-//! A response is complete once every choice that began has its `finish_reason`: the usage and `[DONE]` may be missing.
+//! A response is complete once every choice that began has its `finish_reason`: the usage and
+//! `[DONE]` may be missing.
 
 use serde_json::Value;
 
@@ -25,16 +26,19 @@ pub(super) struct ChatReader {
 impl ChatReader {
     /// Parses a response with these headers.
     pub(super) fn new(headers: Vec<(String, String)>) -> Self {
-        Self { assembler: Assembler::new(headers), repeated: RepeatedChunk::default() }
+        Self {
+            assembler: Assembler::new(headers),
+            repeated: RepeatedChunk::default(),
+        }
     }
 
     /// Takes what was parsed as a whole.
     fn tree(&mut self, value: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         match Chunk::of(value) {
             Some(chunk) => self.assembler.chunk(chunk, out),
-            None if self.assembler.has_choices() => {
-                Err(ParseError::Cut("an event of the answer is no chunk".to_owned()))
-            }
+            None if self.assembler.has_choices() => Err(ParseError::Cut(
+                "an event of the answer is no chunk".to_owned(),
+            )),
             None => Err(ParseError::NotUnderstood),
         }
     }
@@ -54,11 +58,13 @@ impl ResponseParser for ChatReader {
             return self.assembler.chunk(chunk, out).map(|()| ParseStep::More);
         }
         match serde_json::from_str::<Value>(&event.data) {
-            Ok(value) if inband::is_error(&event.name, &value) => {
-                Err(ParseError::Failed(Failed::new(None, &inband::bare(&value, &event.data))))
-            }
+            Ok(value) if inband::is_error(&event.name, &value) => Err(ParseError::Failed(
+                Failed::new(None, &inband::bare(&value, &event.data)),
+            )),
             Ok(value) => self.tree(&value, out).map(|()| ParseStep::More),
-            Err(_) if event.name == "error" => Err(ParseError::Failed(Failed::new(None, &event.data))),
+            Err(_) if event.name == "error" => {
+                Err(ParseError::Failed(Failed::new(None, &event.data)))
+            }
             Err(error) => Err(ParseError::torn(self.assembler.has_choices(), &error)),
         }
     }
@@ -80,7 +86,9 @@ impl ResponseParser for ChatReader {
             return Err(ParseError::NotUnderstood);
         }
         if !self.assembler.is_complete() {
-            return Err(ParseError::Cut("the answer ended without a finish_reason".to_owned()));
+            return Err(ParseError::Cut(
+                "the answer ended without a finish_reason".to_owned(),
+            ));
         }
         out.extend(self.assembler.seal()?);
         Ok(())

@@ -1,7 +1,7 @@
 //! Builds deltas from chunks: which block a piece belongs to, and whether the response is complete.
 //!
-//! A complete document is parsed as one chunk. Only the first choice is delivered; the others count for completeness.
-//! What a broken response means for the caller is decided elsewhere.
+//! A complete document is parsed as one chunk. Only the first choice is delivered; the others count
+//! for completeness. What a broken response means for the caller is decided elsewhere.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -48,7 +48,10 @@ enum Prose {
 
 impl Assembler {
     pub(super) fn new(headers: Vec<(String, String)>) -> Self {
-        Self { headers, ..Self::default() }
+        Self {
+            headers,
+            ..Self::default()
+        }
     }
 
     /// Whether any choice began.
@@ -62,10 +65,15 @@ impl Assembler {
     }
 
     /// Takes a chunk, or a whole document, and writes what it adds.
-    pub(super) fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    pub(super) fn chunk(
+        &mut self,
+        chunk: Chunk<'_>,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         if !self.started && chunk.has_choices {
             self.started = true;
-            let text = |text: Option<Cow<'_, str>>| text.filter(|it| !it.is_empty()).map(Cow::into_owned);
+            let text =
+                |text: Option<Cow<'_, str>>| text.filter(|it| !it.is_empty()).map(Cow::into_owned);
             out.push(Delta::Start {
                 model: text(chunk.model),
                 response_id: text(chunk.id),
@@ -81,11 +89,21 @@ impl Assembler {
 
     /// Ends the response: every block's stop and the finish.
     pub(super) fn seal(&mut self) -> Result<Vec<Delta>, ParseError> {
-        let raw = self.choices.values().next().cloned().flatten().unwrap_or_default();
-        let reason = finish::reason(&raw).ok_or_else(|| failed_finish(&raw, finish::failed_status(&raw)))?;
-        let reason = shown_reason(reason, !self.tools.is_empty(), self.refused).ok_or_else(|| {
-            ParseError::Unusable(format!("finish_reason is {raw}, but the answer holds no tool call"))
-        })?;
+        let raw = self
+            .choices
+            .values()
+            .next()
+            .cloned()
+            .flatten()
+            .unwrap_or_default();
+        let reason =
+            finish::reason(&raw).ok_or_else(|| failed_finish(&raw, finish::failed_status(&raw)))?;
+        let reason =
+            shown_reason(reason, !self.tools.is_empty(), self.refused).ok_or_else(|| {
+                ParseError::Unusable(format!(
+                    "finish_reason is {raw}, but the answer holds no tool call"
+                ))
+            })?;
         let mut out = Vec::new();
         self.stop_prose(&mut out);
         self.tools.seal(reason.is_short(), &mut out)?;
@@ -93,10 +111,17 @@ impl Assembler {
         Ok(out)
     }
 
-    fn choice(&mut self, position: u64, choice: ChunkChoice<'_>, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    fn choice(
+        &mut self,
+        position: u64,
+        choice: ChunkChoice<'_>,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         let index = choice.index.unwrap_or(position);
         if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
-            return Err(ParseError::Unusable(format!("the answer holds more than {MAX_CHOICES} choices")));
+            return Err(ParseError::Unusable(format!(
+                "the answer holds more than {MAX_CHOICES} choices"
+            )));
         }
         let finish = self.choices.entry(index).or_default();
         if let Some(raw) = choice.finish_reason.filter(|raw| !raw.is_empty()) {
@@ -137,16 +162,25 @@ impl Assembler {
                 let block = self.next_block;
                 self.next_block += 1;
                 self.prose = Some((block, kind));
-                out.push(Delta::BlockStart { block, kind: kind.block_kind() });
+                out.push(Delta::BlockStart {
+                    block,
+                    kind: kind.block_kind(),
+                });
                 block
             }
         };
-        out.push(Delta::BlockDelta { block, text: text.into_owned() });
+        out.push(Delta::BlockDelta {
+            block,
+            text: text.into_owned(),
+        });
     }
 
     fn stop_prose(&mut self, out: &mut Vec<Delta>) {
         if let Some((block, _)) = self.prose.take() {
-            out.push(Delta::BlockStop { block, opaque: None });
+            out.push(Delta::BlockStop {
+                block,
+                opaque: None,
+            });
         }
     }
 }
@@ -169,8 +203,12 @@ impl From<BadCall> for ParseError {
     }
 }
 
-/// The server's own failure, described here: it gave only the reason `raw` for the end of the response.
+/// The server's own failure, described here: it gave only the reason `raw` for the end of the
+/// response.
 fn failed_finish(raw: &str, status: u16) -> ParseError {
     let words = format!("the provider ended the answer with finish_reason {raw}");
-    ParseError::Failed(Failed::new(Some(status), &json!({"error": {"message": words}}).to_string()))
+    ParseError::Failed(Failed::new(
+        Some(status),
+        &json!({"error": {"message": words}}).to_string(),
+    ))
 }

@@ -1,7 +1,7 @@
 //! The fields that are read of a chunk, or of a complete document, of any server.
 //!
-//! Chunks are parsed in place, without a tree: nearly all of them have just the usual fields. One that has others, or
-//! reports an error, is parsed once more, completely and leniently.
+//! Chunks are parsed in place, without a tree: nearly all of them have just the usual fields. One
+//! that has others, or reports an error, is parsed once more, completely and leniently.
 
 #[cfg(test)]
 mod tests;
@@ -68,11 +68,20 @@ impl<'a> Chunk<'a> {
     /// Parses a chunk with the usual fields only; `None` where it has others.
     pub(super) fn usual(text: &'a str) -> Option<Self> {
         let wire: WireChunk<'a> = serde_json::from_str(text).ok()?;
-        let says_error = |word: &Option<WireText<'_>>| word.as_ref().is_some_and(|word| word.0 == "error");
-        if wire.error.is_some() || wire.x_groq.is_some() || says_error(&wire.object) || says_error(&wire.kind) {
+        let says_error =
+            |word: &Option<WireText<'_>>| word.as_ref().is_some_and(|word| word.0 == "error");
+        if wire.error.is_some()
+            || wire.x_groq.is_some()
+            || says_error(&wire.object)
+            || says_error(&wire.kind)
+        {
             return None;
         }
-        let choices = wire.choices?.into_iter().map(ChunkChoice::usual).collect::<Option<_>>()?;
+        let choices = wire
+            .choices?
+            .into_iter()
+            .map(ChunkChoice::usual)
+            .collect::<Option<_>>()?;
         Some(Self {
             model: wire.model.map(|text| text.0),
             id: wire.id.map(|text| text.0),
@@ -106,21 +115,34 @@ impl<'a> Chunk<'a> {
 impl<'a> ChunkChoice<'a> {
     fn usual(wire: WireChoice<'a>) -> Option<Self> {
         let finish_reason = wire.finish_reason.map(|text| text.0);
-        if wire.error.is_some() || wire.message.is_some() || finish_reason.as_deref() == Some("error") {
+        if wire.error.is_some()
+            || wire.message.is_some()
+            || finish_reason.as_deref() == Some("error")
+        {
             return None;
         }
         let piece = match wire.delta {
             Some(delta) => Some(Piece::usual(delta)?),
             None => None,
         };
-        Some(Self { index: wire.index, finish_reason, piece })
+        Some(Self {
+            index: wire.index,
+            finish_reason,
+            piece,
+        })
     }
 
     fn of(value: &'a Value) -> Self {
-        let piece = value.get("delta").or_else(|| value.get("message")).filter(|it| it.is_object());
+        let piece = value
+            .get("delta")
+            .or_else(|| value.get("message"))
+            .filter(|it| it.is_object());
         Self {
             index: value.get("index").and_then(Value::as_u64),
-            finish_reason: value.get("finish_reason").and_then(Value::as_str).map(Cow::Borrowed),
+            finish_reason: value
+                .get("finish_reason")
+                .and_then(Value::as_str)
+                .map(Cow::Borrowed),
             piece: piece.map(Piece::of),
         }
     }
@@ -135,30 +157,49 @@ impl<'a> Piece<'a> {
         }
         let text = |text: Option<WireText<'a>>| text.map(|text| text.0).unwrap_or_default();
         Some(Self {
-            reasoning: text(wire.reasoning_content.filter(|text| !text.0.is_empty()).or(wire.reasoning)),
+            reasoning: text(
+                wire.reasoning_content
+                    .filter(|text| !text.0.is_empty())
+                    .or(wire.reasoning),
+            ),
             content: text(wire.content),
             parts: Vec::new(),
             refusal: text(wire.refusal),
-            calls: wire.tool_calls.unwrap_or_default().into_iter().map(Fragment::usual).collect::<Option<_>>()?,
+            calls: wire
+                .tool_calls
+                .unwrap_or_default()
+                .into_iter()
+                .map(Fragment::usual)
+                .collect::<Option<_>>()?,
         })
     }
 
     fn of(value: &'a Value) -> Self {
         // Some servers send the same reasoning under both names, some an empty text beside it.
-        let mut reasoning = ["reasoning_content", "reasoning"].iter().filter_map(|name| value.get(name)?.as_str());
+        let mut reasoning = ["reasoning_content", "reasoning"]
+            .iter()
+            .filter_map(|name| value.get(name)?.as_str());
         let reasoning = reasoning.find(|text| !text.is_empty());
         let (content, parts) = match value.get("content") {
             Some(Value::String(text)) => (text.as_str(), Vec::new()),
             Some(Value::Array(parts)) => ("", parts.iter().flat_map(parts_of).collect()),
             _ => ("", Vec::new()),
         };
-        let calls = value.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+        let calls = value
+            .get("tool_calls")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let old_call = value.get("function_call").filter(|call| call.is_object());
         Self {
             reasoning: reasoning.unwrap_or_default().into(),
             content: content.into(),
             parts,
-            refusal: value.get("refusal").and_then(Value::as_str).unwrap_or_default().into(),
+            refusal: value
+                .get("refusal")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .into(),
             calls: calls.chain(old_call).map(Fragment::of).collect(),
         }
     }
@@ -166,10 +207,18 @@ impl<'a> Piece<'a> {
 
 /// Mistral gives content as parts where the model reasons.
 fn parts_of(part: &Value) -> impl Iterator<Item = ContentPart<'_>> {
-    let text = part.get("text").and_then(Value::as_str).map(ContentPart::Text);
-    let thoughts = part.get("thinking").and_then(Value::as_array).into_iter().flatten();
-    let thoughts =
-        thoughts.filter_map(|thought| thought.get("text").and_then(Value::as_str)).map(ContentPart::Reasoning);
+    let text = part
+        .get("text")
+        .and_then(Value::as_str)
+        .map(ContentPart::Text);
+    let thoughts = part
+        .get("thinking")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let thoughts = thoughts
+        .filter_map(|thought| thought.get("text").and_then(Value::as_str))
+        .map(ContentPart::Reasoning);
     text.into_iter().chain(thoughts)
 }
 
@@ -193,13 +242,21 @@ impl<'a> Fragment<'a> {
 
     /// Reads a fragment in whatever way it is written.
     pub(super) fn of(value: &'a Value) -> Self {
-        let function = value.get("function").or_else(|| value.get("custom")).unwrap_or(value);
-        let text = |value: Option<&'a Value>| Cow::Borrowed(value.and_then(Value::as_str).unwrap_or_default());
-        let (arguments, is_whole) = match function.get("arguments").or_else(|| function.get("input")) {
-            Some(Value::String(arguments)) => (Cow::Borrowed(arguments.as_str()), false),
-            Some(object @ (Value::Object(_) | Value::Array(_))) => (Cow::Owned(object.to_string()), true),
-            _ => (Cow::Borrowed(""), false),
+        let function = value
+            .get("function")
+            .or_else(|| value.get("custom"))
+            .unwrap_or(value);
+        let text = |value: Option<&'a Value>| {
+            Cow::Borrowed(value.and_then(Value::as_str).unwrap_or_default())
         };
+        let (arguments, is_whole) =
+            match function.get("arguments").or_else(|| function.get("input")) {
+                Some(Value::String(arguments)) => (Cow::Borrowed(arguments.as_str()), false),
+                Some(object @ (Value::Object(_) | Value::Array(_))) => {
+                    (Cow::Owned(object.to_string()), true)
+                }
+                _ => (Cow::Borrowed(""), false),
+            };
         Self {
             index: value.get("index").and_then(Value::as_u64),
             id: text(value.get("id")),
@@ -301,9 +358,16 @@ impl From<WireUsage> for Usage {
         Self {
             input_tokens: wire.prompt_tokens,
             output_tokens: wire.completion_tokens.unwrap_or(0),
-            cached_input_tokens: prompt.cached_tokens.or(wire.prompt_cache_hit_tokens).unwrap_or(0),
+            cached_input_tokens: prompt
+                .cached_tokens
+                .or(wire.prompt_cache_hit_tokens)
+                .unwrap_or(0),
             cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
-            reasoning_tokens: wire.completion_tokens_details.unwrap_or_default().reasoning_tokens.unwrap_or(0),
+            reasoning_tokens: wire
+                .completion_tokens_details
+                .unwrap_or_default()
+                .reasoning_tokens
+                .unwrap_or(0),
             exactness: Exactness::Exact,
         }
     }

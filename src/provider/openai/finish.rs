@@ -7,7 +7,9 @@ use crate::domain::completion::{Exactness, FinishReason, Usage};
 /// The finish reason for a server's value; `None` where the value means that the server failed.
 pub(super) fn reason(raw: &str) -> Option<FinishReason> {
     match raw {
-        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "complete" => Some(FinishReason::Stop),
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "complete" => {
+            Some(FinishReason::Stop)
+        }
         "length" | "max_tokens" => Some(FinishReason::Length),
         "model_length" | "model_context_window_exceeded" => Some(FinishReason::ContextFull),
         "tool_calls" | "function_call" | "tool_use" => Some(FinishReason::ToolCalls),
@@ -24,13 +26,25 @@ pub(super) fn reason(raw: &str) -> Option<FinishReason> {
 
 /// The HTTP status that a server's value for its own failure corresponds to.
 pub(super) fn failed_status(raw: &str) -> u16 {
-    if raw == "insufficient_system_resource" { 503 } else { 500 }
+    if raw == "insufficient_system_resource" {
+        503
+    } else {
+        500
+    }
 }
 
 /// The usage in a chunk or document, also where Groq keeps it.
 pub(super) fn usage(value: &Value) -> Option<Usage> {
-    let of_groq = || value.get("x_groq")?.get("usage").filter(|it| it.is_object());
-    let usage = value.get("usage").filter(|it| it.is_object()).or_else(of_groq)?;
+    let of_groq = || {
+        value
+            .get("x_groq")?
+            .get("usage")
+            .filter(|it| it.is_object())
+    };
+    let usage = value
+        .get("usage")
+        .filter(|it| it.is_object())
+        .or_else(of_groq)?;
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let detail = |details: &str, name: &str| usage.get(details)?.get(name)?.as_u64();
     Some(Usage {

@@ -1,6 +1,7 @@
 //! Errors that come inside a 200: every shape that a server of this dialect is known to use.
 //!
-//! They are checked before an event is parsed as a piece of the answer, because half of them would pass as one.
+//! They are checked before an event is parsed as a piece of the answer, because half of them would
+//! pass as one.
 
 use std::borrow::Cow;
 
@@ -13,13 +14,17 @@ use serde_json::Value;
 pub(super) fn is_error(event_name: &str, value: &Value) -> bool {
     event_name == "error"
         || is_set(value.get("error"))
-        || ["object", "type"].iter().any(|field| value.get(field).and_then(Value::as_str) == Some("error"))
+        || ["object", "type"]
+            .iter()
+            .any(|field| value.get(field).and_then(Value::as_str) == Some("error"))
         || choices(value).any(|choice| {
-            is_set(choice.get("error")) || choice.get("finish_reason").and_then(Value::as_str) == Some("error")
+            is_set(choice.get("error"))
+                || choice.get("finish_reason").and_then(Value::as_str) == Some("error")
         })
 }
 
-/// The error alone, where it came within a piece of the answer: the rest of that piece does not concern it.
+/// The error alone, where it came within a piece of the answer: the rest of that piece does not
+/// concern it.
 pub(super) fn bare<'a>(value: &Value, data: &'a str) -> Cow<'a, str> {
     match value.get("error") {
         Some(error @ Value::Object(_)) if value.get("choices").is_some() => {
@@ -32,7 +37,9 @@ pub(super) fn bare<'a>(value: &Value, data: &'a str) -> Cow<'a, str> {
 /// Whether a document without choices is an error in some gateway's own format.
 pub(super) fn is_bare_error(document: &Value) -> bool {
     document.get("choices").is_none()
-        && ["message", "msg", "detail", "error_msg", "errors"].iter().any(|field| is_set(document.get(field)))
+        && ["message", "msg", "detail", "error_msg", "errors"]
+            .iter()
+            .any(|field| is_set(document.get(field)))
 }
 
 fn is_set(value: Option<&Value>) -> bool {
@@ -46,7 +53,11 @@ fn is_set(value: Option<&Value>) -> bool {
 }
 
 fn choices(value: &Value) -> impl Iterator<Item = &Value> {
-    value.get("choices").and_then(Value::as_array).into_iter().flatten()
+    value
+        .get("choices")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 #[cfg(test)]

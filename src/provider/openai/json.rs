@@ -1,4 +1,5 @@
-//! Writes the JSON of a request from the call itself: nothing is built before, and long texts and schemas are copied once.
+//! Writes the JSON of a request from the call itself: nothing is built before, and long texts and
+//! schemas are copied once.
 //!
 //! `serde_json` looks for what to escape byte by byte, and texts are most of a request.
 
@@ -32,15 +33,23 @@ impl<'a> ObjectWriter<'a> {
     /// Begins an object.
     pub(super) fn new(into: &'a mut Vec<u8>) -> Self {
         into.push(b'{');
-        Self { into, is_empty: true, last: None }
+        Self {
+            into,
+            is_empty: true,
+            last: None,
+        }
     }
 
     /// Begins an object that ends with these fields; others of their names are not written.
     pub(super) fn ending_with(last: Option<&'a Map<String, Value>>, into: &'a mut Vec<u8>) -> Self {
-        Self { last, ..Self::new(into) }
+        Self {
+            last,
+            ..Self::new(into)
+        }
     }
 
-    /// Writes a field, whose value `write` adds. No name may be given twice, and none holds what must be escaped.
+    /// Writes a field, whose value `write` adds. No name may be given twice, and none holds what
+    /// must be escaped.
     pub(super) fn field(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
         if self.begins(name) {
             self.into.push(b'"');
@@ -104,7 +113,9 @@ impl<'a> ObjectWriter<'a> {
     /// Ends the object.
     pub(super) fn end(mut self) {
         for (name, value) in self.last.take().into_iter().flatten() {
-            self.foreign(name, |into| into.extend_from_slice(value.to_string().as_bytes()));
+            self.foreign(name, |into| {
+                into.extend_from_slice(value.to_string().as_bytes());
+            });
         }
         self.into.push(b'}');
     }
@@ -116,7 +127,10 @@ impl<'a> ArrayWriter<'a> {
     /// Begins an array.
     pub(super) fn new(into: &'a mut Vec<u8>) -> Self {
         into.push(b'[');
-        Self { into, is_empty: true }
+        Self {
+            into,
+            is_empty: true,
+        }
     }
 
     /// Writes an item that is an object, whose fields `write` adds.
@@ -139,7 +153,8 @@ fn write_object(into: &mut Vec<u8>, write: impl FnOnce(&mut ObjectWriter<'_>)) {
     object.end();
 }
 
-/// Writes a text as a JSON string. What needs no escape is copied as it is, as much at once as there is.
+/// Writes a text as a JSON string. What needs no escape is copied as it is, as much at once as
+/// there is.
 fn write_text(text: &str, into: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     into.push(b'"');
@@ -156,14 +171,27 @@ fn write_text(text: &str, into: &mut Vec<u8>) {
 fn first_to_escape(text: &[u8]) -> Option<usize> {
     let passed = bytes_before_escape::<BLOCK>(text);
     let passed = passed + bytes_before_escape::<SHORT_BLOCK>(&text[passed..]);
-    text[passed..].iter().position(|byte| needs_escape(*byte)).map(|place| passed + place)
+    text[passed..]
+        .iter()
+        .position(|byte| needs_escape(*byte))
+        .map(|place| passed + place)
 }
 
 /// How many bytes the blocks have before the first one in which a byte must be escaped.
 fn bytes_before_escape<const LENGTH: usize>(text: &[u8]) -> usize {
     // Each without an early end, so that many bytes are compared at once.
-    let holds_one = |block: &[u8; LENGTH]| block.iter().fold(false, |found, byte| found | needs_escape(*byte));
-    LENGTH * text.as_chunks().0.iter().take_while(|block| !holds_one(block)).count()
+    let holds_one = |block: &[u8; LENGTH]| {
+        block
+            .iter()
+            .fold(false, |found, byte| found | needs_escape(*byte))
+    };
+    LENGTH
+        * text
+            .as_chunks()
+            .0
+            .iter()
+            .take_while(|block| !holds_one(block))
+            .count()
 }
 
 /// Whether a byte of a text may not be in a JSON string as it is (RFC 8259, section 7).
@@ -217,13 +245,18 @@ mod tests {
                 object.foreign_text("\"h\"", "i");
             });
         });
-        assert_eq!(object, r#"{"a":[{"b":1},{}],"c":{ },"d":"e","w":"x","f":{"g":null},"\"h\"":"i"}"#);
+        assert_eq!(
+            object,
+            r#"{"a":[{"b":1},{}],"c":{ },"d":"e","w":"x","f":{"g":null},"\"h\"":"i"}"#
+        );
         assert_eq!(written(|into| ArrayWriter::new(into).end()), "[]");
     }
 
     #[test]
     fn the_last_fields_replace_others_of_their_names() {
-        let Value::Object(last) = json!({"a": [2], "c": "3"}) else { panic!("it is an object") };
+        let Value::Object(last) = json!({"a": [2], "c": "3"}) else {
+            panic!("it is an object")
+        };
         let object = written(|into| {
             let mut object = ObjectWriter::ending_with(Some(&last), into);
             object.value("a", 1);
@@ -236,9 +269,18 @@ mod tests {
     #[test]
     fn each_byte_is_escaped_wherever_it_is_in_a_text() {
         for character in (0..=0xff_u32).filter_map(char::from_u32) {
-            for before in [0, 1, SHORT_BLOCK, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + SHORT_BLOCK + 1] {
+            for before in [
+                0,
+                1,
+                SHORT_BLOCK,
+                BLOCK - 1,
+                BLOCK,
+                BLOCK + 1,
+                BLOCK + SHORT_BLOCK + 1,
+            ] {
                 let text = format!("{}{character}{character} more", "x".repeat(before));
-                let read: String = serde_json::from_str(&written(|into| write_text(&text, into))).unwrap();
+                let read: String =
+                    serde_json::from_str(&written(|into| write_text(&text, into))).unwrap();
                 assert_eq!(read, text, "{character:?} after {before}");
             }
         }

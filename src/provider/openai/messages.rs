@@ -1,7 +1,7 @@
 //! Writes the neutral conversation as chat messages.
 //!
-//! Each tool result is a message of its own, right behind its call, whatever message it was in; nothing is between a
-//! call and its results.
+//! Each tool result is a message of its own, right behind its call, whatever message it was in;
+//! nothing is between a call and its results.
 
 use std::borrow::Cow;
 
@@ -14,9 +14,14 @@ use super::{
 };
 use crate::domain::message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult};
 
-/// Writes the conversation in this dialect. With `is_prefix` its last message, the assistant's, is marked as the beginning of
-/// the answer.
-pub(super) fn write(messages: &[Message], is_prefix: bool, dialect: &ChatDialect<'_>, into: &mut Vec<u8>) {
+/// Writes the conversation in this dialect. With `is_prefix` its last message, the assistant's, is
+/// marked as the beginning of the answer.
+pub(super) fn write(
+    messages: &[Message],
+    is_prefix: bool,
+    dialect: &ChatDialect<'_>,
+    into: &mut Vec<u8>,
+) {
     let mut written = ArrayWriter::new(into);
     for (index, message) in messages.iter().enumerate() {
         for part in &message.parts {
@@ -48,11 +53,18 @@ pub(super) fn write(messages: &[Message], is_prefix: bool, dialect: &ChatDialect
 fn role(message: &Message, dialect: &ChatDialect<'_>) -> Option<&'static str> {
     match message.role {
         Role::System => Some("system"),
-        Role::Developer => Some(if dialect.developer_role { "developer" } else { "system" }),
+        Role::Developer => Some(if dialect.developer_role {
+            "developer"
+        } else {
+            "system"
+        }),
         Role::Assistant => Some("assistant"),
         // Content beside results in one turn can only follow them as the user's.
         Role::User | Role::Tool => {
-            let has_more = message.parts.iter().any(|part| !matches!(part, Part::ToolResult(_)));
+            let has_more = message
+                .parts
+                .iter()
+                .any(|part| !matches!(part, Part::ToolResult(_)));
             let is_bare = message.role == Role::User && message.parts.is_empty();
             (has_more || is_bare).then_some("user")
         }
@@ -61,7 +73,11 @@ fn role(message: &Message, dialect: &ChatDialect<'_>) -> Option<&'static str> {
 
 /// Writes plain text where there is nothing but text, for not every server accepts parts.
 fn write_content(message: &Message, object: &mut ObjectWriter<'_>) {
-    if !message.parts.iter().any(|part| matches!(part, Part::Image(_) | Part::File(_))) {
+    if !message
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::Image(_) | Part::File(_)))
+    {
         object.text("content", &message.joined_text());
         return;
     }
@@ -83,7 +99,8 @@ fn write_content(message: &Message, object: &mut ObjectWriter<'_>) {
                     });
                 }),
                 Part::File(media) => parts.object(|part| write_file(media, part)),
-                Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Refusal(_) => {}
+                Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) | Part::Refusal(_) => {
+                }
             }
         }
         parts.end();
@@ -134,7 +151,14 @@ fn write_tool_call(call: &ToolCall, object: &mut ObjectWriter<'_>) {
     object.word("type", "function");
     object.object("function", |function| {
         function.text("name", &call.name);
-        function.text("arguments", if call.arguments.trim().is_empty() { "{}" } else { &call.arguments });
+        function.text(
+            "arguments",
+            if call.arguments.trim().is_empty() {
+                "{}"
+            } else {
+                &call.arguments
+            },
+        );
     });
 }
 
@@ -150,8 +174,14 @@ fn write_tool_result(result: &ToolResult, object: &mut ObjectWriter<'_>) {
 }
 
 fn write_file(media: &Media, part: &mut ObjectWriter<'_>) {
-    if let (Some(format), MediaSource::Bytes(bytes)) = (media.mime_type.strip_prefix("audio/"), &media.source) {
-        let format = if format == "mpeg" { "mp3" } else { format.trim_start_matches("x-") };
+    if let (Some(format), MediaSource::Bytes(bytes)) =
+        (media.mime_type.strip_prefix("audio/"), &media.source)
+    {
+        let format = if format == "mpeg" {
+            "mp3"
+        } else {
+            format.trim_start_matches("x-")
+        };
         part.word("type", "input_audio");
         part.object("input_audio", |audio| {
             audio.text("data", &STANDARD.encode(bytes));
@@ -169,6 +199,8 @@ fn write_file(media: &Media, part: &mut ObjectWriter<'_>) {
 fn url_of(media: &Media) -> Cow<'_, str> {
     match &media.source {
         MediaSource::Url(url) => Cow::Borrowed(url),
-        MediaSource::Bytes(bytes) => format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes)).into(),
+        MediaSource::Bytes(bytes) => {
+            format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes)).into()
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Recognises a chunk that differs from an earlier one of its stream in nothing but its piece of text, so that it need not
-//! be parsed: servers write most chunks of an answer alike.
+//! Recognises a chunk that differs from an earlier one of its stream in nothing but its piece of
+//! text, so that it need not be parsed: servers write most chunks of an answer alike.
 
 use super::{
     chunk::{Chunk, ChunkChoice, Piece},
@@ -26,15 +26,36 @@ impl RepeatedChunk {
         })
     }
 
-    /// Keeps what is around the text of this chunk, if all else in it is of no account after the first one.
+    /// Keeps what is around the text of this chunk, if all else in it is of no account after the
+    /// first one.
     fn remember(&mut self, data: &str, chunk: &Chunk<'_>) {
-        let [ChunkChoice { index, finish_reason: None, piece: Some(piece) }] = chunk.choices.as_slice() else { return };
-        let has_text_only = *piece == Piece { content: piece.content.clone(), ..Piece::default() };
+        let [
+            ChunkChoice {
+                index,
+                finish_reason: None,
+                piece: Some(piece),
+            },
+        ] = chunk.choices.as_slice()
+        else {
+            return;
+        };
+        let has_text_only = *piece
+            == Piece {
+                content: piece.content.clone(),
+                ..Piece::default()
+            };
         if chunk.usage.is_some() || !has_text_only || piece.content.is_empty() {
             return;
         }
         // A text with an escape is not borrowed from the chunk, and is not found in it.
-        let Some(start) = piece.content.as_ptr().addr().checked_sub(data.as_ptr().addr()) else { return };
+        let Some(start) = piece
+            .content
+            .as_ptr()
+            .addr()
+            .checked_sub(data.as_ptr().addr())
+        else {
+            return;
+        };
         let end = start + piece.content.len();
         if data.get(start..end) != Some(&piece.content) {
             return;
@@ -50,9 +71,20 @@ impl RepeatedChunk {
         if self.after.is_empty() || text.bytes().any(needs_escape) {
             return None;
         }
-        let piece = Piece { content: text.into(), ..Piece::default() };
-        let choice = ChunkChoice { index: self.index, finish_reason: None, piece: Some(piece) };
-        Some(Chunk { has_choices: true, choices: vec![choice], ..Chunk::default() })
+        let piece = Piece {
+            content: text.into(),
+            ..Piece::default()
+        };
+        let choice = ChunkChoice {
+            index: self.index,
+            finish_reason: None,
+            piece: Some(piece),
+        };
+        Some(Chunk {
+            has_choices: true,
+            choices: vec![choice],
+            ..Chunk::default()
+        })
     }
 }
 
@@ -93,7 +125,11 @@ mod tests {
         for other in others {
             assert_eq!(repeated.recognise(&other), None, "{other}");
         }
-        assert_eq!(RepeatedChunk::default().recognise(&chunk("Hello")), None, "nothing is remembered");
+        assert_eq!(
+            RepeatedChunk::default().recognise(&chunk("Hello")),
+            None,
+            "nothing is remembered"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A neutral call in the words of chat completions.
 //!
-//! What the caller put into `extra` is merged last and as it is: it is the way to everything that is not modelled.
+//! What the caller put into `extra` is merged last and as it is: it is the way to everything that
+//! is not modelled.
 
 use serde_json::json;
 
@@ -28,16 +29,23 @@ pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Vec<u8>
 pub(super) fn write(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>, into: &mut Vec<u8>) {
     let mut body = ObjectWriter::ending_with(call.extra_for(Dialect::OpenaiChat.as_str()), into);
     body.text("model", model);
-    let begun = call.messages.last().is_some_and(|message| message.role == Role::Assistant);
+    let begun = call
+        .messages
+        .last()
+        .is_some_and(|message| message.role == Role::Assistant);
     if begun && dialect.prefill_mark == PrefillMark::ContinueFinalMessage {
         body.value("continue_final_message", true);
         body.value("add_generation_prompt", false);
     }
     let is_prefix = begun && dialect.prefill_mark == PrefillMark::Prefix;
-    body.field("messages", |into| messages::write(&call.messages, is_prefix, dialect, into));
+    body.field("messages", |into| {
+        messages::write(&call.messages, is_prefix, dialect, into);
+    });
     body.value("stream", dialect.options.stream);
     if dialect.stream_usage {
-        body.object("stream_options", |options| options.value("include_usage", true));
+        body.object("stream_options", |options| {
+            options.value("include_usage", true);
+        });
     }
     if !call.tools.is_empty() {
         body.field("tools", |into| write_tools(&call.tools, into));
@@ -115,7 +123,12 @@ fn write_response_format(format: &ResponseFormat, body: &mut ObjectWriter<'_>) {
     match format {
         ResponseFormat::Text => {}
         ResponseFormat::JsonObject => body.value("response_format", json!({"type": "json_object"})),
-        ResponseFormat::JsonSchema { name, description, schema, strict } => body.object("response_format", |format| {
+        ResponseFormat::JsonSchema {
+            name,
+            description,
+            schema,
+            strict,
+        } => body.object("response_format", |format| {
             format.word("type", "json_schema");
             format.object("json_schema", |named| {
                 named.text("name", name);

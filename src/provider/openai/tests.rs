@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     domain::{
         message::{
-            Media, MediaSource, Message, ModelCall, Part, Reasoning, ResponseFormat, Role, Sampling, ToolCall,
-            ToolChoice, ToolDefinition, ToolResult,
+            Media, MediaSource, Message, ModelCall, Part, Reasoning, ResponseFormat, Role,
+            Sampling, ToolCall, ToolChoice, ToolDefinition, ToolResult,
         },
         target::Dialect,
     },
@@ -16,7 +16,12 @@ use crate::{
 
 /// What a call becomes at that URL, with these options.
 fn written_at(call: &ModelCall, base_url: &str, options: &ChatOptions) -> Value {
-    let place = ModelRef { dialect: Dialect::OpenaiChat, family: "p", endpoint: base_url, model: "m" };
+    let place = ModelRef {
+        dialect: Dialect::OpenaiChat,
+        family: "p",
+        endpoint: base_url,
+        model: "m",
+    };
     let dialect = ChatDialect::of(options, &capabilities(&place), &DialectOverrides::default());
     body_of(call, &dialect)
 }
@@ -49,7 +54,12 @@ fn result(call_id: &str, content: &str, is_error: bool) -> Part {
 }
 
 fn made(id: &str, arguments: &str) -> Part {
-    Part::ToolCall(ToolCall { id: id.to_owned(), name: "f".to_owned(), arguments: arguments.to_owned(), opaque: None })
+    Part::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: "f".to_owned(),
+        arguments: arguments.to_owned(),
+        opaque: None,
+    })
 }
 
 #[test]
@@ -57,10 +67,17 @@ fn every_tool_result_is_a_message_of_its_own_right_behind_its_call() {
     let call = ModelCall {
         messages: vec![
             Message::text(Role::User, "Do it"),
-            message(Role::Assistant, vec![made("a", "{\"x\": 1}"), made("b", "")]),
+            message(
+                Role::Assistant,
+                vec![made("a", "{\"x\": 1}"), made("b", "")],
+            ),
             message(
                 Role::Tool,
-                vec![result("a", "done", false), Part::Text("hurry".to_owned()), result("b", "no", true)],
+                vec![
+                    result("a", "done", false),
+                    Part::Text("hurry".to_owned()),
+                    result("b", "no", true),
+                ],
             ),
         ],
         ..ModelCall::default()
@@ -78,14 +95,22 @@ fn every_tool_result_is_a_message_of_its_own_right_behind_its_call() {
 
 #[test]
 fn media_are_parts_by_value_or_by_reference() {
-    let media = |mime_type: &str, source| Media { mime_type: mime_type.to_owned(), source, name: None, detail: None };
+    let media = |mime_type: &str, source| Media {
+        mime_type: mime_type.to_owned(),
+        source,
+        name: None,
+        detail: None,
+    };
     let call = ModelCall {
         messages: vec![message(
             Role::User,
             vec![
                 Part::Text("Look".to_owned()),
                 Part::Image(media("image/png", MediaSource::Bytes(vec![1, 2, 3]))),
-                Part::Image(media("image/png", MediaSource::Url("https://example.com/a.png".to_owned()))),
+                Part::Image(media(
+                    "image/png",
+                    MediaSource::Url("https://example.com/a.png".to_owned()),
+                )),
                 Part::File(media("application/pdf", MediaSource::Bytes(vec![4]))),
                 Part::File(media("audio/mpeg", MediaSource::Bytes(vec![5]))),
             ],
@@ -104,7 +129,10 @@ fn media_are_parts_by_value_or_by_reference() {
 
 #[test]
 fn a_developer_message_is_a_system_message_where_the_server_knows_no_developer() {
-    let call = ModelCall { messages: vec![Message::text(Role::Developer, "Be brief")], ..ModelCall::default() };
+    let call = ModelCall {
+        messages: vec![Message::text(Role::Developer, "Be brief")],
+        ..ModelCall::default()
+    };
     let role = |base_url: &str| written(&call, base_url)["messages"][0]["role"].clone();
     assert_eq!(role("https://example.com/v1"), "system");
     assert_eq!(role("https://api.openai.com/v1"), "developer");
@@ -112,23 +140,44 @@ fn a_developer_message_is_a_system_message_where_the_server_knows_no_developer()
 
 #[test]
 fn reasoning_goes_back_only_where_the_server_wants_it() {
-    let thought = Part::Reasoning(Reasoning { text: "Hm.".to_owned(), opaque: None });
+    let thought = Part::Reasoning(Reasoning {
+        text: "Hm.".to_owned(),
+        opaque: None,
+    });
     let call = ModelCall {
-        messages: vec![message(Role::Assistant, vec![thought, Part::Text("Yes.".to_owned())])],
+        messages: vec![message(
+            Role::Assistant,
+            vec![thought, Part::Text("Yes.".to_owned())],
+        )],
         ..ModelCall::default()
     };
-    assert_eq!(messages(&call), json!([{"role": "assistant", "content": "Yes."}]));
-    let options = ChatOptions { reasoning_field: Some("reasoning_content".to_owned()), ..ChatOptions::default() };
+    assert_eq!(
+        messages(&call),
+        json!([{"role": "assistant", "content": "Yes."}])
+    );
+    let options = ChatOptions {
+        reasoning_field: Some("reasoning_content".to_owned()),
+        ..ChatOptions::default()
+    };
     let message = &written_at(&call, "https://api.deepseek.com", &options)["messages"][0];
-    assert_eq!(message, &json!({"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}));
+    assert_eq!(
+        message,
+        &json!({"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."})
+    );
 }
 
 #[test]
 fn the_output_limit_has_the_name_that_the_server_knows() {
-    let call = ModelCall { max_output_tokens: Some(7), ..ModelCall::default() };
+    let call = ModelCall {
+        max_output_tokens: Some(7),
+        ..ModelCall::default()
+    };
     for (base_url, name) in [
         ("https://api.openai.com/v1", "max_completion_tokens"),
-        ("https://x.openai.azure.com/openai/deployments/{model}?api-version=1", "max_completion_tokens"),
+        (
+            "https://x.openai.azure.com/openai/deployments/{model}?api-version=1",
+            "max_completion_tokens",
+        ),
         ("http://localhost:8000/v1", "max_tokens"),
     ] {
         assert_eq!(written(&call, base_url)[name], 7, "{base_url}");
@@ -147,7 +196,11 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
         tools: vec![tool],
         tool_choice: ToolChoice::Tool("f".to_owned()),
         parallel_tool_calls: Some(false),
-        sampling: Sampling { temperature: Some(0.5), seed: Some(7), ..Sampling::default() },
+        sampling: Sampling {
+            temperature: Some(0.5),
+            seed: Some(7),
+            ..Sampling::default()
+        },
         reasoning_effort: Some("low".to_owned()),
         response_format: ResponseFormat::JsonSchema {
             name: "s".to_owned(),
@@ -156,7 +209,10 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
             strict: true,
         },
         stop: vec!["END".to_owned()],
-        extra: json!({"temperature": 1, "service_tier": "flex"}).as_object().cloned().unwrap(),
+        extra: json!({"temperature": 1, "service_tier": "flex"})
+            .as_object()
+            .cloned()
+            .unwrap(),
         ..ModelCall::default()
     };
     let expected = json!({
@@ -182,17 +238,41 @@ fn tools_sampling_format_and_effort_are_written_and_extra_comes_last() {
 #[test]
 fn a_begun_answer_is_marked_as_the_server_wants_it_and_nothing_else_is() {
     let begun = ModelCall {
-        messages: vec![Message::text(Role::User, "Tell."), Message::text(Role::Assistant, "Once")],
+        messages: vec![
+            Message::text(Role::User, "Tell."),
+            Message::text(Role::Assistant, "Once"),
+        ],
         ..ModelCall::default()
     };
     let vllm = written(&begun, "http://vllm:8000/v1");
-    assert_eq!((&vllm["continue_final_message"], &vllm["add_generation_prompt"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (
+            &vllm["continue_final_message"],
+            &vllm["add_generation_prompt"]
+        ),
+        (&json!(true), &json!(false))
+    );
     let mistral = written(&begun, "https://api.mistral.ai/v1");
-    assert_eq!(mistral["messages"][1], json!({"role": "assistant", "content": "Once", "prefix": true}));
+    assert_eq!(
+        mistral["messages"][1],
+        json!({"role": "assistant", "content": "Once", "prefix": true})
+    );
     let bare = written(&begun, "https://api.openai.com/v1");
-    assert_eq!((&bare["continue_final_message"], &bare["messages"][1]["prefix"]), (&Value::Null, &Value::Null));
-    let asked = ModelCall { messages: vec![Message::text(Role::User, "Tell.")], ..ModelCall::default() };
-    assert_eq!(written(&asked, "http://vllm:8000/v1")["continue_final_message"], Value::Null);
+    assert_eq!(
+        (
+            &bare["continue_final_message"],
+            &bare["messages"][1]["prefix"]
+        ),
+        (&Value::Null, &Value::Null)
+    );
+    let asked = ModelCall {
+        messages: vec![Message::text(Role::User, "Tell.")],
+        ..ModelCall::default()
+    };
+    assert_eq!(
+        written(&asked, "http://vllm:8000/v1")["continue_final_message"],
+        Value::Null
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Assembles tool calls from fragments, as servers really send them.
 //!
-//! Fragments belong together by `index`, but a new id begins a new call whatever the index; indexes and ids may be
-//! missing; arguments may come complete, or as an object. Arguments are not repaired: a call whose arguments are not
-//! JSON is reported.
+//! Fragments belong together by `index`, but a new id begins a new call whatever the index; indexes
+//! and ids may be missing; arguments may come complete, or as an object. Arguments are not
+//! repaired: a call whose arguments are not JSON is reported.
 
 #[cfg(test)]
 mod tests;
@@ -58,11 +58,19 @@ impl ToolCalls {
         next_block: &mut u32,
         out: &mut Vec<Delta>,
     ) -> Result<(), BadCall> {
-        let Fragment { index, id, name, arguments, is_whole: whole } = fragment;
+        let Fragment {
+            index,
+            id,
+            name,
+            arguments,
+            is_whole: whole,
+        } = fragment;
         let place = match self.find(index, &id, &name) {
             Some(place) => place,
             None if self.calls.len() >= MAX_CALLS => {
-                return Err(BadCall(format!("the answer holds more than {MAX_CALLS} tool calls")));
+                return Err(BadCall(format!(
+                    "the answer holds more than {MAX_CALLS} tool calls"
+                )));
             }
             None => {
                 self.calls.push(OpenToolCall {
@@ -86,8 +94,9 @@ impl ToolCalls {
     /// Ends all calls; those whose arguments are JSON get their stop.
     ///
     /// # Errors
-    /// When a call has no name, or arguments that are not JSON, unless `cut` is set because the response ended early: a
-    /// broken call, and a last one without arguments, are then left without their stop, so that no caller executes them.
+    /// When a call has no name, or arguments that are not JSON, unless `cut` is set because the
+    /// response ended early: a broken call, and a last one without arguments, are then left without
+    /// their stop, so that no caller executes them.
     pub(super) fn seal(&mut self, cut: bool, out: &mut Vec<Delta>) -> Result<(), BadCall> {
         let mut stops = Vec::new();
         for (number, call) in (1..).zip(&self.calls) {
@@ -95,9 +104,15 @@ impl ToolCalls {
                 Ok(_) if cut && call.arguments.is_empty() && number == self.calls.len() => {}
                 Ok(block) => {
                     if call.arguments.is_empty() {
-                        stops.push(Delta::BlockDelta { block, text: "{}".to_owned() });
+                        stops.push(Delta::BlockDelta {
+                            block,
+                            text: "{}".to_owned(),
+                        });
                     }
-                    stops.push(Delta::BlockStop { block, opaque: None });
+                    stops.push(Delta::BlockStop {
+                        block,
+                        opaque: None,
+                    });
                 }
                 Err(_) if cut => {}
                 Err(bad) => return Err(bad),
@@ -110,13 +125,19 @@ impl ToolCalls {
     /// The call that a fragment continues; `None` begins a new one.
     fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let (place, last) = match index {
-            Some(index) => self.calls.iter().enumerate().rev().find(|(_, call)| call.index == Some(index))?,
+            Some(index) => self
+                .calls
+                .iter()
+                .enumerate()
+                .rev()
+                .find(|(_, call)| call.index == Some(index))?,
             None if id.is_empty() => self.calls.iter().enumerate().next_back()?,
             None => return self.calls.iter().position(|call| call.id == id),
         };
         let other_id = !id.is_empty() && !last.id.is_empty() && last.id != id;
         // Without ids, a name after whole arguments can only be the next call's.
-        let next_by_name = !name.is_empty() && (id.is_empty() || last.id.is_empty()) && last.is_full();
+        let next_by_name =
+            !name.is_empty() && (id.is_empty() || last.id.is_empty()) && last.is_full();
         (!other_id && !next_by_name).then_some(place)
     }
 }
@@ -147,8 +168,18 @@ impl OpenToolCall {
                 let block = *next_block;
                 *next_block += 1;
                 self.block = Some(block);
-                let id = if self.id.is_empty() { format!("call_{number}") } else { self.id.clone() };
-                out.push(Delta::BlockStart { block, kind: BlockKind::ToolCall { id, name: self.name.clone() } });
+                let id = if self.id.is_empty() {
+                    format!("call_{number}")
+                } else {
+                    self.id.clone()
+                };
+                out.push(Delta::BlockStart {
+                    block,
+                    kind: BlockKind::ToolCall {
+                        id,
+                        name: self.name.clone(),
+                    },
+                });
                 Some((block, self.arguments.clone()))
             }
         };
@@ -164,13 +195,18 @@ impl OpenToolCall {
     }
 
     fn check(&self) -> Result<u32, BadCall> {
-        let block = self.block.ok_or_else(|| BadCall("a tool call has no name".to_owned()))?;
+        let block = self
+            .block
+            .ok_or_else(|| BadCall("a tool call has no name".to_owned()))?;
         if self.arguments.is_empty() {
             return Ok(block);
         }
         match serde_json::from_str::<IgnoredAny>(&self.arguments) {
             Ok(_) => Ok(block),
-            Err(error) => Err(BadCall(format!("tool call `{}`: arguments are not JSON: {error}", self.name))),
+            Err(error) => Err(BadCall(format!(
+                "tool call `{}`: arguments are not JSON: {error}",
+                self.name
+            ))),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The head and the beginning of the body of one response: what every error of it carries, and how its bytes are
-//! awaited.
+//! The head and the beginning of the body of one response: what every error of it carries, and how
+//! its bytes are awaited.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -27,13 +27,20 @@ pub(super) struct ResponseMeta {
 // === impl ResponseMeta ===
 
 impl ResponseMeta {
-    /// Reads until it is clear what the body is; gives that and what was read, blank space before it left out.
-    pub(super) async fn open<F: Frames>(&self, body: &mut ReplyBody) -> Result<(Kind, Bytes), ProviderError> {
+    /// Reads until it is clear what the body is; gives that and what was read, blank space before
+    /// it left out.
+    pub(super) async fn open<F: Frames>(
+        &self,
+        body: &mut ReplyBody,
+    ) -> Result<(Kind, Bytes), ProviderError> {
         let mut seen = BytesMut::new();
         while let Some(bytes) = body.chunk().await? {
             seen.extend_from_slice(&bytes);
             // Servers under load send blank lines to keep the connection.
-            let blank = seen.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let blank = seen
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace())
+                .count();
             let _ = seen.split_to(blank);
             if let Some(kind) = F::kind_of(&seen, self.content_type()) {
                 return Ok((kind, seen.freeze()));
@@ -55,15 +62,24 @@ impl ResponseMeta {
         body: &mut ReplyBody,
         silence_limit: Option<Duration>,
     ) -> Result<Option<Bytes>, ProviderError> {
-        let Some(silence_limit) = silence_limit else { return body.chunk().await };
+        let Some(silence_limit) = silence_limit else {
+            return body.chunk().await;
+        };
         let silence = |_| {
             let words = format!("nothing came for {}", units::duration_text(silence_limit));
-            ProviderError::transport(Arc::clone(&self.provider), TransportFault::IdleTimeout, words)
+            ProviderError::transport(
+                Arc::clone(&self.provider),
+                TransportFault::IdleTimeout,
+                words,
+            )
         };
-        tokio::time::timeout(silence_limit, body.chunk()).await.map_err(silence)?
+        tokio::time::timeout(silence_limit, body.chunk())
+            .await
+            .map_err(silence)?
     }
 
-    /// Reads a document. One that is whole is not lost when the connection breaks, or stays open, behind it.
+    /// Reads a document. One that is whole is not lost when the connection breaks, or stays open,
+    /// behind it.
     pub(super) async fn document(
         &mut self,
         body: &mut ReplyBody,
@@ -86,7 +102,9 @@ impl ResponseMeta {
                 self.remember(&document);
                 return Ok(document);
             }
-            if let Some(error) = broken.filter(|error| error.fault != Some(TransportFault::IdleTimeout)) {
+            if let Some(error) =
+                broken.filter(|error| error.fault != Some(TransportFault::IdleTimeout))
+            {
                 return Err(error);
             }
         }
@@ -99,9 +117,22 @@ impl ResponseMeta {
         cut: ProviderError,
     ) -> Result<(ReplyBody, Bytes, Break), ProviderError> {
         loop {
-            let (ProviderResponse { status, headers, mut body }, break_info) = parser.read_on(cut.clone()).await?;
-            let facts = Self { provider: Arc::clone(&self.provider), status, headers, excerpt: Vec::new() };
-            // A rest that is no stream, or breaks at once, added nothing; the parser decides when to stop resuming.
+            let (
+                ProviderResponse {
+                    status,
+                    headers,
+                    mut body,
+                },
+                break_info,
+            ) = parser.read_on(cut.clone()).await?;
+            let facts = Self {
+                provider: Arc::clone(&self.provider),
+                status,
+                headers,
+                excerpt: Vec::new(),
+            };
+            // A rest that is no stream, or breaks at once, added nothing; the parser decides when
+            // to stop resuming.
             if let Ok((Kind::Events, first)) = facts.open::<D::Frames>(&mut body).await {
                 return Ok((body, first, break_info));
             }
@@ -111,7 +142,8 @@ impl ResponseMeta {
     /// Keeps the beginning of the body; returns whether there is room for more.
     pub(super) fn remember(&mut self, bytes: &[u8]) -> bool {
         let room = MAX_EXCERPT_BYTES.saturating_sub(self.excerpt.len());
-        self.excerpt.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.excerpt
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.excerpt.len() < MAX_EXCERPT_BYTES
     }
 
@@ -126,19 +158,38 @@ impl ResponseMeta {
             },
             ParseError::Unusable(message) => {
                 // A document's text is all there is to report.
-                let excerpt = (surface == Surface::Http).then(|| String::from_utf8_lossy(&self.excerpt).into_owned());
-                ProviderError { message: Some(message), body: excerpt, fault: Some(TransportFault::Protocol), ..error }
+                let excerpt = (surface == Surface::Http)
+                    .then(|| String::from_utf8_lossy(&self.excerpt).into_owned());
+                ProviderError {
+                    message: Some(message),
+                    body: excerpt,
+                    fault: Some(TransportFault::Protocol),
+                    ..error
+                }
             }
-            ParseError::TooLong(message) => {
-                ProviderError { message: Some(message), fault: Some(TransportFault::TooLarge), ..error }
-            }
-            ParseError::Cut(message) => {
-                ProviderError { message: Some(message), fault: Some(TransportFault::Cut), ..error }
-            }
-            ParseError::Failed(Failed { status, body, header }) => {
+            ParseError::TooLong(message) => ProviderError {
+                message: Some(message),
+                fault: Some(TransportFault::TooLarge),
+                ..error
+            },
+            ParseError::Cut(message) => ProviderError {
+                message: Some(message),
+                fault: Some(TransportFault::Cut),
+                ..error
+            },
+            ParseError::Failed(Failed {
+                status,
+                body,
+                header,
+            }) => {
                 let mut headers = error.headers;
                 headers.extend(header);
-                ProviderError { body: Some(body), status: status.or(error.status), headers, ..self.error(surface) }
+                ProviderError {
+                    body: Some(body),
+                    status: status.or(error.status),
+                    headers,
+                    ..self.error(surface)
+                }
             }
         }
     }
@@ -154,7 +205,10 @@ impl ResponseMeta {
     }
 
     fn content_type(&self) -> &str {
-        self.headers.iter().find(|(name, _)| name == "content-type").map_or("", |(_, value)| value.trim())
+        self.headers
+            .iter()
+            .find(|(name, _)| name == "content-type")
+            .map_or("", |(_, value)| value.trim())
     }
 }
 

@@ -1,4 +1,5 @@
-//! How long a complete response is still read: for its usage and the end of its body, and no longer.
+//! How long a complete response is still read: for its usage and the end of its body, and no
+//! longer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,13 +39,20 @@ impl ReadLimits {
     /// The bounds of the response to this call.
     pub(in crate::provider) fn of(call: &ProviderRequest, settings: &HttpSettings) -> Self {
         let provider = Arc::clone(&call.target.family);
-        Self { provider, max_line_bytes: settings.max_line_bytes, idle: call.idle, deadline: call.deadline }
+        Self {
+            provider,
+            max_line_bytes: settings.max_line_bytes,
+            idle: call.idle,
+            deadline: call.deadline,
+        }
     }
 
     /// How long to wait for the rest of a complete response: well within what ends the attempt.
     pub(super) fn linger(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now()) / 4;
-        MAX_LINGER.min(left).min(self.idle.unwrap_or(MAX_LINGER) / 2)
+        MAX_LINGER
+            .min(left)
+            .min(self.idle.unwrap_or(MAX_LINGER) / 2)
     }
 }
 
@@ -53,7 +61,8 @@ impl ReadLimits {
 impl Linger {
     /// Notes whether the response is complete, and the deltas that came just before.
     pub(super) fn note(&mut self, is_whole: bool, deltas: &[Delta], limits: &ReadLimits) {
-        let is_content = |delta: &Delta| matches!(delta, Delta::BlockStart { .. } | Delta::BlockDelta { .. });
+        let is_content =
+            |delta: &Delta| matches!(delta, Delta::BlockStart { .. } | Delta::BlockDelta { .. });
         self.misled |= self.until.is_some() && deltas.iter().any(is_content);
         if is_whole && self.until.is_none() {
             self.until = Some(Instant::now() + limits.linger());
@@ -65,8 +74,11 @@ impl Linger {
         self.misled
     }
 
-    /// How long the rest may still be waited for; `None` while the response is not known to be complete.
+    /// How long the rest may still be waited for; `None` while the response is not known to be
+    /// complete.
     pub(super) fn left(&self) -> Option<Duration> {
-        self.until.filter(|_| !self.misled).map(|until| until.saturating_duration_since(Instant::now()))
+        self.until
+            .filter(|_| !self.misled)
+            .map(|until| until.saturating_duration_since(Instant::now()))
     }
 }

@@ -1,7 +1,7 @@
 //! Bodies of server-sent events, distinguished from documents and from anything else.
 //!
-//! A server's content type counts less than its first bytes. An event that the end of a body tore is dropped rather
-//! than completed.
+//! A server's content type counts less than its first bytes. An event that the end of a body tore
+//! is dropped rather than completed.
 
 use super::{Frames, Kind, ParseError};
 use crate::provider::sse::{SseDecoder, SseEvent};
@@ -24,14 +24,17 @@ impl Frames for SseFrames {
     }
 
     fn feed(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), ParseError> {
-        self.0.feed(bytes, out).map_err(|error| ParseError::TooLong(error.to_string()))
+        self.0
+            .feed(bytes, out)
+            .map_err(|error| ParseError::TooLong(error.to_string()))
     }
 
-    /// The end of a body may have torn its last event; whether a torn one was complete cannot be known, so it is
-    /// dropped.
+    /// The end of a body may have torn its last event; whether a torn one was complete cannot be
+    /// known, so it is dropped.
     fn finish(self) -> Option<SseEvent> {
         let last = self.0.finish().ok().flatten()?;
-        let is_whole = last.name == "error" || serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok();
+        let is_whole = last.name == "error"
+            || serde_json::from_str::<serde::de::IgnoredAny>(&last.data).is_ok();
         is_whole.then_some(last)
     }
 
@@ -44,8 +47,8 @@ impl Frames for SseFrames {
                 if FIELDS.iter().any(|field| bare.starts_with(field)) {
                     return Some(Kind::Events);
                 }
-                let may_become =
-                    b"\xEF\xBB\xBF".starts_with(seen) || FIELDS.iter().any(|field| field.starts_with(bare));
+                let may_become = b"\xEF\xBB\xBF".starts_with(seen)
+                    || FIELDS.iter().any(|field| field.starts_with(bare));
                 (!may_become || seen.len() > MAX_UNDECIDED_BYTES).then_some(Kind::Neither)
             }
         }

@@ -1,8 +1,10 @@
-//! Parses the events of a response into deltas; a complete document is parsed like the response in its last event.
+//! Parses the events of a response into deltas; a complete document is parsed like the response in
+//! its last event.
 //!
-//! Pieces are distinguished by the item's index in the output and the content's index in the item. Each item comes
-//! again, complete, when it is done: that fills in what was not streamed, and it alone holds the encrypted reasoning.
-//! Items that the neutral answer has no word for (those of built-in tools) are kept as they came; unknown events are ignored.
+//! Pieces are distinguished by the item's index in the output and the content's index in the item.
+//! Each item comes again, complete, when it is done: that fills in what was not streamed, and it
+//! alone holds the encrypted reasoning. Items that the neutral answer has no word for (those of
+//! built-in tools) are kept as they came; unknown events are ignored.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -45,7 +47,8 @@ pub(super) struct ResponseReader {
 // === impl ResponseReader ===
 
 impl ResponseReader {
-    /// Parses a response with these headers; with `register`, one that is generated in the background.
+    /// Parses a response with these headers; with `register`, one that is generated in the
+    /// background.
     pub(super) fn new(headers: Vec<(String, String)>, register: Option<Hold>) -> Self {
         Self {
             headers,
@@ -60,21 +63,41 @@ impl ResponseReader {
 
     fn start(&mut self, response: Option<&Value>, out: &mut Vec<Delta>) {
         if !std::mem::replace(&mut self.started, true) {
-            let text = |name: &str| response.and_then(|it| it.get(name)).and_then(Value::as_str).map(str::to_owned);
+            let text = |name: &str| {
+                response
+                    .and_then(|it| it.get(name))
+                    .and_then(Value::as_str)
+                    .map(str::to_owned)
+            };
             let headers = std::mem::take(&mut self.headers);
-            out.push(Delta::Start { model: text("model"), response_id: text("id"), headers });
+            out.push(Delta::Start {
+                model: text("model"),
+                response_id: text("id"),
+                headers,
+            });
         }
     }
 
     /// Opens a block the first time; `false` where it is over already.
-    fn open(&mut self, key: u64, kind: BlockKind, out: &mut Vec<Delta>) -> Result<bool, ParseError> {
+    fn open(
+        &mut self,
+        key: u64,
+        kind: BlockKind,
+        out: &mut Vec<Delta>,
+    ) -> Result<bool, ParseError> {
         if self.seen.insert(key) {
             self.blocks.open(key, kind, out)?;
         }
         Ok(self.blocks.is_open(key))
     }
 
-    fn piece(&mut self, key: u64, kind: BlockKind, text: &str, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    fn piece(
+        &mut self,
+        key: u64,
+        kind: BlockKind,
+        text: &str,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         self.start(None, out);
         if self.open(key, kind, out)? {
             self.blocks.add(key, text, out)?;
@@ -83,15 +106,41 @@ impl ResponseReader {
     }
 
     /// A piece of reasoning; the parts of one item are paragraphs of one block.
-    fn thought(&mut self, key: u64, is_summary: bool, event: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let part = event.get(if is_summary { "summary_index" } else { "content_index" }).and_then(Value::as_u64);
+    fn thought(
+        &mut self,
+        key: u64,
+        is_summary: bool,
+        event: &Value,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
+        let part = event
+            .get(if is_summary {
+                "summary_index"
+            } else {
+                "content_index"
+            })
+            .and_then(Value::as_u64);
         let here = (key, is_summary, part.unwrap_or(0));
         let before = self.thought.replace(here);
-        let gap = if before.is_some_and(|before| before.0 == key && before != here) { "\n\n" } else { "" };
-        self.piece(key, BlockKind::Reasoning, &format!("{gap}{}", text_of(event, "delta")), out)
+        let gap = if before.is_some_and(|before| before.0 == key && before != here) {
+            "\n\n"
+        } else {
+            ""
+        };
+        self.piece(
+            key,
+            BlockKind::Reasoning,
+            &format!("{gap}{}", text_of(event, "delta")),
+            out,
+        )
     }
 
-    fn item_added(&mut self, index: u64, item: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    fn item_added(
+        &mut self,
+        index: u64,
+        item: &Value,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         self.start(None, out);
         if text_of(item, "type") == "function_call" {
             let key = item_key(index);
@@ -101,7 +150,12 @@ impl ResponseReader {
         Ok(())
     }
 
-    fn item_done(&mut self, index: u64, item: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
+    fn item_done(
+        &mut self,
+        index: u64,
+        item: &Value,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
         self.start(None, out);
         self.has_items = true;
         let key = item_key(index);
@@ -130,15 +184,23 @@ impl ResponseReader {
             }
             "custom_tool_call" => {
                 if self.open(key, call_kind(item)?, out)? {
-                    self.blocks.add(key, &custom_arguments(text_of(item, "input")), out)?;
+                    self.blocks
+                        .add(key, &custom_arguments(text_of(item, "input")), out)?;
                 }
                 self.call_done(key, item, None, out);
             }
             _ if is_action(item) => {
-                let kind = BlockKind::ToolCall { id: call_id(item), name: text_of(item, "type").to_owned() };
+                let kind = BlockKind::ToolCall {
+                    id: call_id(item),
+                    name: text_of(item, "type").to_owned(),
+                };
                 if self.open(key, kind, out)? {
-                    let arguments = ["arguments", "action", "operation"].iter().find_map(|name| item.get(*name));
-                    let arguments = arguments.filter(|arguments| arguments.is_object()).map(Value::to_string);
+                    let arguments = ["arguments", "action", "operation"]
+                        .iter()
+                        .find_map(|name| item.get(*name));
+                    let arguments = arguments
+                        .filter(|arguments| arguments.is_object())
+                        .map(Value::to_string);
                     self.blocks.add(key, &arguments.unwrap_or_default(), out)?;
                 }
                 self.call_done(key, item, Some(opaque(ITEM, &item.to_string())), out);
@@ -156,7 +218,8 @@ impl ResponseReader {
             "" => {}
             _ => {
                 self.open(key, BlockKind::Reasoning, out)?;
-                self.blocks.stop(key, Some(opaque(ITEM, &item.to_string())), out);
+                self.blocks
+                    .stop(key, Some(opaque(ITEM, &item.to_string())), out);
             }
         }
         Ok(())
@@ -187,7 +250,8 @@ impl ResponseReader {
         self.blocks.seal(reason, raw, out)
     }
 
-    /// The error of a response that failed, without the response around it: that repeats the whole request.
+    /// The error of a response that failed, without the response around it: that repeats the whole
+    /// request.
     fn failed_response(&self, response: &Value) -> ParseError {
         let error = response.get("error").cloned().unwrap_or_default();
         let status = text_of(response, "status");
@@ -195,7 +259,11 @@ impl ResponseReader {
             // The cancellation concerned that one response, and not this call.
             return ParseError::Cut("the answer that was being made was cancelled".to_owned());
         }
-        let whole = if error.is_null() { json!({"error": {"code": status}}) } else { json!({"error": error}) };
+        let whole = if error.is_null() {
+            json!({"error": {"code": status}})
+        } else {
+            json!({"error": error})
+        };
         failed(&whole, &whole.to_string())
     }
 
@@ -204,7 +272,10 @@ impl ResponseReader {
     }
 
     fn incomplete(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
-        let raw = response.pointer("/incomplete_details/reason").and_then(Value::as_str).unwrap_or("incomplete");
+        let raw = response
+            .pointer("/incomplete_details/reason")
+            .and_then(Value::as_str)
+            .unwrap_or("incomplete");
         self.seal(response, finish::reason(raw), raw, out)
     }
 }
@@ -215,35 +286,63 @@ impl ResponseParser for ResponseReader {
     fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         let value = match serde_json::from_str::<Value>(&event.data) {
             Ok(value) => value,
-            Err(_) if event.name == "error" => return Err(ParseError::Failed(Failed::new(None, &event.data))),
+            Err(_) if event.name == "error" => {
+                return Err(ParseError::Failed(Failed::new(None, &event.data)));
+            }
             Err(_) if event.data.trim() == "[DONE]" => return Ok(ParseStep::More),
             Err(error) => return Err(ParseError::torn(self.started, &error)),
         };
-        let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name);
+        let kind = value
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or(&event.name);
         if let Some(register) = &mut self.register
             && !register.follow(kind, &value)?
         {
             return Ok(ParseStep::More);
         }
-        let index = value.get("output_index").and_then(Value::as_u64).unwrap_or(0);
-        let place = value.get("content_index").and_then(Value::as_u64).unwrap_or(0);
+        let index = value
+            .get("output_index")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
+        let place = value
+            .get("content_index")
+            .and_then(Value::as_u64)
+            .unwrap_or(0);
         let response = value.get("response").unwrap_or(&Value::Null);
         match kind {
             "error" => return Err(failed(&value, &event.data)),
             "response.failed" | "response.cancelled" => return Err(self.failed_response(response)),
             "response.created" | "response.in_progress" => self.start(Some(response), out),
-            "response.output_item.added" => self.item_added(index, value.get("item").unwrap_or(&Value::Null), out)?,
-            "response.output_item.done" => self.item_done(index, value.get("item").unwrap_or(&Value::Null), out)?,
+            "response.output_item.added" => {
+                self.item_added(index, value.get("item").unwrap_or(&Value::Null), out)?;
+            }
+            "response.output_item.done" => {
+                self.item_done(index, value.get("item").unwrap_or(&Value::Null), out)?;
+            }
             "response.output_text.delta" => {
-                self.piece(content_key(index, place), BlockKind::Text, text_of(&value, "delta"), out)?;
+                self.piece(
+                    content_key(index, place),
+                    BlockKind::Text,
+                    text_of(&value, "delta"),
+                    out,
+                )?;
             }
             "response.refusal.delta" => {
-                self.piece(content_key(index, place), BlockKind::Refusal, text_of(&value, "delta"), out)?;
+                self.piece(
+                    content_key(index, place),
+                    BlockKind::Refusal,
+                    text_of(&value, "delta"),
+                    out,
+                )?;
             }
-            "response.reasoning_summary_text.delta" => self.thought(item_key(index), true, &value, out)?,
+            "response.reasoning_summary_text.delta" => {
+                self.thought(item_key(index), true, &value, out)?;
+            }
             "response.reasoning_text.delta" => self.thought(item_key(index), false, &value, out)?,
             "response.function_call_arguments.delta" => {
-                self.blocks.add(item_key(index), text_of(&value, "delta"), out)?;
+                self.blocks
+                    .add(item_key(index), text_of(&value, "delta"), out)?;
             }
             "response.completed" => {
                 self.completed(response, out)?;
@@ -263,7 +362,11 @@ impl ResponseParser for ResponseReader {
 
     fn document(&mut self, document: &Value, out: &mut Vec<Delta>) -> Result<(), ParseError> {
         let status = text_of(document, "status");
-        if let Some(register) = self.register.as_mut().filter(|_| !matches!(status, "queued" | "in_progress")) {
+        if let Some(register) = self
+            .register
+            .as_mut()
+            .filter(|_| !matches!(status, "queued" | "in_progress"))
+        {
             register.ended();
         }
         match status {
@@ -278,7 +381,9 @@ impl ResponseParser for ResponseReader {
                 if let Some(register) = &mut self.register {
                     register.note(document);
                 }
-                Err(ParseError::Unusable("the response continues in the background".to_owned()))
+                Err(ParseError::Unusable(
+                    "the response continues in the background".to_owned(),
+                ))
             }
             _ => Err(ParseError::NotUnderstood),
         }
@@ -286,18 +391,27 @@ impl ResponseParser for ResponseReader {
 
     fn end(&mut self, _: &mut Vec<Delta>) -> Result<(), ParseError> {
         if self.started {
-            Err(ParseError::Cut("the answer ended without a response.completed".to_owned()))
+            Err(ParseError::Cut(
+                "the answer ended without a response.completed".to_owned(),
+            ))
         } else {
             Err(ParseError::NotUnderstood)
         }
     }
 
     fn silence_limit(&self) -> Option<Duration> {
-        // A response that waits in a queue, or reasons before its first token, is silent for good reasons.
-        self.register.as_ref().filter(|_| !self.seen.is_empty()).and_then(Hold::silence_limit)
+        // A response that waits in a queue, or reasons before its first token, is silent for good
+        // reasons.
+        self.register
+            .as_ref()
+            .filter(|_| !self.seen.is_empty())
+            .and_then(Hold::silence_limit)
     }
 
-    async fn read_on(&mut self, cut: ProviderError) -> Result<(ProviderResponse, Break), ProviderError> {
+    async fn read_on(
+        &mut self,
+        cut: ProviderError,
+    ) -> Result<(ProviderResponse, Break), ProviderError> {
         match &mut self.register {
             Some(register) => register.read_on(cut).await,
             None => Err(cut),
@@ -319,7 +433,10 @@ fn call_kind(item: &Value) -> Result<BlockKind, ParseError> {
     if name.is_empty() {
         return Err(ParseError::Unusable("a tool call has no name".to_owned()));
     }
-    Ok(BlockKind::ToolCall { id: call_id(item), name: name.to_owned() })
+    Ok(BlockKind::ToolCall {
+        id: call_id(item),
+        name: name.to_owned(),
+    })
 }
 
 /// The id that the output of a call names.
@@ -334,10 +451,20 @@ fn call_id(item: &Value) -> String {
 
 /// An `error` event, flat or with the error inside.
 fn failed(value: &Value, text: &str) -> ParseError {
-    let error = value.get("error").filter(|error| error.is_object()).unwrap_or(value);
-    let stated = value.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+    let error = value
+        .get("error")
+        .filter(|error| error.is_object())
+        .unwrap_or(value);
+    let stated = value
+        .get("status")
+        .and_then(Value::as_u64)
+        .and_then(|status| u16::try_from(status).ok());
     let stated = stated.filter(|status| (400..600).contains(status));
-    let named = || [text_of(error, "code"), text_of(error, "type")].into_iter().find_map(finish::status);
+    let named = || {
+        [text_of(error, "code"), text_of(error, "type")]
+            .into_iter()
+            .find_map(finish::status)
+    };
     ParseError::Failed(Failed::new(stated.or_else(named), text))
 }
 
@@ -346,5 +473,9 @@ fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    value
+        .get(name)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }

@@ -1,9 +1,10 @@
 //! The reading position in a background response, and how reading resumes after a break.
 //!
-//! The provider numbers the events of such a response and sends those behind any number again. Resuming is part of the
-//! attempt: bounded, no second request for an answer, and abandoned where the numbers do not fit together. A response
-//! without a reader continues and is paid for, so that dropping a running one cancels it, unless another owner of the
-//! invocation may be reading it: that owner reads it from its beginning.
+//! The provider numbers the events of such a response and sends those behind any number again.
+//! Resuming is part of the attempt: bounded, no second request for an answer, and abandoned where
+//! the numbers do not fit together. A response without a reader continues and is paid for, so that
+//! dropping a running one cancels it, unless another owner of the invocation may be reading it:
+//! that owner reads it from its beginning.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -32,12 +33,18 @@ const MAX_REQUESTS: u32 = 3;
 const MAX_FRUITLESS: u32 = 2;
 /// The wait before one that follows a fruitless one: what broke twice at once needs a moment.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Longest time that a cancellation may take; after it, the provider either has it or will not take it.
+/// Longest time that a cancellation may take; after it, the provider either has it or will not take
+/// it.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest id that goes into a path, in bytes.
 const MAX_ID_BYTES: usize = 256;
 /// The events after which a response no longer runs upstream.
-const ENDS: [&str; 4] = ["response.completed", "response.incomplete", "response.failed", "response.cancelled"];
+const ENDS: [&str; 4] = [
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.cancelled",
+];
 
 /// The cancellations in flight, of one provider; cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -53,8 +60,8 @@ pub(super) struct Hold {
     handle: Option<UpstreamHandle>,
     /// The number of the last event that was read.
     last: Option<u64>,
-    /// Whether the response can be resumed: all events so far had consecutive numbers, and no request to resume was
-    /// refused for good.
+    /// Whether the response can be resumed: all events so far had consecutive numbers, and no
+    /// request to resume was refused for good.
     has_rest: bool,
     /// Whether it runs upstream, as far as is known.
     runs: bool,
@@ -95,10 +102,18 @@ impl Hold {
         }
     }
 
-    /// The attachment of an attempt to a response that an earlier owner of its invocation requested; `None` where the
-    /// attempt is no such one, or cannot.
-    pub(super) fn taking_over(http: HttpClient, call: ProviderRequest, cancels: Cancels) -> Option<Self> {
-        let id = call.attach.as_ref().map(|handle| handle.id.clone()).filter(|id| is_path_segment(id))?;
+    /// The attachment of an attempt to a response that an earlier owner of its invocation
+    /// requested; `None` where the attempt is no such one, or cannot.
+    pub(super) fn taking_over(
+        http: HttpClient,
+        call: ProviderRequest,
+        cancels: Cancels,
+    ) -> Option<Self> {
+        let id = call
+            .attach
+            .as_ref()
+            .map(|handle| handle.id.clone())
+            .filter(|id| is_path_segment(id))?;
         let mut register = Self::new(http, call, cancels);
         register.next = NextEvent::Beginning;
         register.holds(id);
@@ -108,18 +123,34 @@ impl Hold {
     /// Requests the whole response from its beginning.
     ///
     /// # Errors
-    /// With a cut where another request would get the same refusal: only that response is lost, and nothing is wrong
-    /// with the target. Else with the facts.
+    /// With a cut where another request would get the same refusal: only that response is lost, and
+    /// nothing is wrong with the target. Else with the facts.
     pub(super) async fn take_over(&mut self) -> Result<ProviderResponse, ProviderError> {
-        let id = self.handle.as_ref().map(|handle| handle.id.as_str()).unwrap_or_default();
+        let id = self
+            .handle
+            .as_ref()
+            .map(|handle| handle.id.as_str())
+            .unwrap_or_default();
         let path = format!("/responses/{id}?stream=true");
-        self.http.get(&self.call, path, "text/event-stream").await.map_err(|error| {
-            // What is not there does not run.
-            self.runs &= error.status != Some(404);
-            let Some(status) = error.status.filter(|status| is_final(*status)) else { return error };
-            let message = format!("the answer that was being made is not to be had any more (status {status})");
-            ProviderError { message: Some(message), body: None, fault: Some(TransportFault::Cut), ..error }
-        })
+        self.http
+            .get(&self.call, path, "text/event-stream")
+            .await
+            .map_err(|error| {
+                // What is not there does not run.
+                self.runs &= error.status != Some(404);
+                let Some(status) = error.status.filter(|status| is_final(*status)) else {
+                    return error;
+                };
+                let message = format!(
+                    "the answer that was being made is not to be had any more (status {status})"
+                );
+                ProviderError {
+                    message: Some(message),
+                    body: None,
+                    fault: Some(TransportFault::Cut),
+                    ..error
+                }
+            })
     }
 
     /// Whether an earlier owner of the invocation requested it.
@@ -130,7 +161,10 @@ impl Hold {
     /// Takes the id from a response and registers it as running.
     pub(super) fn note(&mut self, response: &Value) {
         if self.handle.is_none()
-            && let Some(id) = response.get("id").and_then(Value::as_str).filter(|id| is_path_segment(id))
+            && let Some(id) = response
+                .get("id")
+                .and_then(Value::as_str)
+                .filter(|id| is_path_segment(id))
         {
             self.holds(id.to_owned());
         }
@@ -142,7 +176,11 @@ impl Hold {
     }
 
     fn holds(&mut self, id: String) {
-        let handle = UpstreamHandle { attempt: self.call.attempt, target: self.call.target.id.clone(), id };
+        let handle = UpstreamHandle {
+            attempt: self.call.attempt,
+            target: self.call.target.id.clone(),
+            id,
+        };
         self.call.background.register(handle.clone());
         self.handle = Some(handle);
         self.runs = true;
@@ -155,16 +193,25 @@ impl Hold {
     pub(super) fn follow(&mut self, kind: &str, event: &Value) -> Result<bool, ParseError> {
         let next = std::mem::replace(&mut self.next, NextEvent::More);
         if next == NextEvent::Beginning && event.get("response").is_none() && kind != "error" {
-            return Err(ParseError::Cut(format!("the answer was sent from a {kind} on instead of from its beginning")));
+            return Err(ParseError::Cut(format!(
+                "the answer was sent from a {kind} on instead of from its beginning"
+            )));
         }
-        match (event.get("sequence_number").and_then(Value::as_u64), self.last) {
+        match (
+            event.get("sequence_number").and_then(Value::as_u64),
+            self.last,
+        ) {
             (Some(number), Some(last)) if number <= last && self.requests > 0 => {
                 self.next = next;
                 return Ok(false);
             }
-            (Some(number), Some(last)) if next == NextEvent::Rest && number > last.saturating_add(1) => {
+            (Some(number), Some(last))
+                if next == NextEvent::Rest && number > last.saturating_add(1) =>
+            {
                 // A new response is better than one with a gap.
-                return Err(ParseError::Cut(format!("the answer was read on at {number} instead of after {last}")));
+                return Err(ParseError::Cut(format!(
+                    "the answer was read on at {number} instead of after {last}"
+                )));
             }
             (Some(number), last) => {
                 self.has_rest &= last.is_none_or(|last| number > last);
@@ -179,7 +226,8 @@ impl Hold {
         Ok(true)
     }
 
-    /// How long silence is taken for silence, and not for a lost connection: half of what the attempt is given.
+    /// How long silence is taken for silence, and not for a lost connection: half of what the
+    /// attempt is given.
     pub(super) fn silence_limit(&self) -> Option<Duration> {
         let is_possible = self.place().is_some() && self.is_worth_it(self.fruitless_now());
         self.call.idle.filter(|_| is_possible).map(|idle| idle / 2)
@@ -189,7 +237,10 @@ impl Hold {
     ///
     /// # Errors
     /// With the break itself, where it cannot be resumed.
-    pub(super) async fn read_on(&mut self, cut: ProviderError) -> Result<(ProviderResponse, Break), ProviderError> {
+    pub(super) async fn read_on(
+        &mut self,
+        cut: ProviderError,
+    ) -> Result<(ProviderResponse, Break), ProviderError> {
         let fault = cut.fault.unwrap_or(TransportFault::Cut);
         let Some((path, last)) = self.place().filter(|_| fault != TransportFault::TooLarge) else {
             return Err(self.explained(cut, None));
@@ -210,7 +261,13 @@ impl Hold {
             match self.http.get(&self.call, path, "text/event-stream").await {
                 Ok(reply) => {
                     self.next = NextEvent::Rest;
-                    return Ok((reply, Break { fault, requests: self.requests }));
+                    return Ok((
+                        reply,
+                        Break {
+                            fault,
+                            requests: self.requests,
+                        },
+                    ));
                 }
                 Err(error) => {
                     refusal = error.status;
@@ -222,15 +279,22 @@ impl Hold {
         }
     }
 
-    /// The path of the response and the number of the last event, where it can be read on behind that.
+    /// The path of the response and the number of the last event, where it can be read on behind
+    /// that.
     fn place(&self) -> Option<(String, u64)> {
         let last = self.last.filter(|_| self.has_rest && self.runs)?;
-        self.handle.as_ref().map(|handle| (format!("/responses/{}", handle.id), last))
+        self.handle
+            .as_ref()
+            .map(|handle| (format!("/responses/{}", handle.id), last))
     }
 
     /// The fruitless requests in a row, the last one counted if nothing came since.
     fn fruitless_now(&self) -> u32 {
-        if self.requests > 0 && self.asked_at == self.last { self.fruitless + 1 } else { 0 }
+        if self.requests > 0 && self.asked_at == self.last {
+            self.fruitless + 1
+        } else {
+            0
+        }
     }
 
     const fn is_worth_it(&self, fruitless: u32) -> bool {
@@ -243,18 +307,29 @@ impl Hold {
             return cut;
         }
         let words = cut.message.as_deref().unwrap_or("the answer broke off");
-        let answer = refusal.map(|status| format!(" (status {status})")).unwrap_or_default();
-        let message = format!("{words}; {} requests to read on did not mend it{answer}", self.requests);
-        ProviderError { message: Some(message), ..cut }
+        let answer = refusal
+            .map(|status| format!(" (status {status})"))
+            .unwrap_or_default();
+        let message = format!(
+            "{words}; {} requests to read on did not mend it{answer}",
+            self.requests
+        );
+        ProviderError {
+            message: Some(message),
+            ..cut
+        }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
+        let Some(handle) = self.handle.take() else {
+            return;
+        };
         self.call.background.release(&handle);
         if self.runs && !self.call.background.must_continue(&handle) {
-            self.cancels.send(self.http.clone(), self.call.clone(), &handle.id);
+            self.cancels
+                .send(self.http.clone(), self.call.clone(), &handle.id);
         }
     }
 }
@@ -265,19 +340,30 @@ impl Cancels {
     /// Cancels a response upstream, beside everything else.
     fn send(&self, http: HttpClient, call: ProviderRequest, id: &str) {
         // Without a runtime the whole process ends.
-        let Ok(runtime) = Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         let path = format!("/responses/{id}/cancel");
         // A provider that a new configuration has no more still owes its cancellations.
         let owner = self.clone();
         let cancelling = async move {
-            let post = Post { path, body: b"{}".to_vec(), accept: "application/json", ..Post::default() };
+            let post = Post {
+                path,
+                body: b"{}".to_vec(),
+                accept: "application/json",
+                ..Post::default()
+            };
             let sent = tokio::time::timeout(CANCEL_TIMEOUT, http.post(&call, post)).await;
             let failed = match sent {
                 Ok(Ok(mut reply)) => {
                     reply.body.discard_rest().await;
                     None
                 }
-                Ok(Err(error)) => Some(error.status.map_or("not sent".to_owned(), |status| status.to_string())),
+                Ok(Err(error)) => Some(
+                    error
+                        .status
+                        .map_or("not sent".to_owned(), |status| status.to_string()),
+                ),
                 Err(_) => Some("no answer in time".to_owned()),
             };
             if let Some(error) = failed {
@@ -299,5 +385,7 @@ const fn is_final(status: u16) -> bool {
 /// Whether an id can be used in a path unescaped.
 fn is_path_segment(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    id.len() <= MAX_ID_BYTES && id.starts_with(|first: char| first.is_ascii_alphanumeric()) && id.bytes().all(is_plain)
+    id.len() <= MAX_ID_BYTES
+        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && id.bytes().all(is_plain)
 }

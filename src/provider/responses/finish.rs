@@ -22,7 +22,9 @@ pub(super) fn status(code: &str) -> Option<u16> {
         "server_is_overloaded" | "slow_down" | "overloaded" => 503,
         "vector_store_timeout" => 504,
         "invalid_api_key" => 401,
-        "context_length_exceeded" | "invalid_prompt" | "invalid_request_error" | "bio_policy" => 400,
+        "context_length_exceeded" | "invalid_prompt" | "invalid_request_error" | "bio_policy" => {
+            400
+        }
         code if code.contains("image") => 400,
         _ => return None,
     })

@@ -1,8 +1,8 @@
 //! Translates the neutral conversation into items.
 //!
-//! Outputs of tools come right behind their calls, whatever message they were in; a reasoning item is sent back only
-//! with the item that it led to, for the server rejects one without the other. Items that came from this dialect go back as
-//! they came.
+//! Outputs of tools come right behind their calls, whatever message they were in; a reasoning item
+//! is sent back only with the item that it led to, for the server rejects one without the other.
+//! Items that came from this dialect go back as they came.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use crate::{
     provider::turns::opaque_text,
 };
 
-/// The conversation in this dialect; `custom` are the names of the tools that take a text and no JSON.
+/// The conversation in this dialect; `custom` are the names of the tools that take a text and no
+/// JSON.
 pub(super) fn translate(messages: &[Message], custom: &[&str]) -> Vec<Value> {
     let mut items = Vec::with_capacity(messages.len());
     for message in messages {
@@ -84,7 +85,11 @@ fn models(message: &Message, custom: &[&str], items: &mut Vec<Value>) {
                 items.push(tool_call(call, custom));
             }
             // The API takes no pictures and no results from the model.
-            Part::Text(_) | Part::Refusal(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
+            Part::Text(_)
+            | Part::Refusal(_)
+            | Part::Image(_)
+            | Part::File(_)
+            | Part::ToolResult(_) => {}
         }
     }
     flush(&mut texts, items);
@@ -92,13 +97,17 @@ fn models(message: &Message, custom: &[&str], items: &mut Vec<Value>) {
 
 fn flush(texts: &mut Vec<Value>, items: &mut Vec<Value>) {
     if !texts.is_empty() {
-        items.push(json!({"type": "message", "role": "assistant", "content": std::mem::take(texts)}));
+        items.push(
+            json!({"type": "message", "role": "assistant", "content": std::mem::take(texts)}),
+        );
     }
 }
 
 /// An item of this dialect that is kept as it came.
 fn own_item(opaque: Option<&Opaque>, kind: &str) -> Option<Value> {
-    serde_json::from_str::<Value>(opaque_text(opaque, kind)?).ok().filter(Value::is_object)
+    serde_json::from_str::<Value>(opaque_text(opaque, kind)?)
+        .ok()
+        .filter(Value::is_object)
 }
 
 fn tool_call(call: &ToolCall, custom: &[&str]) -> Value {
@@ -109,7 +118,11 @@ fn tool_call(call: &ToolCall, custom: &[&str]) -> Value {
         let input = custom_input(&call.arguments);
         return json!({"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": input});
     }
-    let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
+    let arguments = if call.arguments.trim().is_empty() {
+        "{}"
+    } else {
+        &call.arguments
+    };
     let mut item = json!({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments});
     if let Some(namespace) = opaque_text(call.opaque.as_ref(), NAMESPACE) {
         item["namespace"] = json!(namespace);
@@ -117,7 +130,8 @@ fn tool_call(call: &ToolCall, custom: &[&str]) -> Value {
     item
 }
 
-/// The dialect has no mark for a failed tool, so the text states it. The result of an action is the item that it came in.
+/// The dialect has no mark for a failed tool, so the text states it. The result of an action is the
+/// item that it came in.
 fn output(result: &ToolResult, custom: &[&str]) -> Value {
     if ACTIONS.contains(&result.name.as_str())
         && let Ok(item) = serde_json::from_str::<Value>(&result.content)
@@ -131,7 +145,11 @@ fn output(result: &ToolResult, custom: &[&str]) -> Value {
         result.content.clone()
     };
     let is_custom = custom.contains(&result.name.as_str());
-    let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
+    let kind = if is_custom {
+        "custom_tool_call_output"
+    } else {
+        "function_call_output"
+    };
     json!({"type": kind, "call_id": result.call_id, "output": output})
 }
 
@@ -148,6 +166,8 @@ fn file(media: &Media) -> Value {
 fn url_of(media: &Media) -> String {
     match &media.source {
         MediaSource::Url(url) => url.clone(),
-        MediaSource::Bytes(bytes) => format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes)),
+        MediaSource::Bytes(bytes) => {
+            format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Translates a neutral call into a request of the Responses API.
 //!
-//! The caller's `extra` is merged last. Parameters that the API does not support (`stop`, `seed`, `top_k`, penalties)
-//! are dropped.
+//! The caller's `extra` is merged last. Parameters that the API does not support (`stop`, `seed`,
+//! `top_k`, penalties) are dropped.
 
 use std::sync::Arc;
 
@@ -44,10 +44,17 @@ pub(super) fn body(call: &ProviderRequest, stream: bool) -> Result<RequestBody, 
     let mut fields = fields(&call.target.model, &call.call, able).map_err(refused)?;
     fields.insert("stream".to_owned(), json!(stream));
     // The caller's own fields take precedence over the target's.
-    let in_background = able && ["background", "store"].iter().all(|name| fields.get(*name) == Some(&json!(true)));
+    let in_background = able
+        && ["background", "store"]
+            .iter()
+            .all(|name| fields.get(*name) == Some(&json!(true)));
     let body = serde_json::to_vec(&fields);
-    let body = body.map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
-    Ok(RequestBody { body, in_background })
+    let body =
+        body.map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))?;
+    Ok(RequestBody {
+        body,
+        in_background,
+    })
 }
 
 fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String, Value>, String> {
@@ -57,7 +64,10 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
     };
     set("model", json!(model));
     let custom: Vec<&str> = custom_names(call.own_tools()).collect();
-    set("input", Value::Array(items::translate(&call.messages, &custom)));
+    set(
+        "input",
+        Value::Array(items::translate(&call.messages, &custom)),
+    );
     // A response that is not stored cannot be fetched again.
     set("store", json!(background));
     if background {
@@ -70,7 +80,8 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
         let tools: Result<Vec<Value>, String> = call.tools.iter().map(tool).collect();
         set("tools", Value::Array(tools?));
     }
-    let own = call.extra_for(Dialect::OpenaiResponses.as_str()).is_some() && !call.own_tools().is_empty();
+    let own =
+        call.extra_for(Dialect::OpenaiResponses.as_str()).is_some() && !call.own_tools().is_empty();
     if own || !call.tools.is_empty() {
         if let Some(choice) = tool_choice(&call.tool_choice, &custom) {
             set("tool_choice", choice);
@@ -79,7 +90,10 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
             set("parallel_tool_calls", json!(parallel));
         }
     }
-    for (name, value) in [("temperature", call.sampling.temperature), ("top_p", call.sampling.top_p)] {
+    for (name, value) in [
+        ("temperature", call.sampling.temperature),
+        ("top_p", call.sampling.top_p),
+    ] {
         if let Some(value) = value {
             set(name, json!(value));
         }
@@ -99,7 +113,10 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
 
 /// The API enforces schemas unless `strict` is false, and rejects those that it cannot enforce.
 fn tool(definition: &ToolDefinition) -> Result<Value, String> {
-    let schema = schema(&definition.parameters, &format!("function '{}'", definition.name))?;
+    let schema = schema(
+        &definition.parameters,
+        &format!("function '{}'", definition.name),
+    )?;
     let strict = definition.strict.unwrap_or(false);
     let mut fields = json!({"type": "function", "name": definition.name, "parameters": schema, "strict": strict});
     if !definition.description.is_empty() {
@@ -115,7 +132,11 @@ fn tool_choice(choice: &ToolChoice, custom: &[&str]) -> Option<Value> {
         ToolChoice::None => Some(json!("none")),
         ToolChoice::Required => Some(json!("required")),
         ToolChoice::Tool(name) => {
-            let kind = if custom.contains(&name.as_str()) { "custom" } else { "function" };
+            let kind = if custom.contains(&name.as_str()) {
+                "custom"
+            } else {
+                "function"
+            };
             Some(json!({"type": kind, "name": name}))
         }
     }
@@ -125,9 +146,15 @@ fn format(format: &ResponseFormat) -> Result<Option<Value>, String> {
     match format {
         ResponseFormat::Text => Ok(None),
         ResponseFormat::JsonObject => Ok(Some(json!({"type": "json_object"}))),
-        ResponseFormat::JsonSchema { name, description, schema: text, strict } => {
+        ResponseFormat::JsonSchema {
+            name,
+            description,
+            schema: text,
+            strict,
+        } => {
             let schema = schema(text, &format!("response_format '{name}'"))?;
-            let mut format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
+            let mut format =
+                json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict});
             if let Some(description) = description {
                 format["description"] = json!(description);
             }

@@ -1,4 +1,5 @@
-//! Turns one step of a script into what a provider would return: an error, or a stream of deltas in time.
+//! Turns one step of a script into what a provider would return: an error, or a stream of deltas in
+//! time.
 //!
 //! The words of an answer are its tokens: they are counted and paced as such.
 
@@ -21,7 +22,10 @@ const ECHO: &str = "You said: \"{user}\". This is the embedded model; it needs n
 
 /// How a played answer ends.
 enum PlayEnd {
-    Finish { reason: FinishReason, usage: UsageStep },
+    Finish {
+        reason: FinishReason,
+        usage: UsageStep,
+    },
     Silence,
     Fault(TransportFault, String),
 }
@@ -35,20 +39,36 @@ struct PlayedBlock {
 }
 
 /// Plays one step; resolves when the response head would have come.
-pub(super) async fn play(step: Step, informed: bool, call: &ProviderRequest) -> Result<DeltaStream, ProviderError> {
+pub(super) async fn play(
+    step: Step,
+    informed: bool,
+    call: &ProviderRequest,
+) -> Result<DeltaStream, ProviderError> {
     let provider = Arc::clone(&call.target.family);
     match step {
         Step::Answer(answer) => Ok(answer_stream(&answer, call)),
         Step::SlowFirstToken(slow) => {
             let first_token_after = slow.answer.first_token_after.saturating_add(slow.after);
-            Ok(answer_stream(&AnswerStep { first_token_after, ..slow.answer }, call))
+            Ok(answer_stream(
+                &AnswerStep {
+                    first_token_after,
+                    ..slow.answer
+                },
+                call,
+            ))
         }
         Step::Timeout => std::future::pending().await,
         Step::Status(status) => Err(status_error(provider, status)),
-        Step::Reset => Err(ProviderError::transport(provider, TransportFault::Reset, "connection reset by peer")),
-        Step::Crash => {
-            Err(ProviderError::transport(provider, TransportFault::ProcessExited, "the process exited: signal 9"))
-        }
+        Step::Reset => Err(ProviderError::transport(
+            provider,
+            TransportFault::Reset,
+            "connection reset by peer",
+        )),
+        Step::Crash => Err(ProviderError::transport(
+            provider,
+            TransportFault::ProcessExited,
+            "the process exited: signal 9",
+        )),
         Step::Stall(at) => {
             let blocks = vec![PlayedBlock::text(BlockKind::Text, &at.after_text, false)];
             Ok(stream(call, blocks, PlaySpeed::AtOnce, PlayEnd::Silence))
@@ -56,11 +76,20 @@ pub(super) async fn play(step: Step, informed: bool, call: &ProviderRequest) -> 
         Step::Cut(at) => {
             let blocks = vec![PlayedBlock::text(BlockKind::Text, &at.after_text, false)];
             let message = "the answer ended without its end mark".to_owned();
-            Ok(stream(call, blocks, PlaySpeed::AtOnce, PlayEnd::Fault(TransportFault::Cut, message)))
+            Ok(stream(
+                call,
+                blocks,
+                PlaySpeed::AtOnce,
+                PlayEnd::Fault(TransportFault::Cut, message),
+            ))
         }
         Step::Malformed(kind) => malformed(kind, call),
         Step::WhenTold(choice) => {
-            let chosen = if informed { *choice.then } else { *choice.otherwise };
+            let chosen = if informed {
+                *choice.then
+            } else {
+                *choice.otherwise
+            };
             Box::pin(play(chosen, informed, call)).await
         }
     }
@@ -70,12 +99,25 @@ fn malformed(kind: Malformed, call: &ProviderRequest) -> Result<DeltaStream, Pro
     let provider = Arc::clone(&call.target.family);
     match kind {
         Malformed::ToolArguments => {
-            let name = call.call.tools.first().map_or_else(|| "lookup".to_owned(), |tool| tool.name.clone());
-            let message =
-                format!("tool call `{name}`: arguments are not JSON: EOF while parsing a string at line 1 column 14");
-            let kind = BlockKind::ToolCall { id: "call_1".to_owned(), name };
+            let name = call
+                .call
+                .tools
+                .first()
+                .map_or_else(|| "lookup".to_owned(), |tool| tool.name.clone());
+            let message = format!(
+                "tool call `{name}`: arguments are not JSON: EOF while parsing a string at line 1 column 14"
+            );
+            let kind = BlockKind::ToolCall {
+                id: "call_1".to_owned(),
+                name,
+            };
             let blocks = vec![PlayedBlock::text(kind, "{\"query\": \"unf", false)];
-            Ok(stream(call, blocks, PlaySpeed::AtOnce, PlayEnd::Fault(TransportFault::Protocol, message)))
+            Ok(stream(
+                call,
+                blocks,
+                PlaySpeed::AtOnce,
+                PlayEnd::Fault(TransportFault::Protocol, message),
+            ))
         }
         Malformed::NotJson => Err(ProviderError {
             provider,
@@ -101,7 +143,11 @@ fn status_error(provider: Arc<str>, status: StatusStep) -> ProviderError {
         provider,
         surface: Surface::Http,
         status: Some(status.code),
-        headers: status.headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect(),
+        headers: status
+            .headers
+            .into_iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect(),
         body: match status.body {
             Value::Null => None,
             body => Some(as_written(&body)),
@@ -113,33 +159,62 @@ fn status_error(provider: Arc<str>, status: StatusStep) -> ProviderError {
 fn answer_stream(answer: &AnswerStep, call: &ProviderRequest) -> DeltaStream {
     let mut blocks = Vec::new();
     if !answer.reasoning.is_empty() {
-        blocks.push(PlayedBlock::text(BlockKind::Reasoning, &answer.reasoning, true));
+        blocks.push(PlayedBlock::text(
+            BlockKind::Reasoning,
+            &answer.reasoning,
+            true,
+        ));
     }
     let text = match &answer.text {
         Some(text) => text.as_str(),
         None if answer.tool_calls.is_empty() => ECHO,
         None => "",
     };
-    let text = text.replace("{user}", &last_user_text(&call.call)).replace("{model}", &call.target.model);
+    let text = text
+        .replace("{user}", &last_user_text(&call.call))
+        .replace("{model}", &call.target.model);
     if !text.is_empty() {
         blocks.push(PlayedBlock::text(BlockKind::Text, &text, true));
     }
     for (number, tool) in (1..).zip(&answer.tool_calls) {
         blocks.push(PlayedBlock::tool_call(number, tool));
     }
-    let pace = PlaySpeed::Of { first: answer.first_token_after, tokens_per_second: answer.tokens_per_second };
-    let implied = if answer.tool_calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    let pace = PlaySpeed::Of {
+        first: answer.first_token_after,
+        tokens_per_second: answer.tokens_per_second,
+    };
+    let implied = if answer.tool_calls.is_empty() {
+        FinishReason::Stop
+    } else {
+        FinishReason::ToolCalls
+    };
     let reason = answer.finish.unwrap_or(implied);
-    stream(call, blocks, pace, PlayEnd::Finish { reason, usage: answer.usage })
+    stream(
+        call,
+        blocks,
+        pace,
+        PlayEnd::Finish {
+            reason,
+            usage: answer.usage,
+        },
+    )
 }
 
 #[derive(Clone, Copy)]
 enum PlaySpeed {
     AtOnce,
-    Of { first: Duration, tokens_per_second: f64 },
+    Of {
+        first: Duration,
+        tokens_per_second: f64,
+    },
 }
 
-fn stream(call: &ProviderRequest, blocks: Vec<PlayedBlock>, pace: PlaySpeed, ending: PlayEnd) -> DeltaStream {
+fn stream(
+    call: &ProviderRequest,
+    blocks: Vec<PlayedBlock>,
+    pace: PlaySpeed,
+    ending: PlayEnd,
+) -> DeltaStream {
     let start = Delta::Start {
         model: Some(call.target.model.to_string()),
         response_id: Some(format!("scripted-{}-{}", call.invocation, call.attempt)),
@@ -189,7 +264,9 @@ impl PlaySpeed {
     async fn wait(self, is_first: bool) {
         let wait = match self {
             Self::Of { first, .. } if is_first => first,
-            Self::Of { tokens_per_second, .. } if tokens_per_second > 0.0 => {
+            Self::Of {
+                tokens_per_second, ..
+            } if tokens_per_second > 0.0 => {
                 Duration::try_from_secs_f64(1.0 / tokens_per_second).unwrap_or(Duration::ZERO)
             }
             Self::AtOnce | Self::Of { .. } => Duration::ZERO,
@@ -204,7 +281,11 @@ impl PlaySpeed {
 
 impl PlayedBlock {
     fn text(kind: BlockKind, text: &str, stops: bool) -> Self {
-        Self { kind, words: text.split_inclusive(' ').map(str::to_owned).collect(), stops }
+        Self {
+            kind,
+            words: text.split_inclusive(' ').map(str::to_owned).collect(),
+            stops,
+        }
     }
 
     fn tool_call(number: u32, call: &ToolCallStep) -> Self {
@@ -212,12 +293,21 @@ impl PlayedBlock {
             Value::Null => "{}".to_owned(),
             arguments => as_written(arguments),
         };
-        Self::text(BlockKind::ToolCall { id: format!("call_{number}"), name: call.name.clone() }, &arguments, true)
+        Self::text(
+            BlockKind::ToolCall {
+                id: format!("call_{number}"),
+                name: call.name.clone(),
+            },
+            &arguments,
+            true,
+        )
     }
 }
 
 fn as_written(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn reported_usage(usage: UsageStep, input_tokens: u64, output_tokens: u64) -> Option<Usage> {
@@ -226,12 +316,24 @@ fn reported_usage(usage: UsageStep, input_tokens: u64, output_tokens: u64) -> Op
         UsageStep::Estimated => Exactness::Estimated,
         UsageStep::None => return None,
     };
-    Some(Usage { input_tokens, output_tokens, exactness, ..Usage::default() })
+    Some(Usage {
+        input_tokens,
+        output_tokens,
+        exactness,
+        ..Usage::default()
+    })
 }
 
 fn last_user_text(call: &ModelCall) -> String {
-    let from_user = call.messages.iter().rev().find(|message| message.role == Role::User);
-    from_user.map(Message::joined_text).unwrap_or_default().into_owned()
+    let from_user = call
+        .messages
+        .iter()
+        .rev()
+        .find(|message| message.role == Role::User);
+    from_user
+        .map(Message::joined_text)
+        .unwrap_or_default()
+        .into_owned()
 }
 
 fn input_words(call: &ModelCall) -> u64 {

@@ -22,7 +22,8 @@ use crate::domain::{completion::FinishReason, units};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
-    /// What the dice of `probabilities` begin with; the same seed gives the same failures in the same order.
+    /// What the dice of `probabilities` begin with; the same seed gives the same failures in the
+    /// same order.
     pub seed: u64,
     /// A time in which every call fails, before anything else is played.
     pub outage: Option<Outage>,
@@ -106,8 +107,8 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnswerStep {
-    /// The text; `{user}` is replaced by the last user text, `{model}` by the model's name. Unset echoes the last user
-    /// text, unless tools are called.
+    /// The text; `{user}` is replaced by the last user text, `{model}` by the model's name. Unset
+    /// echoes the last user text, unless tools are called.
     pub text: Option<String>,
     /// Reasoning before the text.
     pub reasoning: String,
@@ -119,7 +120,8 @@ pub struct AnswerStep {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token_after: Duration,
-    /// Why the model stopped, where it is not what the content implies (`length`, `content_filter`, …).
+    /// Why the model stopped, where it is not what the content implies (`length`, `content_filter`,
+    /// …).
     #[schemars(with = "Option<String>")]
     pub finish: Option<FinishReason>,
     /// The reported usage; by default, words are counted.
@@ -224,14 +226,26 @@ impl Script {
     /// A script that plays these steps and then answers every call.
     #[must_use]
     pub fn of(steps: Vec<Step>) -> Self {
-        Self { steps, ..Self::default() }
+        Self {
+            steps,
+            ..Self::default()
+        }
     }
 }
 
 impl Default for Outage {
     fn default() -> Self {
-        let step = StatusStep { code: 503, headers: BTreeMap::new(), body: Value::Null };
-        Self { r#for: Duration::ZERO, attempts: 0, after_attempts: 0, step: Box::new(Step::Status(step)) }
+        let step = StatusStep {
+            code: 503,
+            headers: BTreeMap::new(),
+            body: Value::Null,
+        };
+        Self {
+            r#for: Duration::ZERO,
+            attempts: 0,
+            after_attempts: 0,
+            step: Box::new(Step::Status(step)),
+        }
     }
 }
 
@@ -244,7 +258,10 @@ impl Default for Step {
 impl AnswerStep {
     /// An answer of one text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: Some(text.into()), ..Self::default() }
+        Self {
+            text: Some(text.into()),
+            ..Self::default()
+        }
     }
 }
 
@@ -257,6 +274,10 @@ impl Step {
     /// A refusal with an HTTP status and nothing else.
     #[must_use]
     pub fn status(code: u16) -> Self {
-        Self::Status(StatusStep { code, headers: BTreeMap::new(), body: Value::Null })
+        Self::Status(StatusStep {
+            code,
+            headers: BTreeMap::new(),
+            body: Value::Null,
+        })
     }
 }

@@ -20,7 +20,10 @@ use crate::domain::{
 
 fn player(yaml: &str) -> Player {
     let script: Script = serde_saphyr::from_str(yaml).unwrap();
-    Player { script: Arc::new(script), progress: Arc::default() }
+    Player {
+        script: Arc::new(script),
+        progress: Arc::default(),
+    }
 }
 
 pub(in crate::provider) fn request(model: &str, texts: &[&str]) -> ProviderRequest {
@@ -35,13 +38,19 @@ pub(in crate::provider) fn request(model: &str, texts: &[&str]) -> ProviderReque
         capabilities: Capabilities::default(),
         system_prompt: None,
     };
-    let messages = texts.iter().map(|text| Message::text(Role::User, *text)).collect();
+    let messages = texts
+        .iter()
+        .map(|text| Message::text(Role::User, *text))
+        .collect();
     ProviderRequest {
         tool: None,
         invocation: InvocationId::from("i"),
         attempt: 1,
         target: Arc::new(target),
-        call: Arc::new(ModelCall { messages, ..ModelCall::default() }),
+        call: Arc::new(ModelCall {
+            messages,
+            ..ModelCall::default()
+        }),
         wording: DialectOverrides::default(),
         deadline: Instant::now() + Duration::from_mins(10),
         idle: None,
@@ -82,8 +91,16 @@ async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
     for _ in 0..calls {
         row.push(match played(player, request(model, &["Hi"])).await {
             (_, None) => "ok".to_owned(),
-            (_, Some(ProviderError { fault: Some(fault), .. })) => format!("{fault:?}"),
-            (_, Some(error)) => error.status.map(|status| status.to_string()).unwrap_or_default(),
+            (
+                _,
+                Some(ProviderError {
+                    fault: Some(fault), ..
+                }),
+            ) => format!("{fault:?}"),
+            (_, Some(error)) => error
+                .status
+                .map(|status| status.to_string())
+                .unwrap_or_default(),
         });
     }
     row
@@ -95,9 +112,25 @@ async fn the_default_script_echoes_the_user_in_several_deltas() {
     let (deltas, error) = played(&player, request("m", &["What is a relight?"])).await;
     assert_eq!(error, None);
     assert!(text_of(&deltas).contains("What is a relight?"));
-    assert!(deltas.iter().filter(|delta| matches!(delta, Delta::BlockDelta { .. })).count() > 3);
-    assert!(matches!(deltas.last(), Some(Delta::Finish { reason: FinishReason::Stop, .. })));
-    assert!(deltas.iter().any(|delta| matches!(delta, Delta::Usage(usage) if usage.input_tokens == 4)));
+    assert!(
+        deltas
+            .iter()
+            .filter(|delta| matches!(delta, Delta::BlockDelta { .. }))
+            .count()
+            > 3
+    );
+    assert!(matches!(
+        deltas.last(),
+        Some(Delta::Finish {
+            reason: FinishReason::Stop,
+            ..
+        })
+    ));
+    assert!(
+        deltas
+            .iter()
+            .any(|delta| matches!(delta, Delta::Usage(usage) if usage.input_tokens == 4))
+    );
 }
 
 #[tokio::test]
@@ -106,38 +139,60 @@ async fn steps_are_played_in_order_for_each_target_on_its_own_and_then_otherwise
         "steps: [{status: {code: 429, headers: {Retry-After: '1'}, body: {error: {message: slow}}}}, reset, crash]\n\
          models: {special: {steps: [{status: {code: 503}}], otherwise: {answer: {text: special}}}}",
     );
-    assert_eq!(row(&player, "a", 5).await, ["429", "Reset", "ProcessExited", "ok", "ok"]);
+    assert_eq!(
+        row(&player, "a", 5).await,
+        ["429", "Reset", "ProcessExited", "ok", "ok"]
+    );
     assert_eq!(row(&player, "special", 2).await, ["503", "ok"]);
     let (_, error) = played(&player, request("b", &["Hi"])).await;
     let error = error.unwrap();
     assert_eq!(error.header("retry-after"), Some("1"));
-    assert_eq!(error.body.as_deref(), Some(r#"{"error":{"message":"slow"}}"#));
+    assert_eq!(
+        error.body.as_deref(),
+        Some(r#"{"error":{"message":"slow"}}"#)
+    );
 }
 
 #[tokio::test]
 async fn a_model_that_is_informed_of_its_failure_behaves_differently() {
-    let player =
-        player("otherwise: {when_told: {then: {answer: {text: fixed}}, otherwise: {malformed: tool_arguments}}}");
+    let player = player(
+        "otherwise: {when_told: {then: {answer: {text: fixed}}, otherwise: {malformed: tool_arguments}}}",
+    );
     let (deltas, error) = played(&player, request("m", &["Hi"])).await;
     let error = error.unwrap();
     assert_eq!(error.fault, Some(TransportFault::Protocol));
     assert!(error.message.unwrap().contains("arguments are not JSON"));
-    assert!(deltas.iter().all(|delta| !matches!(delta, Delta::BlockStop { .. } | Delta::Finish { .. })));
+    assert!(
+        deltas
+            .iter()
+            .all(|delta| !matches!(delta, Delta::BlockStop { .. } | Delta::Finish { .. }))
+    );
     for note in [
         "The previous model call failed: Request timeout. Adjust your approach — try a simpler action or different tool.",
         "The previous call failed: Request timeout. Adjust your approach.",
     ] {
         let (deltas, error) = played(&player, request("m", &["Hi", note])).await;
-        assert_eq!((text_of(&deltas).as_str(), error), ("fixed", None), "{note}");
+        assert_eq!(
+            (text_of(&deltas).as_str(), error),
+            ("fixed", None),
+            "{note}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_answer_may_call_tools_and_then_has_no_text() {
-    let player = player("otherwise: {answer: {tool_calls: [{name: f, arguments: {a: 1}}, {name: g}]}}");
+    let player =
+        player("otherwise: {answer: {tool_calls: [{name: f, arguments: {a: 1}}, {name: g}]}}");
     let (deltas, _) = played(&player, request("m", &["Hi"])).await;
     assert_eq!(text_of(&deltas), "{\"a\":1}{}");
-    assert!(matches!(deltas.last(), Some(Delta::Finish { reason: FinishReason::ToolCalls, .. })));
+    assert!(matches!(
+        deltas.last(),
+        Some(Delta::Finish {
+            reason: FinishReason::ToolCalls,
+            ..
+        })
+    ));
 }
 
 #[tokio::test]
@@ -152,17 +207,30 @@ async fn a_cut_answer_shows_its_text_and_no_finish() {
 async fn silence_lasts_for_ever() {
     let player = player("steps: [timeout, {stall: {after_text: begun}}]");
     let day = Duration::from_hours(24);
-    assert!(tokio::time::timeout(day, player.answer(request("m", &["Hi"]))).await.is_err());
+    assert!(
+        tokio::time::timeout(day, player.answer(request("m", &["Hi"])))
+            .await
+            .is_err()
+    );
     let mut stream = player.answer(request("m", &["Hi"])).await.unwrap();
-    while let Some(next) = tokio::time::timeout(day, stream.next()).await.ok().flatten() {
+    while let Some(next) = tokio::time::timeout(day, stream.next())
+        .await
+        .ok()
+        .flatten()
+    {
         assert!(!matches!(next, Ok(Delta::Finish { .. }) | Err(_)));
     }
-    assert!(stream.next().now_or_never().is_none(), "a stalled stream must not end");
+    assert!(
+        stream.next().now_or_never().is_none(),
+        "a stalled stream must not end"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn words_come_at_the_configured_pace() {
-    let player = player("otherwise: {answer: {text: 'a b c d e', tokens_per_second: 10, first_token_after: 2s}}");
+    let player = player(
+        "otherwise: {answer: {text: 'a b c d e', tokens_per_second: 10, first_token_after: 2s}}",
+    );
     let began = Instant::now();
     let mut stream = player.answer(request("m", &["Hi"])).await.unwrap();
     let mut first = None;
@@ -187,7 +255,10 @@ async fn a_slow_first_token_is_late_by_that_time() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_lasts_as_long_or_as_many_calls_as_configured() {
     let counted = player("outage: {attempts: 2, after_attempts: 1, step: reset}");
-    assert_eq!(row(&counted, "m", 5).await, ["ok", "Reset", "Reset", "ok", "ok"]);
+    assert_eq!(
+        row(&counted, "m", 5).await,
+        ["ok", "Reset", "Reset", "ok", "ok"]
+    );
     let timed = player("outage: {for: 10s}");
     assert_eq!(row(&timed, "m", 3).await, ["503", "503", "503"]);
     tokio::time::advance(Duration::from_secs(10)).await;
@@ -196,8 +267,11 @@ async fn an_outage_lasts_as_long_or_as_many_calls_as_configured() {
 
 #[tokio::test]
 async fn a_seed_gives_the_same_failures_and_another_seed_others() {
-    let script =
-        |seed: u32| format!("seed: {seed}\nprobabilities: [{{probability: 0.3, step: {{status: {{code: 500}}}}}}]");
+    let script = |seed: u32| {
+        format!(
+            "seed: {seed}\nprobabilities: [{{probability: 0.3, step: {{status: {{code: 500}}}}}}]"
+        )
+    };
     let row_of = async |seed| row(&player(&script(seed)), "m", 200).await;
     let first = row_of(1).await;
     assert_eq!(first, row_of(1).await);
@@ -208,7 +282,12 @@ async fn a_seed_gives_the_same_failures_and_another_seed_others() {
 
 #[test]
 fn an_unknown_key_in_a_script_is_refused() {
-    for yaml in ["stepz: []", "otherwise: {answer: {txt: a}}", "otherwise: explode", "outage: {for: 5}"] {
+    for yaml in [
+        "stepz: []",
+        "otherwise: {answer: {txt: a}}",
+        "otherwise: explode",
+        "outage: {for: 5}",
+    ] {
         assert!(serde_saphyr::from_str::<Script>(yaml).is_err(), "{yaml}");
     }
 }
@@ -225,13 +304,21 @@ async fn the_script_of_the_documentation_plays() {
     assert_eq!(row(&player, "m", 1).await, ["503"]);
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!(row(&player, "m", 2).await, ["429", "Protocol"]);
-    assert_eq!(text_of(&played(&player, request("m", &["Hi"])).await.0), "You said: Hi");
+    assert_eq!(
+        text_of(&played(&player, request("m", &["Hi"])).await.0),
+        "You said: Hi"
+    );
 }
 
 #[test]
 fn the_schema_of_a_script_lists_its_keys() {
     let schema = serde_json::to_string(&schemars::schema_for!(Script)).unwrap();
-    for word in ["tokens_per_second", "when_told", "slow_first_token", "after_attempts"] {
+    for word in [
+        "tokens_per_second",
+        "when_told",
+        "slow_first_token",
+        "after_attempts",
+    ] {
         assert!(schema.contains(word), "{word}");
     }
 }

@@ -15,13 +15,24 @@ fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
 }
 
 fn event(name: &str, data: &str) -> SseEvent {
-    SseEvent { name: name.to_owned(), data: data.to_owned() }
+    SseEvent {
+        name: name.to_owned(),
+        data: data.to_owned(),
+    }
 }
 
 #[test]
 fn every_kind_of_line_end_ends_a_line() {
-    for text in ["data: a\n\ndata: b\n\n", "data: a\r\rdata: b\r\r", "data: a\r\n\r\ndata: b\r\n\r\n"] {
-        assert_eq!(decode(&[text.as_bytes()]), [event("", "a"), event("", "b")], "{text:?}");
+    for text in [
+        "data: a\n\ndata: b\n\n",
+        "data: a\r\rdata: b\r\r",
+        "data: a\r\n\r\ndata: b\r\n\r\n",
+    ] {
+        assert_eq!(
+            decode(&[text.as_bytes()]),
+            [event("", "a"), event("", "b")],
+            "{text:?}"
+        );
     }
 }
 
@@ -33,27 +44,53 @@ fn a_byte_order_mark_is_skipped_and_comments_and_heartbeats_are_no_events() {
 
 #[test]
 fn what_may_have_lost_its_data_is_an_event_that_does_not_parse() {
-    for (torn, data) in [("da", "da"), ("data", ""), ("data:", ""), ("dadata: {}", "dadata: {}"), ("event", "")] {
-        assert_eq!(decode(&[format!("{torn}\n\n").as_bytes()]), [event("", data)], "{torn:?}");
+    for (torn, data) in [
+        ("da", "da"),
+        ("data", ""),
+        ("data:", ""),
+        ("dadata: {}", "dadata: {}"),
+        ("event", ""),
+    ] {
+        assert_eq!(
+            decode(&[format!("{torn}\n\n").as_bytes()]),
+            [event("", data)],
+            "{torn:?}"
+        );
     }
-    assert_eq!(decode(&[b"event: message_st\n\n"]), [event("message_st", "")]);
+    assert_eq!(
+        decode(&[b"event: message_st\n\n"]),
+        [event("message_st", "")]
+    );
 }
 
 #[test]
 fn data_lines_of_one_event_are_joined_and_its_name_is_kept() {
-    assert_eq!(decode(&[b"event: error\ndata: {\ndata:  1}\n\n"]), [event("error", "{\n 1}")]);
-    assert_eq!(decode(&[b"event: error\ndata: a\n\ndata: b\n\n"]), [event("error", "a"), event("", "b")]);
+    assert_eq!(
+        decode(&[b"event: error\ndata: {\ndata:  1}\n\n"]),
+        [event("error", "{\n 1}")]
+    );
+    assert_eq!(
+        decode(&[b"event: error\ndata: a\n\ndata: b\n\n"]),
+        [event("error", "a"), event("", "b")]
+    );
 }
 
 #[test]
 fn an_error_line_of_llama_cpp_is_an_error_event() {
-    assert_eq!(decode(&[b"error: {\"code\":400}\n\n"]), [event("error", "{\"code\":400}")]);
+    assert_eq!(
+        decode(&[b"error: {\"code\":400}\n\n"]),
+        [event("error", "{\"code\":400}")]
+    );
 }
 
 #[test]
 fn an_event_without_its_blank_line_is_given_at_the_end() {
     for text in ["data: [DONE]", "data: [DONE]\n", "data: [DONE]\r"] {
-        assert_eq!(decode(&[text.as_bytes()]), [event("", "[DONE]")], "{text:?}");
+        assert_eq!(
+            decode(&[text.as_bytes()]),
+            [event("", "[DONE]")],
+            "{text:?}"
+        );
     }
     assert_eq!(decode(&[b"data: a\n\n"]), [event("", "a")]);
 }
@@ -64,13 +101,20 @@ fn a_line_beyond_its_bound_is_refused_before_its_end_came() {
     let mut events = Vec::new();
     assert_eq!(decoder.feed(b"data: 0123456789", &mut events), Ok(()));
     assert_eq!(events, []);
-    assert_eq!(decoder.feed(b"x", &mut events), Err(EventTooLong { max_bytes: 16 }));
+    assert_eq!(
+        decoder.feed(b"x", &mut events),
+        Err(EventTooLong { max_bytes: 16 })
+    );
 }
 
 #[test]
 fn an_event_of_many_short_lines_is_bounded_too() {
     let mut decoder = SseDecoder::new(16);
-    assert!(decoder.feed(&b"data: 01234\n".repeat(4), &mut Vec::new()).is_err());
+    assert!(
+        decoder
+            .feed(&b"data: 01234\n".repeat(4), &mut Vec::new())
+            .is_err()
+    );
 }
 
 proptest! {

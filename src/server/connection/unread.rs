@@ -1,5 +1,6 @@
-//! What a client still sends of a body that its server does not want: read and thrown away, up to a number of bytes and for
-//! a few seconds. A connection that is closed with bytes unread is reset, and its client would not see the response.
+//! What a client still sends of a body that its server does not want: read and thrown away, up to a
+//! number of bytes and for a few seconds. A connection that is closed with bytes unread is reset,
+//! and its client would not see the response.
 
 use std::{
     io,
@@ -32,11 +33,18 @@ pub(super) struct UnreadBody {
 
 impl UnreadBody {
     pub(super) fn new() -> Self {
-        Self { end: Box::pin(sleep(LONGEST)), left: MOST_BYTES }
+        Self {
+            end: Box::pin(sleep(LONGEST)),
+            left: MOST_BYTES,
+        }
     }
 
     /// Reads it until the client has closed the connection, or a bound is reached.
-    pub(super) fn poll_discard(&mut self, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_discard(
+        &mut self,
+        stream: &mut TcpStream,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut space = [MaybeUninit::uninit(); 16 << 10];
         while self.left > 0 && self.end.as_mut().poll(context).is_pending() {
             let mut buffer = ReadBuf::uninit(&mut space);

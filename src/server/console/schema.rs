@@ -1,6 +1,8 @@
-//! The contract as the console's page reads it: the fields of the messages that it sends and gets, by number.
+//! The contract as the console's page reads it: the fields of the messages that it sends and gets,
+//! by number.
 //!
-//! What holds words of callers or of models is left out, and only its length is shown: the page cannot show what it cannot read.
+//! What holds words of callers or of models is left out, and only its length is shown: the page
+//! cannot show what it cannot read.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +35,9 @@ pub(super) fn schema() -> Value {
     let mut methods = Map::new();
     for (service, name) in METHODS {
         let service = pool.get_service_by_name(service);
-        let Some(method) = service.and_then(|service| service.methods().find(|method| method.name() == name)) else {
+        let Some(method) =
+            service.and_then(|service| service.methods().find(|method| method.name() == name))
+        else {
             continue;
         };
         known.add_message(&method.input());
@@ -60,8 +64,11 @@ impl Known {
             return;
         }
         // Known before its fields are looked at: messages may hold each other.
-        self.messages.insert(message.full_name().to_owned(), Value::Null);
-        let fields = message.fields().map(|field| (field.number().to_string(), self.field(&field)));
+        self.messages
+            .insert(message.full_name().to_owned(), Value::Null);
+        let fields = message
+            .fields()
+            .map(|field| (field.number().to_string(), self.field(&field)));
         let fields = Value::Object(fields.collect());
         self.messages.insert(message.full_name().to_owned(), fields);
     }
@@ -75,7 +82,9 @@ impl Known {
                 ("message", Some(message.full_name().to_owned()))
             }
             Kind::Enum(values) => {
-                self.enums.entry(values.full_name().to_owned()).or_insert_with(|| words(&values));
+                self.enums
+                    .entry(values.full_name().to_owned())
+                    .or_insert_with(|| words(&values));
                 ("enum", Some(values.full_name().to_owned()))
             }
             Kind::String if CONTENT_FIELDS.contains(&field.full_name()) => ("length", None),
@@ -86,7 +95,12 @@ impl Known {
             Kind::Float => ("float", None),
             Kind::Fixed32 | Kind::Sfixed32 => ("fixed32", None),
             Kind::Fixed64 | Kind::Sfixed64 => ("fixed64", None),
-            Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Uint64 | Kind::Sint32 | Kind::Sint64 => ("integer", None),
+            Kind::Int32
+            | Kind::Int64
+            | Kind::Uint32
+            | Kind::Uint64
+            | Kind::Sint32
+            | Kind::Sint64 => ("integer", None),
         };
         let is_optional = field.supports_presence();
         json!({ "name": field.name(), "kind": kind, "of": of, "repeated": field.is_list(), "optional": is_optional })
@@ -97,8 +111,18 @@ impl Known {
 fn words(values: &EnumDescriptor) -> Value {
     let zero = values.default_value();
     let prefix = zero.name().strip_suffix("UNSPECIFIED").unwrap_or_default();
-    let word = |name: &str| name.strip_prefix(prefix).unwrap_or(name).to_ascii_lowercase().replace('_', " ");
-    Value::Object(values.values().map(|value| (value.number().to_string(), json!(word(value.name())))).collect())
+    let word = |name: &str| {
+        name.strip_prefix(prefix)
+            .unwrap_or(name)
+            .to_ascii_lowercase()
+            .replace('_', " ")
+    };
+    Value::Object(
+        values
+            .values()
+            .map(|value| (value.number().to_string(), json!(word(value.name()))))
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -111,18 +135,34 @@ mod tests {
         assert_eq!(schema["methods"].as_object().unwrap().len(), METHODS.len());
         let messages = schema["messages"].as_object().unwrap();
         for name in ["Message", "Completion", "Part", "ToolOutput", "ModelCall"] {
-            assert!(!messages.contains_key(&format!("relight.v1.{name}")), "{name}");
+            assert!(
+                !messages.contains_key(&format!("relight.v1.{name}")),
+                "{name}"
+            );
         }
         let record = &messages["relight.v1.InvocationRecord"];
-        assert_eq!((&record["13"]["name"], &record["13"]["kind"]), (&json!("completion"), &json!("length")));
-        assert_eq!(messages["relight.v1.Attempt"]["14"]["kind"], "length", "a note is part of a prompt");
-        assert_eq!(schema["enums"]["relight.v1.FailureClass"]["1"], "rate limited");
+        assert_eq!(
+            (&record["13"]["name"], &record["13"]["kind"]),
+            (&json!("completion"), &json!("length"))
+        );
+        assert_eq!(
+            messages["relight.v1.Attempt"]["14"]["kind"], "length",
+            "a note is part of a prompt"
+        );
+        assert_eq!(
+            schema["enums"]["relight.v1.FailureClass"]["1"],
+            "rate limited"
+        );
     }
 
     #[test]
     fn every_message_and_enum_that_a_field_names_is_described() {
         let schema = schema();
-        let fields = schema["messages"].as_object().unwrap().values().flat_map(|message| message.as_object().unwrap());
+        let fields = schema["messages"]
+            .as_object()
+            .unwrap()
+            .values()
+            .flat_map(|message| message.as_object().unwrap());
         for (_, field) in fields {
             let within = match field["kind"].as_str().unwrap() {
                 "message" => &schema["messages"],

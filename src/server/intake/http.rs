@@ -1,4 +1,5 @@
-//! The HTTP side of the intake: refusals have the error object of the protocol that is spoken at the path.
+//! The HTTP side of the intake: refusals have the error object of the protocol that is spoken at
+//! the path.
 
 use axum::{
     Router,
@@ -54,19 +55,30 @@ async fn admit(State(intake): State<Intake>, request: Request, next: Next) -> Re
 impl Intake {
     async fn handle_http(&self, request: Request, next: Next) -> Result<Response, EarlyRefusal> {
         let (mut parts, body) = request.into_parts();
-        let connection = parts.extensions.remove::<ConnectInfo<FrontConnection>>().map(|ConnectInfo(it)| it);
-        let guard = connection.as_ref().map(|connection| connection.begin(&body));
+        let connection = parts
+            .extensions
+            .remove::<ConnectInfo<FrontConnection>>()
+            .map(|ConnectInfo(it)| it);
+        let guard = connection
+            .as_ref()
+            .map(|connection| connection.begin(&body));
         let activity = connection.as_ref().map(|connection| &connection.activity);
-        let certificate = connection.as_ref().and_then(|connection| connection.certificate.0.as_deref());
+        let certificate = connection
+            .as_ref()
+            .and_then(|connection| connection.certificate.0.as_deref());
         if !self.takes_origin(&parts.headers) {
             return Err(EarlyRefusal::origin());
         }
         let authorization = front::authorization(&parts.headers);
         let authenticator = self.authenticator.load_full();
-        let identity = match authenticator.recognise_fresh(authorization.as_deref(), certificate).await {
+        let identity = match authenticator
+            .recognise_fresh(authorization.as_deref(), certificate)
+            .await
+        {
             Ok(identity) => identity,
             Err(reason) => {
-                let refused = EarlyRefusal::unauthenticated().respond(Protocol::of(parts.uri.path(), &parts.headers));
+                let refused = EarlyRefusal::unauthenticated()
+                    .respond(Protocol::of(parts.uri.path(), &parts.headers));
                 return Ok(refused_callers::unrecognised(refused, reason));
             }
         };
@@ -82,15 +94,26 @@ impl Intake {
         if let Some(activity) = activity {
             activity.identified();
         }
-        let mut reservation = self.reserve(&identity.tenant, activity, &parts).map_err(refusal)?;
-        let bytes = self.read(body, self.max_body_bytes, &mut reservation).await.map_err(refusal)?;
+        let mut reservation = self
+            .reserve(&identity.tenant, activity, &parts)
+            .map_err(refusal)?;
+        let bytes = self
+            .read(body, self.max_body_bytes, &mut reservation)
+            .await
+            .map_err(refusal)?;
         let entries = entries::at_most(self.limits.entries, &bytes);
         let entries = entries.ok_or_else(|| EarlyRefusal::too_large("server.limits.entries"))?;
-        reservation.grow_by_entries(entries, &self.limits).map_err(refusal)?;
+        reservation
+            .grow_by_entries(entries, &self.limits)
+            .map_err(refusal)?;
         if let Some(connection) = &connection {
-            parts.extensions.insert(ConnectInfo(connection.certificate.clone()));
+            parts
+                .extensions
+                .insert(ConnectInfo(connection.certificate.clone()));
         }
-        let response = next.run(Request::from_parts(parts, Body::from(bytes))).await;
+        let response = next
+            .run(Request::from_parts(parts, Body::from(bytes)))
+            .await;
         Ok(holding(response, guard, Some(reservation)))
     }
 
@@ -110,21 +133,29 @@ fn refusal(fault: BodyFault) -> EarlyRefusal {
     }
 }
 
-/// Whether the body is declared as JSON: a page may send anything else to another origin without a preflight.
+/// Whether the body is declared as JSON: a page may send anything else to another origin without a
+/// preflight.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let json = types.next().and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        kind.eq_ignore_ascii_case("application/json")
-            || (kind.len() > 5 && kind.is_ascii() && kind[kind.len() - 5..].eq_ignore_ascii_case("+json"))
-    });
+    let json = types
+        .next()
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| {
+            let kind = kind.split(';').next().unwrap_or_default().trim();
+            kind.eq_ignore_ascii_case("application/json")
+                || (kind.len() > 5
+                    && kind.is_ascii()
+                    && kind[kind.len() - 5..].eq_ignore_ascii_case("+json"))
+        });
     json && types.next().is_none()
 }
 
 /// Whether the body is declared as anything but itself, such as compressed.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::CONTENT_ENCODING).iter();
-    let mut codings = lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let mut codings = lists
+        .flat_map(|list| list.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii);
     codings.any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
@@ -138,13 +169,24 @@ impl Connected<IncomingStream<'_, TlsListener>> for FrontConnection {
     fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
         let connection: &TlsStream<LimitedStream> = stream.io();
         let (stream, session) = connection.get_ref();
-        of_connection(stream, session.peer_certificates().and_then(<[CertificateDer<'_>]>::first))
+        of_connection(
+            stream,
+            session
+                .peer_certificates()
+                .and_then(<[CertificateDer<'_>]>::first),
+        )
     }
 }
 
-fn of_connection(stream: &LimitedStream, certificate: Option<&CertificateDer<'_>>) -> FrontConnection {
+fn of_connection(
+    stream: &LimitedStream,
+    certificate: Option<&CertificateDer<'_>>,
+) -> FrontConnection {
     let certificate = ClientCertificate(certificate.map(|certificate| certificate.as_ref().into()));
-    FrontConnection { activity: std::sync::Arc::clone(stream.activity()), certificate }
+    FrontConnection {
+        activity: std::sync::Arc::clone(stream.activity()),
+        certificate,
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +220,8 @@ mod tests {
             ("identity, gzip", true),
             ("zstd,br", true),
         ] {
-            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, coding.parse().unwrap())]);
+            let headers =
+                HeaderMap::from_iter([(header::CONTENT_ENCODING, coding.parse().unwrap())]);
             assert_eq!(is_encoded(&headers), encoded, "{coding}");
         }
         assert!(!is_encoded(&HeaderMap::new()));

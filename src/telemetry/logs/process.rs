@@ -1,7 +1,7 @@
 //! Lines of this process and its libraries, in the form that lines about events have.
 //!
-//! One stream of lines has one schema: `time`, `severity`, `event`, `message`. What a library adds to its line is in
-//! `fields`.
+//! One stream of lines has one schema: `time`, `severity`, `event`, `message`. What a library adds
+//! to its line is in `fields`.
 
 use std::fmt;
 
@@ -33,7 +33,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut fields = LogFields::default();
         event.record(&mut fields);
         let severity = match *event.metadata().level() {

@@ -59,7 +59,11 @@ async fn lines(capacity: usize, format: LineFormat, happen: impl FnOnce(&EventBu
     happen(&bus);
     assert!(task.finish(Duration::from_secs(5)).await);
     let bytes = kept.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    String::from_utf8(bytes)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 #[tokio::test]
@@ -80,7 +84,10 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
         ("target", "main"),
         ("severity", "error"),
         ("event", "invocation_failed"),
-        ("message", "executor failed after 3 attempts: timeout: no answer"),
+        (
+            "message",
+            "executor failed after 3 attempts: timeout: no answer",
+        ),
     ] {
         assert_eq!(line[key], value, "{key}");
     }
@@ -91,12 +98,24 @@ async fn a_line_is_json_that_names_trace_invocation_and_target() {
 #[tokio::test]
 async fn what_is_below_the_level_makes_no_line() {
     let lines = lines(16, LineFormat::Json, |bus| {
-        bus.publish(Some(scope()), 0, None, EventBody::InvocationStarted { deadline_ms: 1, max_retries: 2 });
+        bus.publish(
+            Some(scope()),
+            0,
+            None,
+            EventBody::InvocationStarted {
+                deadline_ms: 1,
+                max_retries: 2,
+            },
+        );
         bus.publish(
             None,
             0,
             None,
-            EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+            EventBody::ConfigurationReloaded {
+                generation: 2,
+                changed: Vec::new(),
+                needs_restart: Vec::new(),
+            },
         );
     })
     .await;
@@ -107,7 +126,12 @@ async fn what_is_below_the_level_makes_no_line() {
 #[tokio::test]
 async fn upstream_text_cannot_begin_a_line_or_colour_a_terminal() {
     let lines = lines(16, LineFormat::Human { colour: false }, |bus| {
-        bus.publish(Some(scope()), 1, None, failed("one\n00:00:00.000 INFO  all is well\u{1b}[31m"));
+        bus.publish(
+            Some(scope()),
+            1,
+            None,
+            failed("one\n00:00:00.000 INFO  all is well\u{1b}[31m"),
+        );
     })
     .await;
     assert_eq!(lines.len(), 1);
@@ -124,12 +148,19 @@ async fn a_log_that_could_not_keep_up_reports_the_missed_events() {
                 None,
                 0,
                 None,
-                EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+                EventBody::ConfigurationReloaded {
+                    generation: 2,
+                    changed: Vec::new(),
+                    needs_restart: Vec::new(),
+                },
             );
         }
     })
     .await;
     let first: Value = serde_json::from_str(&lines[0]).unwrap();
-    assert_eq!((&first["event"], &first["count"]), (&"events_missed".into(), &3.into()));
+    assert_eq!(
+        (&first["event"], &first["count"]),
+        (&"events_missed".into(), &3.into())
+    );
     assert_eq!(lines.len(), 3);
 }

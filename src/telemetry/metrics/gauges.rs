@@ -1,6 +1,7 @@
 //! The gauges: what is so at the moment of a scrape, rather than what has happened.
 //!
-//! They are observed, not pushed, so that a target that left the configuration leaves no series behind.
+//! They are observed, not pushed, so that a target that left the configuration leaves no series
+//! behind.
 
 use std::{
     collections::BTreeMap,
@@ -114,7 +115,10 @@ impl Gauges {
     }
 
     fn levels(&self) -> GaugeLevels {
-        self.source.get().map(|source| (source.0)()).unwrap_or_default()
+        self.source
+            .get()
+            .map(|source| (source.0)())
+            .unwrap_or_default()
     }
 
     /// Forgets all but these targets.
@@ -159,11 +163,31 @@ impl Gauges {
 
     fn observe_journal(self: &Arc<Self>, meter: &Meter) {
         let levels: [JournalLevel; 5] = [
-            (metric::JOURNAL_WAITING, "Steps that wait to be recorded", |journal| journal.waiting),
-            (metric::JOURNAL_INVOCATIONS, "Invocations that the journal keeps", |journal| journal.invocations),
-            (metric::JOURNAL_STEPS, "Steps that the journal keeps", |journal| journal.steps),
-            (metric::JOURNAL_SIZE, "Bytes that the journal keeps", |journal| journal.bytes),
-            (metric::JOURNAL_THREADS, "Threads that the journal keeps", |journal| journal.threads),
+            (
+                metric::JOURNAL_WAITING,
+                "Steps that wait to be recorded",
+                |journal| journal.waiting,
+            ),
+            (
+                metric::JOURNAL_INVOCATIONS,
+                "Invocations that the journal keeps",
+                |journal| journal.invocations,
+            ),
+            (
+                metric::JOURNAL_STEPS,
+                "Steps that the journal keeps",
+                |journal| journal.steps,
+            ),
+            (
+                metric::JOURNAL_SIZE,
+                "Bytes that the journal keeps",
+                |journal| journal.bytes,
+            ),
+            (
+                metric::JOURNAL_THREADS,
+                "Threads that the journal keeps",
+                |journal| journal.threads,
+            ),
         ];
         for (name, description, read) in levels {
             let gauges = Arc::clone(self);
@@ -182,16 +206,31 @@ impl Gauges {
         let gauges = Arc::clone(self);
         meter
             .u64_observable_counter(metric::JOURNAL_UNRECORDED)
-            .with_description("Invocations that ran without a record because the journal was unavailable")
-            .with_callback(move |observer| observer.observe(gauges.levels().journal.unrecorded, &[]))
+            .with_description(
+                "Invocations that ran without a record because the journal was unavailable",
+            )
+            .with_callback(move |observer| {
+                observer.observe(gauges.levels().journal.unrecorded, &[]);
+            })
             .build();
         let gauges = Arc::clone(self);
         meter
             .u64_observable_counter(metric::JOURNAL_REMOVED)
-            .with_description("Invocations from which the retention took their steps, or which it removed whole")
+            .with_description(
+                "Invocations from which the retention took their steps, or which it removed whole",
+            )
             .with_callback(move |observer| {
-                let JournalLevels { stripped, deleted, threads_removed, .. } = gauges.levels().journal;
-                for (what, count) in [("steps", stripped), ("invocation", deleted), ("thread", threads_removed)] {
+                let JournalLevels {
+                    stripped,
+                    deleted,
+                    threads_removed,
+                    ..
+                } = gauges.levels().journal;
+                for (what, count) in [
+                    ("steps", stripped),
+                    ("invocation", deleted),
+                    ("thread", threads_removed),
+                ] {
                     observer.observe(count, &[KeyValue::new(label::WHAT, what)]);
                 }
             })
@@ -203,11 +242,17 @@ impl Gauges {
             (metric::INFLIGHT, "Invocations in flight", |gauges| {
                 gauges.inflight.load(Relaxed) + gauges.levels().inflight
             }),
-            (metric::PARKED, "Invocations that wait for a circuit or gate", |gauges| {
-                gauges.parked.load(Relaxed) + gauges.levels().parked
+            (
+                metric::PARKED,
+                "Invocations that wait for a circuit or gate",
+                |gauges| gauges.parked.load(Relaxed) + gauges.levels().parked,
+            ),
+            (metric::WATCHERS, "Open watch streams", |gauges| {
+                gauges.watchers.load(Relaxed) + gauges.levels().watchers
             }),
-            (metric::WATCHERS, "Open watch streams", |gauges| gauges.watchers.load(Relaxed) + gauges.levels().watchers),
-            (metric::DRAINING, "1 while the process drains", |gauges| i64::from(gauges.draining.load(Relaxed))),
+            (metric::DRAINING, "1 while the process drains", |gauges| {
+                i64::from(gauges.draining.load(Relaxed))
+            }),
         ];
         for (name, description, read) in levels {
             let gauges = Arc::clone(self);
@@ -222,7 +267,13 @@ impl Gauges {
             .with_description("Always 1; its labels are the version and the commit that run")
             .with_callback(|observer| {
                 let version = KeyValue::new(label::VERSION, env!("CARGO_PKG_VERSION"));
-                observer.observe(1, &[version, KeyValue::new(label::COMMIT, env!("RELIGHT_COMMIT"))]);
+                observer.observe(
+                    1,
+                    &[
+                        version,
+                        KeyValue::new(label::COMMIT, env!("RELIGHT_COMMIT")),
+                    ],
+                );
             })
             .build();
         let gauges = Arc::clone(self);
@@ -231,7 +282,10 @@ impl Gauges {
             .with_unit("{event}")
             .with_description("Events that a slow reader did not get")
             .with_callback(move |observer| {
-                let (metrics, watch) = (gauges.metrics_missed.load(Relaxed), gauges.levels().watchers_missed);
+                let (metrics, watch) = (
+                    gauges.metrics_missed.load(Relaxed),
+                    gauges.levels().watchers_missed,
+                );
                 for (reader, count) in [("metrics", metrics), ("watch", watch)] {
                     observer.observe(count, &[KeyValue::new(label::READER, reader)]);
                 }
@@ -243,7 +297,10 @@ impl Gauges {
             .with_description("1 while a store can be reached")
             .with_callback(move |observer| {
                 for (store, up) in &gauges.board().stores {
-                    observer.observe(i64::from(*up), &[KeyValue::new(label::STORE, store.clone())]);
+                    observer.observe(
+                        i64::from(*up),
+                        &[KeyValue::new(label::STORE, store.clone())],
+                    );
                 }
             })
             .build();
@@ -276,7 +333,10 @@ impl Gauges {
                 for ((target, gate), closed) in &gauges.board().gates {
                     observer.observe(
                         i64::from(*closed),
-                        &[KeyValue::new(label::TARGET, target.to_string()), KeyValue::new(label::GATE, *gate)],
+                        &[
+                            KeyValue::new(label::TARGET, target.to_string()),
+                            KeyValue::new(label::GATE, *gate),
+                        ],
                     );
                 }
             })

@@ -6,13 +6,20 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 
 use crate::domain::semconv::metric;
 
-const ATTEMPT_SECONDS: [f64; 14] =
-    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-const INVOCATION_SECONDS: [f64; 12] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0];
-const RPC_SECONDS: [f64; 19] =
-    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0];
+const ATTEMPT_SECONDS: [f64; 14] = [
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+];
+const INVOCATION_SECONDS: [f64; 12] = [
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0,
+];
+const RPC_SECONDS: [f64; 19] = [
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+    80.0, 160.0, 320.0,
+];
 const DELAY_SECONDS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0];
-const JOURNAL_SECONDS: [f64; 11] = [0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0];
+const JOURNAL_SECONDS: [f64; 11] = [
+    0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0,
+];
 const ATTEMPT_COUNTS: [f64; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 10.0];
 const TOKEN_COUNTS: [f64; 14] = [
     1.0,
@@ -67,32 +74,69 @@ pub(super) struct Instruments {
 // === impl Instruments ===
 
 impl Instruments {
+    #[expect(clippy::too_many_lines, reason = "one field for each instrument")]
     pub(super) fn new(meter: &Meter) -> Self {
         let counter = |name: &'static str, unit: &'static str, description: &'static str| {
-            meter.u64_counter(name).with_unit(unit).with_description(description).build()
+            meter
+                .u64_counter(name)
+                .with_unit(unit)
+                .with_description(description)
+                .build()
         };
         let money = |name: &'static str, description: &'static str| {
-            meter.f64_counter(name).with_unit("{currency}").with_description(description).build()
+            meter
+                .f64_counter(name)
+                .with_unit("{currency}")
+                .with_description(description)
+                .build()
         };
         let seconds = |name: &'static str, buckets: &[f64], description: &'static str| {
-            let histogram = meter.f64_histogram(name).with_unit("s").with_description(description);
+            let histogram = meter
+                .f64_histogram(name)
+                .with_unit("s")
+                .with_description(description);
             histogram.with_boundaries(buckets.to_vec()).build()
         };
-        let counts = |name: &'static str, unit: &'static str, buckets: &[f64], description: &'static str| {
-            let histogram = meter.u64_histogram(name).with_unit(unit).with_description(description);
-            histogram.with_boundaries(buckets.to_vec()).build()
-        };
+        let counts =
+            |name: &'static str, unit: &'static str, buckets: &[f64], description: &'static str| {
+                let histogram = meter
+                    .u64_histogram(name)
+                    .with_unit(unit)
+                    .with_description(description);
+                histogram.with_boundaries(buckets.to_vec()).build()
+            };
         Self {
-            rpc_duration: seconds(metric::RPC_DURATION, &RPC_SECONDS, "Duration of gRPC calls, streams to their end"),
+            rpc_duration: seconds(
+                metric::RPC_DURATION,
+                &RPC_SECONDS,
+                "Duration of gRPC calls, streams to their end",
+            ),
             http_duration: seconds(
                 metric::HTTP_DURATION,
                 &RPC_SECONDS,
                 "Duration of requests of the HTTP front, streams to their end",
             ),
-            operation_duration: seconds(metric::GEN_AI_DURATION, &ATTEMPT_SECONDS, "Duration of sent attempts"),
-            first_chunk: seconds(metric::GEN_AI_FIRST_CHUNK, &ATTEMPT_SECONDS, "Time to the first token of an attempt"),
-            token_usage: counts(metric::GEN_AI_TOKENS, "{token}", &TOKEN_COUNTS, "Tokens of an attempt"),
-            invocations: counter(metric::INVOCATIONS, "{invocation}", "Invocations that ended"),
+            operation_duration: seconds(
+                metric::GEN_AI_DURATION,
+                &ATTEMPT_SECONDS,
+                "Duration of sent attempts",
+            ),
+            first_chunk: seconds(
+                metric::GEN_AI_FIRST_CHUNK,
+                &ATTEMPT_SECONDS,
+                "Time to the first token of an attempt",
+            ),
+            token_usage: counts(
+                metric::GEN_AI_TOKENS,
+                "{token}",
+                &TOKEN_COUNTS,
+                "Tokens of an attempt",
+            ),
+            invocations: counter(
+                metric::INVOCATIONS,
+                "{invocation}",
+                "Invocations that ended",
+            ),
             tenant_invocations: counter(
                 metric::TENANT_INVOCATIONS,
                 "{invocation}",
@@ -115,34 +159,81 @@ impl Instruments {
                 "Attempts that an invocation took",
             ),
             attempts: counter(metric::ATTEMPTS, "{attempt}", "Attempts that ended"),
-            recoveries: counter(metric::RECOVERIES, "{recovery}", "Recoveries that were decided"),
+            recoveries: counter(
+                metric::RECOVERIES,
+                "{recovery}",
+                "Recoveries that were decided",
+            ),
             recoveries_succeeded: counter(
                 metric::RECOVERIES_SUCCEEDED,
                 "{recovery}",
                 "Recoveries that led to an answer",
             ),
-            retry_delay: seconds(metric::RETRY_DELAY, &DELAY_SECONDS, "Waits before recoveries, as planned"),
-            hedges: counter(metric::HEDGES, "{attempt}", "Attempts started beside a slow one"),
+            retry_delay: seconds(
+                metric::RETRY_DELAY,
+                &DELAY_SECONDS,
+                "Waits before recoveries, as planned",
+            ),
+            hedges: counter(
+                metric::HEDGES,
+                "{attempt}",
+                "Attempts started beside a slow one",
+            ),
             fallbacks: counter(metric::FALLBACKS, "{attempt}", "Moves to another target"),
-            injections: counter(metric::INJECTIONS, "{note}", "Notes that informed the model of a failure"),
+            injections: counter(
+                metric::INJECTIONS,
+                "{note}",
+                "Notes that informed the model of a failure",
+            ),
             tokens_spent: counter(metric::TOKENS_SPENT, "{token}", "Tokens of all attempts"),
             tokens_delivered: counter(
                 metric::TOKENS_DELIVERED,
                 "{token}",
                 "Tokens of the answers that were kept; spent less delivered is the price of recovery",
             ),
-            cost_spent: money(metric::COST_SPENT, "Money for all attempts at targets with prices"),
+            cost_spent: money(
+                metric::COST_SPENT,
+                "Money for all attempts at targets with prices",
+            ),
             cost_delivered: money(
                 metric::COST_DELIVERED,
                 "Money for the answers that were kept; spent less delivered is the price of recovery",
             ),
-            circuit_transitions: counter(metric::CIRCUIT_TRANSITIONS, "{transition}", "Moves of circuits"),
-            budget_exhausted: counter(metric::BUDGET_EXHAUSTED, "{refusal}", "Times a retry budget was found empty"),
-            shed: counter(metric::SHED, "{invocation}", "Invocations refused because of too much work"),
-            classifier_unknown: counter(metric::CLASSIFIER_UNKNOWN, "{failure}", "Failures that no rule matched"),
-            config_reloads: counter(metric::CONFIG_RELOADS, "{reload}", "Configurations put in force or refused"),
-            release_decisions: counter(metric::RELEASE_DECISIONS, "{decision}", "Decisions about releases"),
-            journal_duration: seconds(metric::JOURNAL_DURATION, &JOURNAL_SECONDS, "Duration of journal operations"),
+            circuit_transitions: counter(
+                metric::CIRCUIT_TRANSITIONS,
+                "{transition}",
+                "Moves of circuits",
+            ),
+            budget_exhausted: counter(
+                metric::BUDGET_EXHAUSTED,
+                "{refusal}",
+                "Times a retry budget was found empty",
+            ),
+            shed: counter(
+                metric::SHED,
+                "{invocation}",
+                "Invocations refused because of too much work",
+            ),
+            classifier_unknown: counter(
+                metric::CLASSIFIER_UNKNOWN,
+                "{failure}",
+                "Failures that no rule matched",
+            ),
+            config_reloads: counter(
+                metric::CONFIG_RELOADS,
+                "{reload}",
+                "Configurations put in force or refused",
+            ),
+            release_decisions: counter(
+                metric::RELEASE_DECISIONS,
+                "{decision}",
+                "Decisions about releases",
+            ),
+            journal_duration: seconds(
+                metric::JOURNAL_DURATION,
+                &JOURNAL_SECONDS,
+                "Duration of journal operations",
+            ),
         }
     }
 }

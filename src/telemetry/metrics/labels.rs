@@ -1,7 +1,8 @@
-//! Bounded label values: what callers and configurations name freely must not make series without end.
+//! Bounded label values: what callers and configurations name freely must not make series without
+//! end.
 //!
-//! The first values seen keep their names; once a label has as many as allowed, each new one becomes `other`.
-//! Names that are closed by type (classes, causes, states) do not pass here.
+//! The first values seen keep their names; once a label has as many as allowed, each new one
+//! becomes `other`. Names that are closed by type (classes, causes, states) do not pass here.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,7 +27,8 @@ pub(super) const OTHER: &str = "other";
 /// The label value where nothing is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// The configured routes and tenants, and which provider and model each target is; replaced as a whole when the configuration changes.
+/// The configured routes and tenants, and which provider and model each target is; replaced as a
+/// whole when the configuration changes.
 #[derive(Debug, Clone, Default)]
 pub struct TargetNames {
     names: HashMap<TargetId, TargetName>,
@@ -58,11 +60,17 @@ impl TargetNames {
         let names = targets
             .into_iter()
             .map(|target| {
-                let name = TargetName { family: Arc::clone(&target.family), model: Arc::clone(&target.model) };
+                let name = TargetName {
+                    family: Arc::clone(&target.family),
+                    model: Arc::clone(&target.model),
+                };
                 (target.id.clone(), name)
             })
             .collect();
-        Self { names, ..Self::default() }
+        Self {
+            names,
+            ..Self::default()
+        }
     }
 
     /// The same with the routes that are configured.
@@ -86,13 +94,18 @@ impl TargetNames {
 
     /// The same with what the targets' tokens cost, in this currency.
     #[must_use]
-    pub fn with_prices(mut self, currency: &str, prices: impl IntoIterator<Item = (TargetId, PriceConfig)>) -> Self {
+    pub fn with_prices(
+        mut self,
+        currency: &str,
+        prices: impl IntoIterator<Item = (TargetId, PriceConfig)>,
+    ) -> Self {
         self.prices = prices.into_iter().collect();
         self.currency = Some(currency.into());
         self
     }
 
-    /// What so many tokens of a target cost, with the currency; `None` where it has no price, or there are no tokens.
+    /// What so many tokens of a target cost, with the currency; `None` where it has no price, or
+    /// there are no tokens.
     #[expect(clippy::cast_precision_loss, reason = "nobody pays 2^53 millionths")]
     pub(super) fn cost(&self, target: Option<&TargetId>, usage: Usage) -> Option<(Arc<str>, f64)> {
         let micros = self.prices.get(target?)?.micros(usage);
@@ -122,7 +135,10 @@ impl TargetNames {
 
 impl LabelValues {
     pub(super) fn new(max_values: usize) -> Self {
-        Self { max_values: max_values.max(1), seen: Mutex::default() }
+        Self {
+            max_values: max_values.max(1),
+            seen: Mutex::default(),
+        }
     }
 
     /// The label with this value, or with `other` once the label has its fill.
@@ -140,8 +156,14 @@ impl LabelValues {
         KeyValue::new(label, StringValue::from(value))
     }
 
-    /// Target, provider and model. Configured targets are few and keep their names; any other is bounded.
-    pub(super) fn target(&self, names: &TargetNames, target: Option<&TargetId>, model: Option<&str>) -> [KeyValue; 3] {
+    /// Target, provider and model. Configured targets are few and keep their names; any other is
+    /// bounded.
+    pub(super) fn target(
+        &self,
+        names: &TargetNames,
+        target: Option<&TargetId>,
+        model: Option<&str>,
+    ) -> [KeyValue; 3] {
         match target.and_then(|id| names.get(id).map(|name| (id, name))) {
             Some((id, name)) => [
                 KeyValue::new(TARGET, id.to_string()),
@@ -149,9 +171,15 @@ impl LabelValues {
                 KeyValue::new(MODEL, StringValue::from(Arc::clone(&name.model))),
             ],
             None => [
-                target.map_or_else(|| KeyValue::new(TARGET, UNKNOWN), |id| self.bounded(TARGET, id.as_str())),
+                target.map_or_else(
+                    || KeyValue::new(TARGET, UNKNOWN),
+                    |id| self.bounded(TARGET, id.as_str()),
+                ),
                 KeyValue::new(PROVIDER, UNKNOWN),
-                model.map_or_else(|| KeyValue::new(MODEL, UNKNOWN), |model| self.bounded(MODEL, model)),
+                model.map_or_else(
+                    || KeyValue::new(MODEL, UNKNOWN),
+                    |model| self.bounded(MODEL, model),
+                ),
             ],
         }
     }
@@ -190,11 +218,21 @@ mod tests {
     #[test]
     fn values_beyond_the_bound_become_other_and_known_ones_keep_their_names() {
         let labels = LabelValues::new(2);
-        let value_of = |value: &str| labels.bounded("operation", value).value.as_str().into_owned();
+        let value_of = |value: &str| {
+            labels
+                .bounded("operation", value)
+                .value
+                .as_str()
+                .into_owned()
+        };
         assert_eq!(
             ["planner", "executor", "third", "planner", "fourth"].map(value_of),
             ["planner", "executor", "other", "planner", "other"]
         );
-        assert_eq!(labels.bounded("route", "third").value.as_str(), "third", "each label has a bound of its own");
+        assert_eq!(
+            labels.bounded("route", "third").value.as_str(),
+            "third",
+            "each label has a bound of its own"
+        );
     }
 }

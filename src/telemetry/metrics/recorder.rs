@@ -1,7 +1,8 @@
 //! From events to numbers: the one reader that counts what happened.
 //!
-//! Most events count alone. An attempt's cause and an invocation's kept answer are known from earlier events, so a small,
-//! bounded memory of open invocations is kept; when events were missed it is forgotten rather than guessed at.
+//! Most events count alone. An attempt's cause and an invocation's kept answer are known from
+//! earlier events, so a small, bounded memory of open invocations is kept; when events were missed
+//! it is forgotten rather than guessed at.
 
 mod lone_events;
 
@@ -30,7 +31,8 @@ use crate::{
     telemetry::reader::Consume,
 };
 
-/// Most open invocations that are remembered; beyond it all are forgotten, which costs labels and no counts.
+/// Most open invocations that are remembered; beyond it all are forgotten, which costs labels and
+/// no counts.
 const MAX_OPEN: usize = 65_536;
 
 /// Counts what it reads.
@@ -68,7 +70,10 @@ impl Consume for MetricsRecorder {
                 BusItem::Event(event) => self.record(&event),
                 BusItem::Missed { count, .. } => {
                     self.open.clear();
-                    self.inner.gauges.metrics_missed.fetch_add(count, Ordering::Relaxed);
+                    self.inner
+                        .gauges
+                        .metrics_missed
+                        .fetch_add(count, Ordering::Relaxed);
                 }
             }
         }
@@ -79,7 +84,10 @@ impl Consume for MetricsRecorder {
 
 impl MetricsRecorder {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, open: HashMap::new() }
+        Self {
+            inner,
+            open: HashMap::new(),
+        }
     }
 
     fn record(&mut self, event: &Event) {
@@ -87,21 +95,43 @@ impl MetricsRecorder {
         let inner = Arc::clone(&self.inner);
         let names = inner.names();
         match &event.body {
-            EventBody::AttemptStarted { cause, model, wait: _ } => self.begun(event, *cause, model),
+            EventBody::AttemptStarted {
+                cause,
+                model,
+                wait: _,
+            } => self.begun(event, *cause, model),
             EventBody::FirstToken { after_ms } => {
                 let model = self.begun_at(event).map(|begun| begun.model);
-                inner
-                    .instruments
-                    .first_chunk
-                    .record(seconds(*after_ms), &inner.gen_ai(&names, target, model.as_deref()));
+                inner.instruments.first_chunk.record(
+                    seconds(*after_ms),
+                    &inner.gen_ai(&names, target, model.as_deref()),
+                );
             }
             EventBody::AttemptSucceeded { duration_ms, usage } => {
-                let ended = AttemptEnd { duration_ms: *duration_ms, usage: *usage, class: None, sent: true };
+                let ended = AttemptEnd {
+                    duration_ms: *duration_ms,
+                    usage: *usage,
+                    class: None,
+                    sent: true,
+                };
                 self.ended(event, &names, &ended);
-                self.open_of(event, |open| open.answered = Some((event.target.clone(), *usage)));
+                self.open_of(event, |open| {
+                    open.answered = Some((event.target.clone(), *usage));
+                });
             }
-            EventBody::AttemptFailed { class, duration_ms, sent, usage, .. } => {
-                let ended = AttemptEnd { duration_ms: *duration_ms, usage: *usage, class: Some(*class), sent: *sent };
+            EventBody::AttemptFailed {
+                class,
+                duration_ms,
+                sent,
+                usage,
+                ..
+            } => {
+                let ended = AttemptEnd {
+                    duration_ms: *duration_ms,
+                    usage: *usage,
+                    class: Some(*class),
+                    sent: *sent,
+                };
                 self.ended(event, &names, &ended);
             }
             EventBody::InvocationSucceeded { duration_ms, usage } => {
@@ -109,7 +139,13 @@ impl MetricsRecorder {
                 self.tenant(event, "succeeded", *usage);
                 self.delivered(event, &names, Some(*usage));
             }
-            EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage, .. } => {
+            EventBody::InvocationRecovered {
+                duration_ms,
+                attempts,
+                strategies,
+                usage,
+                ..
+            } => {
                 self.invocation(event, "recovered", *duration_ms, *attempts, None);
                 self.tenant(event, "recovered", *usage);
                 self.delivered(event, &names, None);
@@ -118,27 +154,49 @@ impl MetricsRecorder {
                     inner.instruments.recoveries_succeeded.add(1, &[strategy]);
                 }
             }
-            EventBody::InvocationFailed { duration_ms, attempts, class, usage, .. } => {
-                let outcome = if *class == FailureClass::Cancelled { "cancelled" } else { "failed" };
+            EventBody::InvocationFailed {
+                duration_ms,
+                attempts,
+                class,
+                usage,
+                ..
+            } => {
+                let outcome = if *class == FailureClass::Cancelled {
+                    "cancelled"
+                } else {
+                    "failed"
+                };
                 self.invocation(event, outcome, *duration_ms, *attempts, Some(*class));
                 self.tenant(event, outcome, *usage);
                 self.forget(event);
             }
-            EventBody::RecoveryAttempted { class, strategy, wait, .. } => inner.recovery(*class, *strategy, *wait),
+            EventBody::RecoveryAttempted {
+                class,
+                strategy,
+                wait,
+                ..
+            } => inner.recovery(*class, *strategy, *wait),
             // Every other event is named there, so that a new one does not compile uncounted.
             _ => inner.record_lone(event),
         }
     }
 
     fn begun(&mut self, event: &Event, cause: AttemptCause, model: &str) {
-        let begun = OpenAttempt { cause: cause_label(cause), model: Arc::from(model) };
+        let begun = OpenAttempt {
+            cause: cause_label(cause),
+            model: Arc::from(model),
+        };
         self.open_of(event, |open| {
             open.attempts.insert(event.attempt, begun);
         });
     }
 
     fn begun_at(&self, event: &Event) -> Option<OpenAttempt> {
-        self.open.get(&event.scope.as_ref()?.invocation)?.attempts.get(&event.attempt).cloned()
+        self.open
+            .get(&event.scope.as_ref()?.invocation)?
+            .attempts
+            .get(&event.attempt)
+            .cloned()
     }
 
     fn ended(&self, event: &Event, names: &TargetNames, ended: &AttemptEnd) {
@@ -146,14 +204,18 @@ impl MetricsRecorder {
         let begun = self.begun_at(event);
         let model = begun.as_ref().map(|begun| &*begun.model);
         let class = ended.class.map_or("", FailureClass::as_str);
-        let [target, provider, model_label] = inner.labels.target(names, event.target.as_ref(), model);
+        let [target, provider, model_label] =
+            inner.labels.target(names, event.target.as_ref(), model);
         inner.instruments.attempts.add(
             1,
             &[
                 target.clone(),
                 provider.clone(),
                 model_label.clone(),
-                KeyValue::new(label::CAUSE, begun.as_ref().map_or(UNKNOWN, |begun| begun.cause)),
+                KeyValue::new(
+                    label::CAUSE,
+                    begun.as_ref().map_or(UNKNOWN, |begun| begun.cause),
+                ),
                 KeyValue::new(label::CLASS, class),
                 KeyValue::new(
                     label::OUTCOME,
@@ -167,14 +229,24 @@ impl MetricsRecorder {
             ],
         );
         if ended.class == Some(FailureClass::Unknown) {
-            inner.instruments.classifier_unknown.add(1, std::slice::from_ref(&provider));
+            inner
+                .instruments
+                .classifier_unknown
+                .add(1, std::slice::from_ref(&provider));
         }
         if !ended.sent {
             return;
         }
         let mut attributes = inner.gen_ai(names, event.target.as_ref(), model).to_vec();
-        attributes.extend(ended.class.map(|class| KeyValue::new(attr::ERROR_TYPE, class.as_str())));
-        inner.instruments.operation_duration.record(seconds(ended.duration_ms), &attributes);
+        attributes.extend(
+            ended
+                .class
+                .map(|class| KeyValue::new(attr::ERROR_TYPE, class.as_str())),
+        );
+        inner
+            .instruments
+            .operation_duration
+            .record(seconds(ended.duration_ms), &attributes);
         for (kind, tokens) in token_types(ended.usage) {
             let mut attributes = inner.gen_ai(names, event.target.as_ref(), model).to_vec();
             attributes.push(KeyValue::new(attr::GEN_AI_TOKEN_TYPE, kind));
@@ -182,7 +254,11 @@ impl MetricsRecorder {
         }
         let labels = [target, provider, model_label];
         count_tokens(&inner.instruments.tokens_spent, &labels, ended.usage);
-        count_cost(&inner.instruments.cost_spent, &labels, names.cost(event.target.as_ref(), ended.usage));
+        count_cost(
+            &inner.instruments.cost_spent,
+            &labels,
+            names.cost(event.target.as_ref(), ended.usage),
+        );
     }
 
     fn invocation(
@@ -197,12 +273,24 @@ impl MetricsRecorder {
         let Some(scope) = &event.scope else { return };
         let [route, operation] = inner.scope(scope);
         if class == Some(FailureClass::Shed) {
-            inner.instruments.shed.add(1, &[route.clone(), operation.clone()]);
+            inner
+                .instruments
+                .shed
+                .add(1, &[route.clone(), operation.clone()]);
         }
         let mut attributes = vec![route, operation, KeyValue::new(label::OUTCOME, outcome)];
-        inner.instruments.invocation_duration.record(seconds(duration_ms), &attributes);
-        inner.instruments.invocation_attempts.record(u64::from(attempts), &attributes);
-        attributes.push(KeyValue::new(label::CLASS, class.map_or("", FailureClass::as_str)));
+        inner
+            .instruments
+            .invocation_duration
+            .record(seconds(duration_ms), &attributes);
+        inner
+            .instruments
+            .invocation_attempts
+            .record(u64::from(attempts), &attributes);
+        attributes.push(KeyValue::new(
+            label::CLASS,
+            class.map_or("", FailureClass::as_str),
+        ));
         inner.instruments.invocations.add(1, &attributes);
     }
 
@@ -211,21 +299,34 @@ impl MetricsRecorder {
         let inner = &self.inner;
         let Some(scope) = &event.scope else { return };
         let tenant = inner.labels.bounded(label::TENANT, scope.tenant.as_str());
-        inner.instruments.tenant_invocations.add(1, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
+        inner
+            .instruments
+            .tenant_invocations
+            .add(1, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
         for (kind, tokens) in token_types(usage) {
-            inner.instruments.tenant_tokens.add(tokens, &[tenant.clone(), KeyValue::new(label::TOKEN_TYPE, kind)]);
+            inner.instruments.tenant_tokens.add(
+                tokens,
+                &[tenant.clone(), KeyValue::new(label::TOKEN_TYPE, kind)],
+            );
         }
     }
 
-    /// Counts the tokens of the kept answer: those of the last successful attempt, else those in the event.
+    /// Counts the tokens of the kept answer: those of the last successful attempt, else those in
+    /// the event.
     fn delivered(&mut self, event: &Event, names: &TargetNames, otherwise: Option<Usage>) {
         let answered = self.forget(event).and_then(|open| open.answered);
-        let Some((target, usage)) = answered.or_else(|| otherwise.map(|usage| (event.target.clone(), usage))) else {
+        let Some((target, usage)) =
+            answered.or_else(|| otherwise.map(|usage| (event.target.clone(), usage)))
+        else {
             return;
         };
         let labels = self.inner.labels.target(names, target.as_ref(), None);
         count_tokens(&self.inner.instruments.tokens_delivered, &labels, usage);
-        count_cost(&self.inner.instruments.cost_delivered, &labels, names.cost(target.as_ref(), usage));
+        count_cost(
+            &self.inner.instruments.cost_delivered,
+            &labels,
+            names.cost(target.as_ref(), usage),
+        );
     }
 
     fn open_of(&mut self, event: &Event, change: impl FnOnce(&mut OpenInvocation)) {
@@ -247,17 +348,27 @@ impl Inner {
     fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {
         [
             self.labels.bounded(label::ROUTE, scope.route.as_str()),
-            self.labels.bounded(label::OPERATION, scope.operation.as_str()),
+            self.labels
+                .bounded(label::OPERATION, scope.operation.as_str()),
         ]
     }
 
     /// What the conventions want on every metric of a model call.
-    fn gen_ai(&self, names: &TargetNames, target: Option<&TargetId>, model: Option<&str>) -> [KeyValue; 3] {
+    fn gen_ai(
+        &self,
+        names: &TargetNames,
+        target: Option<&TargetId>,
+        model: Option<&str>,
+    ) -> [KeyValue; 3] {
         // A tool has no model, and is none of the targets that are configured.
-        let is_tool = model.is_some_and(str::is_empty) && target.is_some_and(|target| !names.contains(target));
+        let is_tool = model.is_some_and(str::is_empty)
+            && target.is_some_and(|target| !names.contains(target));
         let [_, provider, model] = self.labels.target(names, target, model);
         [
-            KeyValue::new(attr::GEN_AI_OPERATION, if is_tool { "execute_tool" } else { "chat" }),
+            KeyValue::new(
+                attr::GEN_AI_OPERATION,
+                if is_tool { "execute_tool" } else { "chat" },
+            ),
             KeyValue::new(attr::GEN_AI_PROVIDER, provider.value),
             KeyValue::new(attr::GEN_AI_REQUEST_MODEL, model.value),
         ]
@@ -267,14 +378,32 @@ impl Inner {
 fn count_tokens(counter: &Counter<u64>, labels: &[KeyValue; 3], usage: Usage) {
     for (kind, tokens) in token_types(usage) {
         let [target, provider, model] = labels.clone();
-        counter.add(tokens, &[target, provider, model, KeyValue::new(label::TOKEN_TYPE, kind)]);
+        counter.add(
+            tokens,
+            &[
+                target,
+                provider,
+                model,
+                KeyValue::new(label::TOKEN_TYPE, kind),
+            ],
+        );
     }
 }
 
 fn count_cost(counter: &Counter<f64>, labels: &[KeyValue; 3], cost: Option<(Arc<str>, f64)>) {
-    let Some((currency, amount)) = cost else { return };
+    let Some((currency, amount)) = cost else {
+        return;
+    };
     let [target, provider, model] = labels.clone();
-    counter.add(amount, &[target, provider, model, KeyValue::new(label::CURRENCY, StringValue::from(currency))]);
+    counter.add(
+        amount,
+        &[
+            target,
+            provider,
+            model,
+            KeyValue::new(label::CURRENCY, StringValue::from(currency)),
+        ],
+    );
 }
 
 fn seconds(millis: u64) -> f64 {
@@ -283,5 +412,10 @@ fn seconds(millis: u64) -> f64 {
 
 /// The counts that are not zero: a zero would look like a provider that charges nothing.
 fn token_types(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
-    [("input", usage.input_tokens), ("output", usage.output_tokens)].into_iter().filter(|(_, tokens)| *tokens > 0)
+    [
+        ("input", usage.input_tokens),
+        ("output", usage.output_tokens),
+    ]
+    .into_iter()
+    .filter(|(_, tokens)| *tokens > 0)
 }

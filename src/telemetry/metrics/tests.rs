@@ -56,7 +56,11 @@ const fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
 }
 
 fn started(cause: AttemptCause, model: &str) -> EventBody {
-    EventBody::AttemptStarted { cause, model: model.to_owned(), wait: None }
+    EventBody::AttemptStarted {
+        cause,
+        model: model.to_owned(),
+        wait: None,
+    }
 }
 
 /// An invocation that is cut on `main`, falls back, and is answered by `spare`.
@@ -64,8 +68,16 @@ fn recover(bus: &EventBus) {
     let class = FailureClass::StreamInterrupted;
     let main = || Some(TargetId::from("main"));
     let spare = || Some(TargetId::from("spare"));
-    let publish = |attempt, target, body| bus.publish(Some(scope("executor")), attempt, target, body);
-    publish(0, None, EventBody::InvocationStarted { deadline_ms: 60_000, max_retries: 2 });
+    let publish =
+        |attempt, target, body| bus.publish(Some(scope("executor")), attempt, target, body);
+    publish(
+        0,
+        None,
+        EventBody::InvocationStarted {
+            deadline_ms: 60_000,
+            max_retries: 2,
+        },
+    );
     publish(1, main(), started(AttemptCause::Initial, "anthropic-model"));
     publish(1, main(), EventBody::FirstToken { after_ms: 700 });
     publish(
@@ -93,14 +105,35 @@ fn recover(bus: &EventBus) {
             retry: 1,
             max_retries: 2,
             strategy: RecoveryStrategy::Fallback,
-            wait: Wait { duration: Duration::from_millis(300), source: WaitSource::Backoff },
+            wait: Wait {
+                duration: Duration::from_millis(300),
+                source: WaitSource::Backoff,
+            },
             adaptation: None,
             going_on: None,
         },
     );
-    publish(2, spare(), EventBody::FallbackChosen { from: "main".into(), class });
-    publish(2, spare(), started(AttemptCause::Fallback(class), "openai-model"));
-    publish(2, spare(), EventBody::AttemptSucceeded { duration_ms: 2000, usage: usage(412, 96) });
+    publish(
+        2,
+        spare(),
+        EventBody::FallbackChosen {
+            from: "main".into(),
+            class,
+        },
+    );
+    publish(
+        2,
+        spare(),
+        started(AttemptCause::Fallback(class), "openai-model"),
+    );
+    publish(
+        2,
+        spare(),
+        EventBody::AttemptSucceeded {
+            duration_ms: 2000,
+            usage: usage(412, 96),
+        },
+    );
     publish(
         0,
         spare(),
@@ -123,7 +156,10 @@ async fn rendered(bus: &EventBus, happen: impl FnOnce(&EventBus, &Metrics)) -> S
 
 #[track_caller]
 fn assert_series(text: &str, series: &str) {
-    assert!(text.lines().any(|line| line == series), "no `{series}` in\n{text}");
+    assert!(
+        text.lines().any(|line| line == series),
+        "no `{series}` in\n{text}"
+    );
 }
 
 #[tokio::test]
@@ -166,18 +202,41 @@ async fn a_target_that_left_the_configuration_leaves_no_gauge_behind() {
     let text = rendered(&EventBus::new(64), |bus, metrics| {
         let class = FailureClass::RateLimited;
         let (gate, source) = (GateKind::Rate, WaitSource::RetryAfter);
-        bus.publish(None, 0, Some("spare".into()), EventBody::GateClosed { gate, reopens_in_ms: 1, source, class });
+        bus.publish(
+            None,
+            0,
+            Some("spare".into()),
+            EventBody::GateClosed {
+                gate,
+                reopens_in_ms: 1,
+                source,
+                class,
+            },
+        );
         metrics.set_budget_level(&"main".into(), 4.5);
         metrics.targets_changed(TargetNames::of(&[target("spare", "openai")]));
     })
     .await;
-    assert_series(&text, r#"relight_gate_closed{gate="rate",target="spare"} 1"#);
+    assert_series(
+        &text,
+        r#"relight_gate_closed{gate="rate",target="spare"} 1"#,
+    );
     let is_gauge = |line: &&str| {
-        ["relight_gate_", "relight_retry_budget_level", "relight_circuit_state"]
-            .iter()
-            .any(|name| line.starts_with(name))
+        [
+            "relight_gate_",
+            "relight_retry_budget_level",
+            "relight_circuit_state",
+        ]
+        .iter()
+        .any(|name| line.starts_with(name))
     };
-    assert!(!text.lines().filter(is_gauge).any(|line| line.contains(r#"target="main""#)), "{text}");
+    assert!(
+        !text
+            .lines()
+            .filter(is_gauge)
+            .any(|line| line.contains(r#"target="main""#)),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -190,7 +249,11 @@ async fn facts_that_are_no_events_are_set_by_their_owners() {
         metrics.set_draining(true);
         metrics.set_budget_level(&"main".into(), 4.5);
         metrics.set_store_up("journal", false);
-        metrics.rpc_finished("relight.v1.RecoveryService/InvokeWithRecovery", "OK", Duration::from_secs(30));
+        metrics.rpc_finished(
+            "relight.v1.RecoveryService/InvokeWithRecovery",
+            "OK",
+            Duration::from_secs(30),
+        );
         metrics.journal_took("append", Duration::from_millis(2));
     })
     .await;
@@ -210,7 +273,8 @@ async fn facts_that_are_no_events_are_set_by_their_owners() {
 
 #[tokio::test]
 async fn levels_are_read_anew_at_each_scrape() {
-    let (metrics, _task) = Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), names()).unwrap();
+    let (metrics, _task) =
+        Metrics::start(&EventBus::new(4), &TelemetrySettings::default(), names()).unwrap();
     let level = Arc::new(std::sync::atomic::AtomicI64::new(2));
     let read = Arc::clone(&level);
     metrics.read_levels(move || GaugeLevels {
@@ -241,8 +305,18 @@ async fn failures_are_counted_by_what_they_mean() {
         usage: Usage::default(),
     };
     let text = rendered(&EventBus::new(64), |bus, _| {
-        bus.publish(Some(scope("planner")), 1, Some("main".into()), failed(FailureClass::Unknown, true));
-        bus.publish(Some(scope("planner")), 2, Some("main".into()), failed(FailureClass::CircuitOpen, false));
+        bus.publish(
+            Some(scope("planner")),
+            1,
+            Some("main".into()),
+            failed(FailureClass::Unknown, true),
+        );
+        bus.publish(
+            Some(scope("planner")),
+            2,
+            Some("main".into()),
+            failed(FailureClass::CircuitOpen, false),
+        );
         let shed = EventBody::InvocationFailed {
             duration_ms: 1,
             attempts: 0,
@@ -256,7 +330,15 @@ async fn failures_are_counted_by_what_they_mean() {
             stopped_by: None,
         };
         bus.publish(Some(scope("planner")), 0, None, shed);
-        bus.publish(None, 0, None, EventBody::ConfigurationRejected { reason: String::new(), faults: Vec::new() });
+        bus.publish(
+            None,
+            0,
+            None,
+            EventBody::ConfigurationRejected {
+                reason: String::new(),
+                faults: Vec::new(),
+            },
+        );
     })
     .await;
     for series in [
@@ -267,19 +349,28 @@ async fn failures_are_counted_by_what_they_mean() {
     ] {
         assert_series(&text, series);
     }
-    assert!(!text.contains(r#"error_type="circuit_open""#), "what was never sent is no model call");
+    assert!(
+        !text.contains(r#"error_type="circuit_open""#),
+        "what was never sent is no model call"
+    );
 }
 
 #[tokio::test]
 async fn operations_without_end_make_no_series_without_end() {
     let text = rendered(&EventBus::new(4096), |bus, _| {
         for number in 0..1000 {
-            let body = EventBody::InvocationSucceeded { duration_ms: 1, usage: Usage::default() };
+            let body = EventBody::InvocationSucceeded {
+                duration_ms: 1,
+                usage: Usage::default(),
+            };
             bus.publish(Some(scope(&format!("operation-{number}"))), 1, None, body);
         }
     })
     .await;
-    let series = text.lines().filter(|line| line.starts_with("relight_invocations_total{")).count();
+    let series = text
+        .lines()
+        .filter(|line| line.starts_with("relight_invocations_total{"))
+        .count();
     assert_eq!(series, 65, "64 operations and `other`");
     assert_series(
         &text,
@@ -295,11 +386,18 @@ async fn events_that_the_counter_did_not_get_are_counted_as_missed() {
                 None,
                 0,
                 None,
-                EventBody::ConfigurationReloaded { generation: 2, changed: Vec::new(), needs_restart: Vec::new() },
+                EventBody::ConfigurationReloaded {
+                    generation: 2,
+                    changed: Vec::new(),
+                    needs_restart: Vec::new(),
+                },
             );
         }
     })
     .await;
     assert_series(&text, r#"relight_events_missed_total{reader="metrics"} 8"#);
-    assert_series(&text, r#"relight_config_reloads_total{result="accepted"} 2"#);
+    assert_series(
+        &text,
+        r#"relight_config_reloads_total{result="accepted"} 2"#,
+    );
 }

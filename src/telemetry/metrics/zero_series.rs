@@ -14,7 +14,8 @@ use crate::domain::{
 };
 
 impl Inner {
-    /// Begins the series whose labels are known from the configuration, at zero: a rate needs a value before the first event.
+    /// Begins the series whose labels are known from the configuration, at zero: a rate needs a
+    /// value before the first event.
     pub(super) fn begin_series(&self) {
         let (names, instruments) = (self.names(), &self.instruments);
         for route in names.routes() {
@@ -39,7 +40,9 @@ impl Inner {
         for tenant in names.tenants() {
             let tenant = self.labels.bounded(label::TENANT, tenant.as_str());
             for outcome in ["succeeded", "recovered", "failed", "cancelled"] {
-                instruments.tenant_invocations.add(0, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
+                instruments
+                    .tenant_invocations
+                    .add(0, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
             }
         }
         for id in names.targets() {
@@ -54,21 +57,40 @@ impl Inner {
             ];
             instruments.attempts.add(0, &first);
             instruments.hedges.add(0, std::slice::from_ref(&target));
-            instruments.budget_exhausted.add(0, std::slice::from_ref(&target));
+            instruments
+                .budget_exhausted
+                .add(0, std::slice::from_ref(&target));
             instruments.classifier_unknown.add(0, &[provider]);
-            for to in [CircuitState::Open, CircuitState::HalfOpen, CircuitState::Recovering, CircuitState::Closed] {
-                instruments.circuit_transitions.add(0, &[target.clone(), KeyValue::new(label::TO, to.as_str())]);
+            for to in [
+                CircuitState::Open,
+                CircuitState::HalfOpen,
+                CircuitState::Recovering,
+                CircuitState::Closed,
+            ] {
+                instruments
+                    .circuit_transitions
+                    .add(0, &[target.clone(), KeyValue::new(label::TO, to.as_str())]);
             }
         }
         for strategy in [RecoveryStrategy::Retry, RecoveryStrategy::Fallback] {
             let label = KeyValue::new(label::STRATEGY, strategy_label(strategy));
-            instruments.recoveries_succeeded.add(0, std::slice::from_ref(&label));
-            for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
-                instruments.recoveries.add(0, &[label.clone(), KeyValue::new(label::CLASS, class.as_str())]);
+            instruments
+                .recoveries_succeeded
+                .add(0, std::slice::from_ref(&label));
+            for class in FailureClass::ALL
+                .into_iter()
+                .filter(|class| !class.is_local_refusal())
+            {
+                instruments.recoveries.add(
+                    0,
+                    &[label.clone(), KeyValue::new(label::CLASS, class.as_str())],
+                );
             }
         }
         for result in ["accepted", "rejected"] {
-            instruments.config_reloads.add(0, &[KeyValue::new(label::RESULT, result)]);
+            instruments
+                .config_reloads
+                .add(0, &[KeyValue::new(label::RESULT, result)]);
         }
     }
 }

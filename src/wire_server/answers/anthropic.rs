@@ -5,8 +5,15 @@ use serde_json::{Value, json};
 use super::{Answers, pieces};
 use crate::wire_server::Reply;
 
-pub(super) const ANSWERS: Answers =
-    Answers { text, tool_call, broken_tool_call, rate_limited, overloaded_amid, unfit, refuses };
+pub(super) const ANSWERS: Answers = Answers {
+    text,
+    tool_call,
+    broken_tool_call,
+    rate_limited,
+    overloaded_amid,
+    unfit,
+    refuses,
+};
 
 /// A text block, word by word.
 #[must_use]
@@ -21,7 +28,10 @@ pub fn text(text: &str) -> Reply {
 #[must_use]
 pub fn tool_call(name: &str, arguments: &str) -> Reply {
     let block = json!({"type": "tool_use", "id": "toolu_01", "name": name, "input": {}});
-    let mut events = vec![start(), json!({"type": "content_block_start", "index": 0, "content_block": block})];
+    let mut events = vec![
+        start(),
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+    ];
     let piece = |piece: &str| {
         let delta = json!({"type": "input_json_delta", "partial_json": piece});
         json!({"type": "content_block_delta", "index": 0, "delta": delta})
@@ -41,8 +51,13 @@ pub fn broken_tool_call(name: &str) -> Reply {
 /// With `retry-after`.
 #[must_use]
 pub fn rate_limited() -> Reply {
-    let message = "This request would exceed your organization's rate limit of 50 requests per minute.";
-    let headers = [("retry-after", "1"), ("anthropic-ratelimit-requests-remaining", "0"), ("request-id", "req_1")];
+    let message =
+        "This request would exceed your organization's rate limit of 50 requests per minute.";
+    let headers = [
+        ("retry-after", "1"),
+        ("anthropic-ratelimit-requests-remaining", "0"),
+        ("request-id", "req_1"),
+    ];
     refused(429, &headers, "rate_limit_error", message)
 }
 
@@ -50,15 +65,16 @@ pub fn rate_limited() -> Reply {
 #[must_use]
 pub fn overloaded_amid(text: &str) -> Reply {
     let mut events = begun(text);
-    events.push(json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}));
+    events.push(
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    );
     named(&events)
 }
 
 /// The requested output limit is too large.
 #[must_use]
 pub fn unfit() -> Reply {
-    let words =
-        "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-haiku-20241022";
+    let words = "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-haiku-20241022";
     refused(400, &[], "invalid_request_error", words)
 }
 
@@ -80,10 +96,12 @@ fn start() -> Value {
 
 fn begun(text: &str) -> Vec<Value> {
     let block = json!({"type": "text", "text": ""});
-    let mut events = vec![start(), json!({"type": "content_block_start", "index": 0, "content_block": block})];
+    let mut events = vec![
+        start(),
+        json!({"type": "content_block_start", "index": 0, "content_block": block}),
+    ];
     events.push(json!({"type": "ping"}));
-    let word =
-        |word: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}});
+    let word = |word: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}});
     events.extend(text.split_inclusive(' ').map(word));
     events
 }
@@ -95,15 +113,24 @@ fn stop(index: u32) -> Value {
 fn end(stop_reason: &str, output_tokens: usize) -> [Value; 2] {
     let delta = json!({"stop_reason": stop_reason, "stop_sequence": null});
     let usage = json!({"output_tokens": output_tokens});
-    [json!({"type": "message_delta", "delta": delta, "usage": usage}), json!({"type": "message_stop"})]
+    [
+        json!({"type": "message_delta", "delta": delta, "usage": usage}),
+        json!({"type": "message_stop"}),
+    ]
 }
 
 fn named(events: &[Value]) -> Reply {
-    let named: Vec<(&str, Value)> =
-        events.iter().map(|event| (event["type"].as_str().unwrap_or_default(), event.clone())).collect();
+    let named: Vec<(&str, Value)> = events
+        .iter()
+        .map(|event| (event["type"].as_str().unwrap_or_default(), event.clone()))
+        .collect();
     Reply::named_events(&named)
 }
 
 fn refused(code: u16, headers: &[(&str, &str)], error_type: &str, message: &str) -> Reply {
-    Reply::refusal(code, headers, &json!({"type": "error", "error": {"type": error_type, "message": message}}))
+    Reply::refusal(
+        code,
+        headers,
+        &json!({"type": "error", "error": {"type": error_type, "message": message}}),
+    )
 }

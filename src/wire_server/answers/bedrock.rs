@@ -7,8 +7,15 @@ use serde_json::{Value, json};
 use super::{Answers, pieces};
 use crate::wire_server::Reply;
 
-pub(super) const ANSWERS: Answers =
-    Answers { text, tool_call, broken_tool_call, rate_limited, overloaded_amid, unfit, refuses };
+pub(super) const ANSWERS: Answers = Answers {
+    text,
+    tool_call,
+    broken_tool_call,
+    rate_limited,
+    overloaded_amid,
+    unfit,
+    refuses,
+};
 
 /// Bytes of a frame beside its headers and payload.
 const FRAMING_BYTES: usize = 16;
@@ -30,9 +37,16 @@ pub fn tool_call(name: &str, arguments: &str) -> Reply {
     let start = json!({"toolUse": {"toolUseId": "tooluse_1", "name": name}});
     let mut frames = vec![
         event("messageStart", &json!({"role": "assistant"})),
-        event("contentBlockStart", &json!({"contentBlockIndex": 0, "start": start})),
+        event(
+            "contentBlockStart",
+            &json!({"contentBlockIndex": 0, "start": start}),
+        ),
     ];
-    frames.extend(pieces(arguments, 5).into_iter().map(|piece| delta(&json!({"toolUse": {"input": piece}}))));
+    frames.extend(
+        pieces(arguments, 5)
+            .into_iter()
+            .map(|piece| delta(&json!({"toolUse": {"input": piece}}))),
+    );
     frames.extend(end("tool_use"));
     stream(frames)
 }
@@ -54,8 +68,14 @@ pub fn rate_limited() -> Reply {
 #[must_use]
 pub fn overloaded_amid(text: &str) -> Reply {
     let mut frames = begun(text);
-    let headers = [(":exception-type", "serviceUnavailableException"), (":message-type", "exception")];
-    frames.push(frame(&headers, &json!({"message": "Bedrock is unable to process your request."}).to_string()));
+    let headers = [
+        (":exception-type", "serviceUnavailableException"),
+        (":message-type", "exception"),
+    ];
+    frames.push(frame(
+        &headers,
+        &json!({"message": "Bedrock is unable to process your request."}).to_string(),
+    ));
     stream(frames)
 }
 
@@ -64,7 +84,11 @@ pub fn overloaded_amid(text: &str) -> Reply {
 pub fn unfit() -> Reply {
     let message = "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value \
                    that is lower than 4096.";
-    Reply::refusal(400, &[("x-amzn-errortype", "ValidationException")], &json!({"message": message}))
+    Reply::refusal(
+        400,
+        &[("x-amzn-errortype", "ValidationException")],
+        &json!({"message": message}),
+    )
 }
 
 /// A guardrail intervened.
@@ -78,7 +102,11 @@ pub fn refuses() -> Reply {
 /// An event of a stream.
 #[must_use]
 pub fn event(name: &str, payload: &Value) -> Vec<u8> {
-    let headers = [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")];
+    let headers = [
+        (":event-type", name),
+        (":content-type", "application/json"),
+        (":message-type", "event"),
+    ];
     frame(&headers, &payload.to_string())
 }
 
@@ -94,7 +122,11 @@ pub fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
         head.extend(value.bytes());
     }
     let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
-    let mut frame = [number(head.len() + payload.len() + FRAMING_BYTES), number(head.len())].concat();
+    let mut frame = [
+        number(head.len() + payload.len() + FRAMING_BYTES),
+        number(head.len()),
+    ]
+    .concat();
     frame.extend(crc32fast::hash(&frame).to_be_bytes());
     frame.extend(head);
     frame.extend(payload.bytes());
@@ -103,12 +135,17 @@ pub fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
 }
 
 fn delta(delta: &Value) -> Vec<u8> {
-    event("contentBlockDelta", &json!({"contentBlockIndex": 0, "delta": delta, "p": "abcd"}))
+    event(
+        "contentBlockDelta",
+        &json!({"contentBlockIndex": 0, "delta": delta, "p": "abcd"}),
+    )
 }
 
 fn begun(text: &str) -> Vec<Vec<u8>> {
     let start = event("messageStart", &json!({"role": "assistant"}));
-    let words = text.split_inclusive(' ').map(|word| delta(&json!({"text": word})));
+    let words = text
+        .split_inclusive(' ')
+        .map(|word| delta(&json!({"text": word})));
     [start].into_iter().chain(words).collect()
 }
 
@@ -117,10 +154,18 @@ fn end(stop_reason: &str) -> [Vec<u8>; 3] {
     [
         event("contentBlockStop", &json!({"contentBlockIndex": 0})),
         event("messageStop", &json!({"stopReason": stop_reason})),
-        event("metadata", &json!({"usage": usage, "metrics": {"latencyMs": 9}})),
+        event(
+            "metadata",
+            &json!({"usage": usage, "metrics": {"latencyMs": 9}}),
+        ),
     ]
 }
 
 fn stream(frames: Vec<Vec<u8>>) -> Reply {
-    Reply::stream(frames.into_iter().map(|frame| (Duration::ZERO, frame)).collect())
+    Reply::stream(
+        frames
+            .into_iter()
+            .map(|frame| (Duration::ZERO, frame))
+            .collect(),
+    )
 }

@@ -7,8 +7,15 @@ use serde_json::{Value, json};
 use super::Answers;
 use crate::wire_server::Reply;
 
-pub(super) const ANSWERS: Answers =
-    Answers { text, tool_call, broken_tool_call, rate_limited, overloaded_amid, unfit, refuses };
+pub(super) const ANSWERS: Answers = Answers {
+    text,
+    tool_call,
+    broken_tool_call,
+    rate_limited,
+    overloaded_amid,
+    unfit,
+    refuses,
+};
 
 /// A text, word by word.
 #[must_use]
@@ -18,11 +25,13 @@ pub fn text(text: &str) -> Reply {
     stream(&chunks)
 }
 
-/// A signed function call, in one piece as this API sends it; arguments that are no JSON cannot be sent.
+/// A signed function call, in one piece as this API sends it; arguments that are no JSON cannot be
+/// sent.
 #[must_use]
 pub fn tool_call(name: &str, arguments: &str) -> Reply {
     let args: Value = serde_json::from_str(arguments).unwrap_or_default();
-    let part = json!({"functionCall": {"name": name, "args": args}, "thoughtSignature": "c2lnbmF0dXJl"});
+    let part =
+        json!({"functionCall": {"name": name, "args": args}, "thoughtSignature": "c2lnbmF0dXJl"});
     stream(&[last(&json!([part]), "STOP")])
 }
 
@@ -46,12 +55,15 @@ pub fn rate_limited() -> Reply {
 /// A bare error object over several lines, without `data:`, as Google mixes it into a stream.
 #[must_use]
 pub fn overloaded_amid(text: &str) -> Reply {
-    let error =
-        json!({"code": 503, "message": "The model is overloaded. Please try again later.", "status": "UNAVAILABLE"});
+    let error = json!({"code": 503, "message": "The model is overloaded. Please try again later.", "status": "UNAVAILABLE"});
     let bare = serde_json::to_string_pretty(&json!({"error": error})).unwrap_or_default();
     let chunks = begun(text);
     let lines = chunks.iter().map(line).chain([format!("{bare}\n")]);
-    Reply::stream(lines.map(|line| (Duration::ZERO, line.into_bytes())).collect())
+    Reply::stream(
+        lines
+            .map(|line| (Duration::ZERO, line.into_bytes()))
+            .collect(),
+    )
 }
 
 /// The requested output limit is too large.
@@ -81,12 +93,15 @@ fn chunk(parts: &Value) -> Value {
 fn last(parts: &Value, finish: &str) -> Value {
     let mut chunk = chunk(parts);
     chunk["candidates"][0]["finishReason"] = json!(finish);
-    chunk["usageMetadata"] = json!({"promptTokenCount": 10, "candidatesTokenCount": 8, "totalTokenCount": 18});
+    chunk["usageMetadata"] =
+        json!({"promptTokenCount": 10, "candidatesTokenCount": 8, "totalTokenCount": 18});
     chunk
 }
 
 fn begun(text: &str) -> Vec<Value> {
-    text.split_inclusive(' ').map(|word| chunk(&json!([{"text": word}]))).collect()
+    text.split_inclusive(' ')
+        .map(|word| chunk(&json!([{"text": word}])))
+        .collect()
 }
 
 fn line(chunk: &Value) -> String {
@@ -94,7 +109,12 @@ fn line(chunk: &Value) -> String {
 }
 
 fn stream(chunks: &[Value]) -> Reply {
-    Reply::stream(chunks.iter().map(|chunk| (Duration::ZERO, line(chunk).into_bytes())).collect())
+    Reply::stream(
+        chunks
+            .iter()
+            .map(|chunk| (Duration::ZERO, line(chunk).into_bytes()))
+            .collect(),
+    )
 }
 
 fn refused(code: u16, message: &str, status: &str, details: &Value) -> Reply {

@@ -5,8 +5,15 @@ use serde_json::{Value, json};
 use super::{Answers, pieces};
 use crate::wire_server::Reply;
 
-pub(super) const ANSWERS: Answers =
-    Answers { text, tool_call, broken_tool_call, rate_limited, overloaded_amid, unfit, refuses };
+pub(super) const ANSWERS: Answers = Answers {
+    text,
+    tool_call,
+    broken_tool_call,
+    rate_limited,
+    overloaded_amid,
+    unfit,
+    refuses,
+};
 
 /// A streamed answer of one text, word by word, with usage.
 #[must_use]
@@ -65,8 +72,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
 pub fn unfit() -> Reply {
     let message = "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you \
                    provided 100000.";
-    let error =
-        json!({"message": message, "type": "invalid_request_error", "param": "max_tokens", "code": "invalid_value"});
+    let error = json!({"message": message, "type": "invalid_request_error", "param": "max_tokens", "code": "invalid_value"});
     refused(400, &[], &error)
 }
 
@@ -74,7 +80,10 @@ pub fn unfit() -> Reply {
 #[must_use]
 pub fn refuses() -> Reply {
     let events = [
-        chunk(&json!({"role": "assistant", "content": null, "refusal": "I can't help with that."}), None),
+        chunk(
+            &json!({"role": "assistant", "content": null, "refusal": "I can't help with that."}),
+            None,
+        ),
         chunk(&json!({}), Some("stop")),
         usage_chunk(10, 6),
         "[DONE]".to_owned(),
@@ -87,19 +96,24 @@ pub fn refuses() -> Reply {
 pub fn chunk(delta: &Value, finish_reason: Option<&str>) -> String {
     let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
     let object = "chat.completion.chunk";
-    json!({"id": "chatcmpl-1", "object": object, "model": "test-model", "choices": [choice]}).to_string()
+    json!({"id": "chatcmpl-1", "object": object, "model": "test-model", "choices": [choice]})
+        .to_string()
 }
 
 /// The chunk with the usage, as it comes last.
 #[must_use]
 pub fn usage_chunk(prompt_tokens: usize, completion_tokens: usize) -> String {
     let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens});
-    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}).to_string()
+    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage})
+        .to_string()
 }
 
 fn begun(text: &str) -> Vec<String> {
     let mut events = vec![chunk(&json!({"role": "assistant", "content": ""}), None)];
-    events.extend(text.split_inclusive(' ').map(|word| chunk(&json!({"content": word}), None)));
+    events.extend(
+        text.split_inclusive(' ')
+            .map(|word| chunk(&json!({"content": word}), None)),
+    );
     events
 }
 

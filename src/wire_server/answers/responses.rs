@@ -5,8 +5,15 @@ use serde_json::{Value, json};
 use super::{Answers, pieces};
 use crate::wire_server::Reply;
 
-pub(super) const ANSWERS: Answers =
-    Answers { text, tool_call, broken_tool_call, rate_limited, overloaded_amid, unfit, refuses };
+pub(super) const ANSWERS: Answers = Answers {
+    text,
+    tool_call,
+    broken_tool_call,
+    rate_limited,
+    overloaded_amid,
+    unfit,
+    refuses,
+};
 
 /// A message of one text, word by word.
 #[must_use]
@@ -31,8 +38,10 @@ fn text_events(text: &str) -> Vec<Value> {
 #[must_use]
 pub fn tool_call(name: &str, arguments: &str) -> Reply {
     let item = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_a", "name": name, "arguments": arguments});
-    let mut events =
-        vec![created(), json!({"type": "response.output_item.added", "output_index": 0, "item": item("")})];
+    let mut events = vec![
+        created(),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": item("")}),
+    ];
     let piece = |piece: &str| json!({"type": "response.function_call_arguments.delta", "item_id": "fc_1", "output_index": 0, "delta": piece});
     events.extend(pieces(arguments, 5).into_iter().map(piece));
     events.extend([done(&item(arguments)), completed(&item(arguments))]);
@@ -64,8 +73,7 @@ pub fn overloaded_amid(text: &str) -> Reply {
 /// The requested output limit is too small.
 #[must_use]
 pub fn unfit() -> Reply {
-    let message =
-        "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 8 instead.";
+    let message = "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 8 instead.";
     let error = json!({"message": message, "type": "invalid_request_error", "param": "max_output_tokens",
         "code": "integer_below_min_value"});
     Reply::refusal(400, &[], &json!({"error": error}))
@@ -83,8 +91,7 @@ pub fn refuses() -> Reply {
 }
 
 fn created() -> Value {
-    let response =
-        json!({"id": "resp_1", "object": "response", "model": "gpt-test-1", "status": "in_progress", "output": []});
+    let response = json!({"id": "resp_1", "object": "response", "model": "gpt-test-1", "status": "in_progress", "output": []});
     json!({"type": "response.created", "response": response})
 }
 
@@ -101,7 +108,11 @@ fn opened(part: &Value) -> [Value; 2] {
 fn begun(text: &str) -> Vec<Value> {
     let word = |word: &str| json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": word});
     let opened = opened(&json!({"type": "output_text", "text": "", "annotations": []}));
-    [created()].into_iter().chain(opened).chain(text.split_inclusive(' ').map(word)).collect()
+    [created()]
+        .into_iter()
+        .chain(opened)
+        .chain(text.split_inclusive(' ').map(word))
+        .collect()
 }
 
 fn message(content: &Value) -> Value {
@@ -125,12 +136,17 @@ fn named(events: &[Value]) -> Reply {
 
 /// The events, numbered from 0, behind that number.
 fn named_after(events: &[Value], number: Option<u64>) -> Reply {
-    let numbered = (0_u64..).zip(events).filter(|(own, _)| number.is_none_or(|number| *own > number));
+    let numbered = (0_u64..)
+        .zip(events)
+        .filter(|(own, _)| number.is_none_or(|number| *own > number));
     let named: Vec<(&str, Value)> = numbered
         .map(|(own, event)| {
             let mut event_with_number = event.clone();
             event_with_number["sequence_number"] = json!(own);
-            (event["type"].as_str().unwrap_or_default(), event_with_number)
+            (
+                event["type"].as_str().unwrap_or_default(),
+                event_with_number,
+            )
         })
         .collect();
     Reply::named_events(&named)

@@ -1,4 +1,5 @@
-//! Everything that takes bytes from outside, each as one function of those bytes: property tests and fuzzers run the same.
+//! Everything that takes bytes from outside, each as one function of those bytes: property tests
+//! and fuzzers run the same.
 
 use std::{
     sync::{Arc, LazyLock, Mutex},
@@ -71,11 +72,22 @@ pub(crate) fn provider_response(bytes: &[u8]) {
     const REQUESTS_PER_SERVER: u32 = 1_000;
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
     static SERVER: Mutex<Option<(WireServer, u32)>> = Mutex::new(None);
-    let Some((choice, body)) = bytes.split_first() else { return };
-    let dialects =
-        [Dialect::OpenaiChat, Dialect::OpenaiResponses, Dialect::Anthropic, Dialect::Gemini, Dialect::Bedrock];
+    let Some((choice, body)) = bytes.split_first() else {
+        return;
+    };
+    let dialects = [
+        Dialect::OpenaiChat,
+        Dialect::OpenaiResponses,
+        Dialect::Anthropic,
+        Dialect::Gemini,
+        Dialect::Bedrock,
+    ];
     let dialect = dialects[usize::from(*choice) % dialects.len()];
-    let kinds = ["text/event-stream", "application/json", "application/vnd.amazon.eventstream"];
+    let kinds = [
+        "text/event-stream",
+        "application/json",
+        "application/vnd.amazon.eventstream",
+    ];
     let kind = kinds[usize::from(*choice) / dialects.len() % kinds.len()];
     RUNTIME.block_on(async {
         let held = SERVER.lock().expect("the server").take();
@@ -85,8 +97,14 @@ pub(crate) fn provider_response(bytes: &[u8]) {
         };
         server.push(Reply::body(200, &[("content-type", kind)], body));
         let address = format!("http://{}", server.address());
-        let read = tokio::time::timeout(PATIENCE, read(dialect, address)).await.expect("a response is read in time");
-        assert_eq!(server.unplayed(), 0, "{dialect:?}: the response was not fetched: {read:?}");
+        let read = tokio::time::timeout(PATIENCE, read(dialect, address))
+            .await
+            .expect("a response is read in time");
+        assert_eq!(
+            server.unplayed(),
+            0,
+            "{dialect:?}: the response was not fetched: {read:?}"
+        );
         *SERVER.lock().expect("the server") = Some((server, used + 1));
     });
 }

@@ -1,11 +1,13 @@
-//! The run full of faults: calls of every kind, over every front, with every fault that a provider can have here.
+//! The run full of faults: calls of every kind, over every front, with every fault that a provider
+//! can have here.
 
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    CircuitForce, ClassifyFailureRequest, ForceCircuitRequest, GetInvocationRequest, GetStatusRequest, Header,
-    InjectionMode, Invocation, InvokeWithRecoveryRequest, ListTargetsRequest, Overrides, ResetCircuitRequest,
-    StreamWithRecoveryRequest, ToolDefinition, get_invocation_request, invocation::Call, stream_with_recovery_request,
+    CircuitForce, ClassifyFailureRequest, ForceCircuitRequest, GetInvocationRequest,
+    GetStatusRequest, Header, InjectionMode, Invocation, InvokeWithRecoveryRequest,
+    ListTargetsRequest, Overrides, ResetCircuitRequest, StreamWithRecoveryRequest, ToolDefinition,
+    get_invocation_request, invocation::Call, stream_with_recovery_request,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -20,8 +22,15 @@ use crate::support::{
 };
 
 /// The classes that only a rule of the operator gives.
-const BY_RULE: [&str; 7] =
-    ["approval_rejected", "tool_failed", "outcome_unknown", "state", "checkpoint", "cache", "stream_interrupted"];
+const BY_RULE: [&str; 7] = [
+    "approval_rejected",
+    "tool_failed",
+    "outcome_unknown",
+    "state",
+    "checkpoint",
+    "cache",
+    "stream_interrupted",
+];
 
 pub(super) fn settings() -> serde_json::Value {
     // Failures of tools and stores are known to operators only.
@@ -41,7 +50,8 @@ pub(super) fn settings() -> serde_json::Value {
             "brief": { "targets": ["main"], "deadline": "4s", "policy": "slow" },
         },
         "default_route": "default",
-        // Far above what an answer takes on a busy machine: only what is silent on purpose meets them.
+        // Far above what an answer takes on a busy machine: only what is silent on purpose meets
+        // them.
         "timers": { "first_token": "4s", "first_token_alone": "4s", "soft_first_token": "20s", "idle": "2s" },
         "policies": { "slow": { "retry": { "min_attempt_time": "1m" } }, "standard": { "retry": { "backoff": { "base": "10ms", "cap": "40ms" } }, "injection": { "mode": "always" } } },
         "budget": { "capacity": 20, "cost": 5, "first_try_credit": 0, "refill_per_second": 0 },
@@ -53,10 +63,14 @@ pub(super) fn settings() -> serde_json::Value {
 }
 
 fn on(route: &str, text: &str) -> Invocation {
-    Invocation { route: route.to_owned(), ..asking(text) }
+    Invocation {
+        route: route.to_owned(),
+        ..asking(text)
+    }
 }
 
-/// Calls of every kind, over every front, with every fault that a provider can be made to have here.
+/// Calls of every kind, over every front, with every fault that a provider can be made to have
+/// here.
 pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     faults_of_answers(server, seen).await;
     // No time is left for another attempt.
@@ -64,16 +78,28 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     unary(server, seen, on("brief", "hello")).await;
     faults_of_streams(server, seen).await;
     // Two targets: the soft timer starts a second attempt, and a refusal falls back.
-    server.upstream.push(Reply::silence()).push(Reply::text("the spare answers"));
+    server
+        .upstream
+        .push(Reply::silence())
+        .push(Reply::text("the spare answers"));
     unary(server, seen, on("hedged", "hello")).await;
-    server.upstream.push(Reply::status(503)).push(Reply::status(503)).push(Reply::text("the spare answers"));
+    server
+        .upstream
+        .push(Reply::status(503))
+        .push(Reply::status(503))
+        .push(Reply::text("the spare answers"));
     unary(server, seen, on("pair", "hello")).await;
     unary(server, seen, on("away", "hello")).await;
     // The front, answered and refused.
     let front = server.running.openai_front_address.unwrap();
     for streamed in [false, true] {
         server.upstream.push(Reply::status(500));
-        crate::support::front::post(front, "/v1/chat/completions", &question("default", streamed)).await;
+        crate::support::front::post(
+            front,
+            "/v1/chat/completions",
+            &question("default", streamed),
+        )
+        .await;
     }
     more_calls_than_are_let_in(server).await;
     outage(server, seen).await;
@@ -82,9 +108,22 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     unary(server, seen, on("default", "hello")).await;
     seen.add(
         "ListTargetsResponse",
-        &server.admin().list_targets(ListTargetsRequest::default()).await.unwrap().into_inner(),
+        &server
+            .admin()
+            .list_targets(ListTargetsRequest::default())
+            .await
+            .unwrap()
+            .into_inner(),
     );
-    seen.add("GetStatusResponse", &server.admin().get_status(GetStatusRequest {}).await.unwrap().into_inner());
+    seen.add(
+        "GetStatusResponse",
+        &server
+            .admin()
+            .get_status(GetStatusRequest {})
+            .await
+            .unwrap()
+            .into_inner(),
+    );
     server.change(json!({ "providers": { "p": { "api_key": "k-2" } }, "admission": { "max_in_flight": 9 } })).await;
 }
 
@@ -102,18 +141,28 @@ async fn faults_of_answers(server: &Reloaded, seen: &mut Seen) {
         vec![Reply::status(429), Reply::text("fine")],
         vec![Reply::body(418, &[], b"I am a teapot")],
         vec![Reply::status(400)],
-        vec![Reply::text("a long answer that is cut").cut_in_the_middle(), Reply::text("a long answer that is cut")],
+        vec![
+            Reply::text("a long answer that is cut").cut_in_the_middle(),
+            Reply::text("a long answer that is cut"),
+        ],
         vec![Reply::reset(), Reply::text("fine")],
         vec![Reply::html(), Reply::text("fine")],
         vec![Reply::events(&length)],
-        vec![Reply::text("a stalling answer").stall_after(160), Reply::text("a stalling answer")],
+        vec![
+            Reply::text("a stalling answer").stall_after(160),
+            Reply::text("a stalling answer"),
+        ],
     ];
     for (number, replies) in faults.into_iter().enumerate() {
         for reply in replies {
             server.upstream.push(reply);
         }
         let mut invocation = on("default", "hello");
-        invocation.thread_id = if number == 0 { "talk".to_owned() } else { String::new() };
+        invocation.thread_id = if number == 0 {
+            "talk".to_owned()
+        } else {
+            String::new()
+        };
         unary(server, seen, invocation).await;
         while server.upstream.unplayed() > 0 {
             unary(server, seen, on("default", "hello")).await;
@@ -125,35 +174,58 @@ async fn faults_of_answers(server: &Reloaded, seen: &mut Seen) {
 async fn faults_of_streams(server: &Reloaded, seen: &mut Seen) {
     // A tool call that cannot be read, then one that can.
     let malformed = Reply::tool_call("get_weather", "{\"city\": ");
-    server.upstream.push(malformed).push(Reply::tool_call("get_weather", "{\"city\": \"Oslo\"}"));
+    server
+        .upstream
+        .push(malformed)
+        .push(Reply::tool_call("get_weather", "{\"city\": \"Oslo\"}"));
     let mut with_tool = asking("weather?");
     if let Some(Call::Model(call)) = &mut with_tool.call {
         let input_schema_json = "{\"type\":\"object\"}".to_owned();
-        call.tools =
-            vec![ToolDefinition { name: "get_weather".to_owned(), input_schema_json, ..ToolDefinition::default() }];
+        call.tools = vec![ToolDefinition {
+            name: "get_weather".to_owned(),
+            input_schema_json,
+            ..ToolDefinition::default()
+        }];
     }
     stream(server, seen, with_tool).await;
     // A stream that is cut and begins anew with other text.
-    server.upstream.push(Reply::text("one two three four five").cut_in_the_middle()).push(Reply::text("other words"));
+    server
+        .upstream
+        .push(Reply::text("one two three four five").cut_in_the_middle())
+        .push(Reply::text("other words"));
     stream(server, seen, on("default", "again")).await;
 }
 
 async fn more_calls_than_are_let_in(server: &Reloaded) {
-    server.upstream.push(Reply::silence()).push(Reply::silence());
+    server
+        .upstream
+        .push(Reply::silence())
+        .push(Reply::silence());
     let mut hanging = JoinSet::new();
     for _ in 0..2 {
         let (mut client, invocation) = (server.recovery(), Some(on("default", "hang")));
-        hanging.spawn(async move { client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation }).await });
+        hanging.spawn(async move {
+            client
+                .invoke_with_recovery(InvokeWithRecoveryRequest { invocation })
+                .await
+        });
     }
     until(|| server.upstream.unplayed() == 0).await;
-    let one_more = InvokeWithRecoveryRequest { invocation: Some(asking("hello")) };
-    let refused = server.recovery().invoke_with_recovery(one_more).await.unwrap_err();
+    let one_more = InvokeWithRecoveryRequest {
+        invocation: Some(asking("hello")),
+    };
+    let refused = server
+        .recovery()
+        .invoke_with_recovery(one_more)
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     drop(hanging);
     until(|| server.running.engine().in_flight() == 0).await;
 }
 
-/// An outage opens the circuit and empties the budget; then all is well again, and an operator forces the circuit.
+/// An outage opens the circuit and empties the budget; then all is well again, and an operator
+/// forces the circuit.
 async fn outage(server: &Reloaded, seen: &mut Seen) {
     server.upstream.otherwise(Reply::status(500));
     for _ in 0..6 {
@@ -164,12 +236,31 @@ async fn outage(server: &Reloaded, seen: &mut Seen) {
         unary(server, seen, on("default", "hello")).await;
     }
     for force in [CircuitForce::Open, CircuitForce::Closed, CircuitForce::Auto] {
-        let request = ForceCircuitRequest { target: "main".to_owned(), force: force.into(), reason: String::new() };
-        let forced = server.admin().force_circuit(request).await.unwrap().into_inner();
+        let request = ForceCircuitRequest {
+            target: "main".to_owned(),
+            force: force.into(),
+            reason: String::new(),
+        };
+        let forced = server
+            .admin()
+            .force_circuit(request)
+            .await
+            .unwrap()
+            .into_inner();
         seen.add("ForceCircuitResponse", &forced);
     }
-    let reset = ResetCircuitRequest { target: "main".to_owned() };
-    seen.add("ResetCircuitResponse", &server.admin().reset_circuit(reset).await.unwrap().into_inner());
+    let reset = ResetCircuitRequest {
+        target: "main".to_owned(),
+    };
+    seen.add(
+        "ResetCircuitResponse",
+        &server
+            .admin()
+            .reset_circuit(reset)
+            .await
+            .unwrap()
+            .into_inner(),
+    );
 }
 
 async fn until(condition: impl Fn() -> bool) {
@@ -178,23 +269,48 @@ async fn until(condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("the condition in time");
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("the condition in time");
 }
 
 async fn unary(server: &Reloaded, seen: &mut Seen, mut invocation: Invocation) {
-    invocation.overrides = Some(Overrides { injection_mode: InjectionMode::Always.into(), ..Overrides::default() });
-    let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
-    let response = server.recovery().invoke_with_recovery(request).await.unwrap().into_inner();
-    let invocation = Some(get_invocation_request::Invocation::InvocationId(response.invocation_id.clone()));
-    let record = server.recovery().get_invocation(GetInvocationRequest { invocation }).await.unwrap().into_inner();
+    invocation.overrides = Some(Overrides {
+        injection_mode: InjectionMode::Always.into(),
+        ..Overrides::default()
+    });
+    let request = InvokeWithRecoveryRequest {
+        invocation: Some(invocation),
+    };
+    let response = server
+        .recovery()
+        .invoke_with_recovery(request)
+        .await
+        .unwrap()
+        .into_inner();
+    let invocation = Some(get_invocation_request::Invocation::InvocationId(
+        response.invocation_id.clone(),
+    ));
+    let record = server
+        .recovery()
+        .get_invocation(GetInvocationRequest { invocation })
+        .await
+        .unwrap()
+        .into_inner();
     seen.add("InvokeWithRecoveryResponse", &response);
     seen.add("GetInvocationResponse", &record);
 }
 
 async fn stream(server: &Reloaded, seen: &mut Seen, invocation: Invocation) {
-    let request =
-        StreamWithRecoveryRequest { start: Some(stream_with_recovery_request::Start::Invocation(invocation)) };
-    let mut events = server.recovery().stream_with_recovery(request).await.unwrap().into_inner();
+    let request = StreamWithRecoveryRequest {
+        start: Some(stream_with_recovery_request::Start::Invocation(invocation)),
+    };
+    let mut events = server
+        .recovery()
+        .stream_with_recovery(request)
+        .await
+        .unwrap()
+        .into_inner();
     while let Some(event) = events.message().await.unwrap() {
         seen.add("StreamWithRecoveryResponse", &event);
     }
@@ -205,7 +321,10 @@ pub(super) async fn verdicts(server: &Reloaded, seen: &mut Seen) {
     let answers = [
         (429, "Rate limit reached"),
         (429, "Rate limit reached. Please try again in 7s"),
-        (429, r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}"#),
+        (
+            429,
+            r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}"#,
+        ),
         (429, "You exceeded your current quota, insufficient_quota"),
         (401, "Incorrect API key provided"),
         (403, "Permission denied: you do not have access"),
@@ -213,7 +332,10 @@ pub(super) async fn verdicts(server: &Reloaded, seen: &mut Seen) {
         (400, "This model's maximum context length is 8192 tokens"),
         (400, "content_filter: the prompt was flagged"),
         (400, "Unsupported parameter: 'temperature' is not supported"),
-        (400, "messages: roles must alternate between user and assistant"),
+        (
+            400,
+            "messages: roles must alternate between user and assistant",
+        ),
         (400, "Invalid schema for function 'get_weather'"),
         (400, "missing required argument: 'city'"),
         (529, "Overloaded"),
@@ -226,7 +348,10 @@ pub(super) async fn verdicts(server: &Reloaded, seen: &mut Seen) {
         judge(server, seen, Some(status), text, &[]).await;
     }
     judge(server, seen, Some(429), "", &[("retry-after", "7")]).await;
-    let used_up = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "7s")];
+    let used_up = [
+        ("x-ratelimit-remaining-requests", "0"),
+        ("x-ratelimit-reset-requests", "7s"),
+    ];
     judge(server, seen, Some(429), "", &used_up).await;
     for text in ["Segmentation fault", "Sidecar not started"] {
         judge(server, seen, None, text, &[]).await;
@@ -236,14 +361,28 @@ pub(super) async fn verdicts(server: &Reloaded, seen: &mut Seen) {
     }
 }
 
-async fn judge(server: &Reloaded, seen: &mut Seen, status: Option<u32>, text: &str, headers: &[(&str, &str)]) {
-    let headers = headers.iter().map(|(name, value)| Header { name: (*name).into(), value: (*value).into() });
+async fn judge(
+    server: &Reloaded,
+    seen: &mut Seen,
+    status: Option<u32>,
+    text: &str,
+    headers: &[(&str, &str)],
+) {
+    let headers = headers.iter().map(|(name, value)| Header {
+        name: (*name).into(),
+        value: (*value).into(),
+    });
     let request = ClassifyFailureRequest {
         status,
         body: Some(text.to_owned()),
         headers: headers.collect(),
         ..ClassifyFailureRequest::default()
     };
-    let verdict = server.recovery().classify_failure(request).await.unwrap().into_inner();
+    let verdict = server
+        .recovery()
+        .classify_failure(request)
+        .await
+        .unwrap()
+        .into_inner();
     seen.add("ClassifyFailureResponse", &verdict);
 }

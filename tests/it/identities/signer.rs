@@ -23,14 +23,20 @@ enum SignerKey {
 impl Signer {
     pub(super) fn ed25519(name: &str) -> Self {
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
-        Self { name: name.to_owned(), key: SignerKey::Ed25519(Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap()) }
+        Self {
+            name: name.to_owned(),
+            key: SignerKey::Ed25519(Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap()),
+        }
     }
 
     pub(super) fn p256(name: &str) -> Self {
         let (random, scheme) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(scheme, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(scheme, pkcs8.as_ref(), &random).unwrap();
-        Self { name: name.to_owned(), key: SignerKey::P256(key) }
+        Self {
+            name: name.to_owned(),
+            key: SignerKey::P256(key),
+        }
     }
 
     /// The public key as it is published.
@@ -49,20 +55,33 @@ impl Signer {
     }
 
     pub(super) fn token(&self, claims: &Value) -> String {
-        let algorithm = if matches!(self.key, SignerKey::P256(_)) { "ES256" } else { "EdDSA" };
+        let algorithm = if matches!(self.key, SignerKey::P256(_)) {
+            "ES256"
+        } else {
+            "EdDSA"
+        };
         self.token_with(&json!({ "alg": algorithm, "kid": self.name }), claims)
     }
 
     pub(super) fn token_with(&self, header: &Value, claims: &Value) -> String {
-        let signed = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()));
+        let signed = format!(
+            "{}.{}",
+            BASE64.encode(header.to_string()),
+            BASE64.encode(claims.to_string())
+        );
         let signature = match &self.key {
             SignerKey::Ed25519(key) => key.sign(signed.as_bytes()).as_ref().to_vec(),
-            SignerKey::P256(key) => key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap().as_ref().to_vec(),
+            SignerKey::P256(key) => key
+                .sign(&SystemRandom::new(), signed.as_bytes())
+                .unwrap()
+                .as_ref()
+                .to_vec(),
         };
         format!("{signed}.{}", BASE64.encode(signature))
     }
 }
 
 pub(super) fn set(signers: &[&Signer]) -> String {
-    json!({ "keys": signers.iter().map(|signer| signer.published()).collect::<Vec<_>>() }).to_string()
+    json!({ "keys": signers.iter().map(|signer| signer.published()).collect::<Vec<_>>() })
+        .to_string()
 }

@@ -10,24 +10,51 @@ use relight::internals::{
 
 use super::*;
 
-async fn beyond_the_bytes_the_oldest_finished_give_up_their_steps_and_stay_answered(engine: Engine) {
-    let journal = engine.open_with(Limits { total_bytes: 200_000, ..Limits::default() }).await;
+async fn beyond_the_bytes_the_oldest_finished_give_up_their_steps_and_stay_answered(
+    engine: Engine,
+) {
+    let journal = engine
+        .open_with(Limits {
+            total_bytes: 200_000,
+            ..Limits::default()
+        })
+        .await;
     for number in 0..100 {
         let name = format!("{number}");
         begin(&journal, invocation(&name)).await;
         let (steps, _) = answer(&name, 1, &"x".repeat(2000));
-        journal.finish(end(&name, 1, "hello", steps), at(number)).await.unwrap();
+        journal
+            .finish(end(&name, 1, "hello", steps), at(number))
+            .await
+            .unwrap();
     }
     begin(&journal, invocation("running")).await;
-    journal.append(&id("running"), &deltas(1, 1..=3)).await.unwrap();
+    journal
+        .append(&id("running"), &deltas(1, 1..=3))
+        .await
+        .unwrap();
     assert!(journal.stats().await.unwrap().event_bytes > 100_000);
     let done = journal.compact(at(100)).await.unwrap();
     assert!(done.stripped > 0 && done.deleted == 0, "{done:?}");
     let stats = journal.stats().await.unwrap();
-    assert!(stats.bytes <= 200_000 && stats.invocations == 101, "{stats:?}");
-    assert!(seqs(&journal, "0").await.is_empty(), "the oldest went first");
+    assert!(
+        stats.bytes <= 200_000 && stats.invocations == 101,
+        "{stats:?}"
+    );
+    assert!(
+        seqs(&journal, "0").await.is_empty(),
+        "the oldest went first"
+    );
     assert_eq!(seqs(&journal, "running").await, [1, 2, 3]);
-    assert!(journal.get(&id("0")).await.unwrap().unwrap().outcome.is_some());
+    assert!(
+        journal
+            .get(&id("0"))
+            .await
+            .unwrap()
+            .unwrap()
+            .outcome
+            .is_some()
+    );
 }
 
 /// An engine whose model answers at once.
@@ -40,19 +67,32 @@ fn answering() -> Running {
 
 async fn a_background_task_applies_the_retention_and_counts_what_it_removed(engine: Engine) {
     let zero = Duration::ZERO;
-    let limits = Limits { events_kept: zero, outcomes_kept: Duration::from_millis(1500), ..Limits::default() };
-    let settings = Settings { compact_every: Duration::from_millis(50), ..Settings::new(owner("replica")) };
+    let limits = Limits {
+        events_kept: zero,
+        outcomes_kept: Duration::from_millis(1500),
+        ..Limits::default()
+    };
+    let settings = Settings {
+        compact_every: Duration::from_millis(50),
+        ..Settings::new(owner("replica"))
+    };
     let running = answering();
     let executions = Executions::new(running.clone(), engine.open_with(limits).await, settings);
     let mut keeping = tokio::task::JoinSet::new();
     keeping.spawn(executions.clone().keep());
     for _ in 0..5 {
-        let call = ModelCall { messages: vec![said(Role::User, "Hello?")], ..ModelCall::default() };
+        let call = ModelCall {
+            messages: vec![said(Role::User, "Hello?")],
+            ..ModelCall::default()
+        };
         let request = InvocationRequest::new(
             Arrival::new("acme".into(), EntryPoint::Grpc("test")),
             Call::Model(std::sync::Arc::new(call)),
         );
-        let mut started = executions.start(running.resolve(request).unwrap()).await.unwrap();
+        let mut started = executions
+            .start(running.resolve(request).unwrap())
+            .await
+            .unwrap();
         assert!(started.follower.outcome().await.unwrap().result.is_ok());
     }
     let gone = async {
@@ -64,8 +104,18 @@ async fn a_background_task_applies_the_retention_and_counts_what_it_removed(engi
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let levels = tokio::time::timeout(Duration::from_secs(30), gone).await.expect("all of them go");
-    assert_eq!((levels.removed.stripped, levels.kept.events, levels.kept.event_bytes), (5, 0, 0), "steps go first");
+    let levels = tokio::time::timeout(Duration::from_secs(30), gone)
+        .await
+        .expect("all of them go");
+    assert_eq!(
+        (
+            levels.removed.stripped,
+            levels.kept.events,
+            levels.kept.event_bytes
+        ),
+        (5, 0, 0),
+        "steps go first"
+    );
 }
 
 async fn an_outcome_is_stored_once_in_a_file_and_read_in_the_last_step_too(engine: Engine) {
@@ -73,7 +123,10 @@ async fn an_outcome_is_stored_once_in_a_file_and_read_in_the_last_step_too(engin
     begin(&journal, invocation("a")).await;
     let outcome = Arc::new(outcome("a", Ok("hello")));
     let last = step(1, 2, StreamStep::Terminal(Arc::clone(&outcome)));
-    let finish = Finish { outcome, ..end("a", 1, "hello", vec![delta(1, 1), last.clone()]) };
+    let finish = Finish {
+        outcome,
+        ..end("a", 1, "hello", vec![delta(1, 1), last.clone()])
+    };
     journal.finish(finish, at(5)).await.unwrap();
     let page = journal.read(&id("a"), 1, 10).await.unwrap().unwrap();
     assert_eq!(page.entries, [last]);

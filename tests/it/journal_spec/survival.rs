@@ -2,7 +2,8 @@
 
 use relight::internals::journal::{AppendError, Held, JournalError, Takeover, ThreadCommit};
 use sqlx::{
-    AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection, sqlite::SqliteConnectOptions,
+    AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection,
+    sqlite::SqliteConnectOptions,
 };
 use tokio::time::{sleep, timeout};
 
@@ -11,23 +12,75 @@ use super::*;
 async fn what_was_acknowledged_is_there_after_a_restart(engine: Engine) {
     let journal = engine.open().await;
     let key = thread("t");
-    begin(&journal, NewInvocation { thread: Some(key.id.clone()), ..requested("a", "key") }).await;
+    begin(
+        &journal,
+        NewInvocation {
+            thread: Some(key.id.clone()),
+            ..requested("a", "key")
+        },
+    )
+    .await;
     begin(&journal, requested("b", "other key")).await;
     journal.lock_thread(&key, &id("a"), at(1)).await.unwrap();
     let (steps, _) = answer("a", 1, "hello");
-    let patch = HistoryPatch { replace_tail: 0, messages: vec![said(Role::Assistant, "hello")] };
-    let commit = ThreadCommit { expected_version: 1, turn: vec![said(Role::User, "hi")], patch };
-    let finish = Finish { thread: Some(ThreadEnd::Commit(commit)), ..end("a", 1, "hello", steps.clone()) };
+    let patch = HistoryPatch {
+        replace_tail: 0,
+        messages: vec![said(Role::Assistant, "hello")],
+    };
+    let commit = ThreadCommit {
+        expected_version: 1,
+        turn: vec![said(Role::User, "hi")],
+        patch,
+    };
+    let finish = Finish {
+        thread: Some(ThreadEnd::Commit(commit)),
+        ..end("a", 1, "hello", steps.clone())
+    };
     journal.finish(finish, at(2)).await.unwrap();
     journal.append(&id("b"), &deltas(1, 1..=3)).await.unwrap();
     drop(journal);
 
     let journal = engine.open().await;
-    assert_eq!(journal.read(&id("a"), 0, 10).await.unwrap().unwrap().entries, steps);
-    assert!(matches!(journal.begin(requested("c", "key"), at(3)).await, Ok(BeginResult::Replay(_))));
-    assert_eq!(journal.load_thread(&key).await.unwrap().unwrap().messages.len(), 2);
-    assert_eq!(journal.expired(at(10), 10).await.unwrap(), [Held { id: id("b"), epoch: 1 }]);
-    let taken = journal.take_over(&Held { id: id("b"), epoch: 1 }, &owner("after"), at(10)).await;
+    assert_eq!(
+        journal
+            .read(&id("a"), 0, 10)
+            .await
+            .unwrap()
+            .unwrap()
+            .entries,
+        steps
+    );
+    assert!(matches!(
+        journal.begin(requested("c", "key"), at(3)).await,
+        Ok(BeginResult::Replay(_))
+    ));
+    assert_eq!(
+        journal
+            .load_thread(&key)
+            .await
+            .unwrap()
+            .unwrap()
+            .messages
+            .len(),
+        2
+    );
+    assert_eq!(
+        journal.expired(at(10), 10).await.unwrap(),
+        [Held {
+            id: id("b"),
+            epoch: 1
+        }]
+    );
+    let taken = journal
+        .take_over(
+            &Held {
+                id: id("b"),
+                epoch: 1,
+            },
+            &owner("after"),
+            at(10),
+        )
+        .await;
     assert!(matches!(taken, Ok(Takeover::Taken(record)) if record.last_seq == 3));
 }
 
@@ -43,14 +96,17 @@ async fn concurrent_starts_migrate_once(engine: Engine) {
 async fn a_new_file_that_another_process_writes_to_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.db");
-    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let options = SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true);
     let mut other = SqliteConnection::connect_with(&options).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
     let releasing = async {
         sleep(Duration::from_millis(200)).await;
         other.execute("COMMIT").await.unwrap();
     };
-    let opening = relight::internals::journal::sqlite::open(&path, JournalMode::Fast, Limits::default());
+    let opening =
+        relight::internals::journal::sqlite::open(&path, JournalMode::Fast, Limits::default());
     let (opened, ()) = futures_util::future::join(opening, releasing).await;
     assert!(opened.is_ok(), "{:?}", opened.err());
 }
@@ -73,7 +129,9 @@ async fn what_cannot_be_read_back_is_corruption_and_no_default(engine: Engine) {
             connection.execute(sql).await.unwrap();
         }
     }
-    let Err(JournalError::Corrupt(what)) = journal.read(&id("a"), 0, 10).await else { panic!("corrupt") };
+    let Err(JournalError::Corrupt(what)) = journal.read(&id("a"), 0, 10).await else {
+        panic!("corrupt")
+    };
     assert!(!what.contains("secret"), "content is not told: {what}");
 }
 
@@ -87,12 +145,24 @@ async fn as_the_first_version_left_it(engine: &Engine) {
         "threads DROP COLUMN bytes",
         "threads DROP COLUMN route",
     ] {
-        database.execute(AssertSqlSafe(format!("ALTER TABLE {table}"))).await.unwrap();
+        database
+            .execute(AssertSqlSafe(format!("ALTER TABLE {table}")))
+            .await
+            .unwrap();
     }
-    database.execute("DROP INDEX threads_by_change").await.unwrap();
+    database
+        .execute("DROP INDEX threads_by_change")
+        .await
+        .unwrap();
     database.execute("DROP TABLE properties").await.unwrap();
-    database.execute("DROP TABLE tool_executions").await.unwrap();
-    database.execute("DELETE FROM relight_migrations WHERE version > 1").await.unwrap();
+    database
+        .execute("DROP TABLE tool_executions")
+        .await
+        .unwrap();
+    database
+        .execute("DELETE FROM relight_migrations WHERE version > 1")
+        .await
+        .unwrap();
 }
 
 async fn records_of_an_earlier_version_are_read_and_continued(engine: Engine) {
@@ -104,9 +174,15 @@ async fn records_of_an_earlier_version_are_read_and_continued(engine: Engine) {
     let journal = engine.open().await;
     assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, None);
     assert_eq!(seqs(&journal, "a").await, [1, 2, 3]);
-    let held = Held { id: id("a"), epoch: 1 };
+    let held = Held {
+        id: id("a"),
+        epoch: 1,
+    };
     assert_eq!(journal.remember(&held, &made_at("resp_1")).await, Ok(true));
-    assert_eq!(journal.get(&id("a")).await.unwrap().unwrap().upstream, Some(made_at("resp_1")));
+    assert_eq!(
+        journal.get(&id("a")).await.unwrap().unwrap().upstream,
+        Some(made_at("resp_1"))
+    );
 }
 
 async fn two_replicas(database: Arc<Database>) -> (Arc<dyn Journal>, Arc<dyn Journal>) {
@@ -138,9 +214,16 @@ async fn a_reader_on_another_replica_tails_the_journal() {
                 one.append(&id("a"), &deltas(1, seq..=seq)).await.unwrap();
                 sleep(Duration::from_millis(5)).await;
             }
-            one.finish(end("a", 1, "done", deltas(1, 21..=21)), at(1)).await.unwrap();
+            one.finish(end("a", 1, "done", deltas(1, 21..=21)), at(1))
+                .await
+                .unwrap();
         };
-        let (got, ()) = timeout(Duration::from_secs(30), futures_util::future::join(reading, writing)).await.unwrap();
+        let (got, ()) = timeout(
+            Duration::from_secs(30),
+            futures_util::future::join(reading, writing),
+        )
+        .await
+        .unwrap();
         assert_eq!(got, 21);
     })
     .await;
@@ -152,11 +235,28 @@ async fn of_100_begins_on_two_replicas_exactly_one_is_new() {
         let (one, other) = two_replicas(database).await;
         let begins = (0..100).map(|number| {
             let journal = Arc::clone(if number % 2 == 0 { &one } else { &other });
-            async move { journal.begin(requested(&format!("{number}"), "key"), at(0)).await.unwrap() }
+            async move {
+                journal
+                    .begin(requested(&format!("{number}"), "key"), at(0))
+                    .await
+                    .unwrap()
+            }
         });
         let begun = futures_util::future::join_all(begins).await;
-        assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginResult::New { .. })).count(), 1);
-        assert_eq!(begun.iter().filter(|begun| matches!(begun, BeginResult::Attached(_))).count(), 99);
+        assert_eq!(
+            begun
+                .iter()
+                .filter(|begun| matches!(begun, BeginResult::New { .. }))
+                .count(),
+            1
+        );
+        assert_eq!(
+            begun
+                .iter()
+                .filter(|begun| matches!(begun, BeginResult::Attached(_)))
+                .count(),
+            99
+        );
     })
     .await;
 }
@@ -195,7 +295,13 @@ async fn connections_that_die_midway_leave_contiguous_steps_and_the_journal_cont
                 Err(error) => panic!("{error}"),
             }
         };
-        assert_eq!(got.entries.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (1..=1000).collect::<Vec<u64>>());
+        assert_eq!(
+            got.entries
+                .iter()
+                .map(|entry| entry.seq)
+                .collect::<Vec<_>>(),
+            (1..=1000).collect::<Vec<u64>>()
+        );
     })
     .await;
 }

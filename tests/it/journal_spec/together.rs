@@ -1,4 +1,5 @@
-//! Writes of many invocations that come at once: a database with one writer makes them in few transactions.
+//! Writes of many invocations that come at once: a database with one writer makes them in few
+//! transactions.
 
 use futures_util::future::join_all;
 use relight::internals::journal::{AppendError, FinishError};
@@ -13,7 +14,12 @@ fn named(number: u64) -> String {
 }
 
 async fn begin_many(journal: &Arc<dyn Journal>) {
-    let beginning = (0..MANY).map(|number| begin(journal, requested(&named(number), &format!("request {number}"))));
+    let beginning = (0..MANY).map(|number| {
+        begin(
+            journal,
+            requested(&named(number), &format!("request {number}")),
+        )
+    });
     join_all(beginning).await;
 }
 
@@ -21,8 +27,12 @@ async fn each_of_many_writes_at_once_has_its_own_result(engine: Engine) {
     let journal = engine.open().await;
     warm(&journal).await;
     begin_many(&journal).await;
-    journal.finish(end(&named(7), 1, "done", Vec::new()), at(1)).await.unwrap();
-    // Every tenth is refused: its epoch is another's, its steps have a gap, it is finished, or it never began.
+    journal
+        .finish(end(&named(7), 1, "done", Vec::new()), at(1))
+        .await
+        .unwrap();
+    // Every tenth is refused: its epoch is another's, its steps have a gap, it is finished, or it
+    // never began.
     let appending = (0..MANY).map(|number| {
         let (journal, name) = (Arc::clone(&journal), named(number));
         async move {
@@ -37,23 +47,36 @@ async fn each_of_many_writes_at_once_has_its_own_result(engine: Engine) {
     for (number, result) in (0..).zip(join_all(appending).await) {
         let expected = match number {
             5 => Err(AppendError::Fenced { current_epoch: 1 }),
-            6 => Err(AppendError::Gap { expected: 1, got: 2 }),
+            6 => Err(AppendError::Gap {
+                expected: 1,
+                got: 2,
+            }),
             7 => Err(AppendError::Finished),
             8 => Err(AppendError::Unknown),
             _ => Ok(()),
         };
         assert_eq!(result, expected, "append {number}");
         let recorded: &[u64] = if expected.is_ok() { &[1, 2, 3] } else { &[] };
-        assert_eq!(seqs(&journal, &named(number)).await, recorded, "steps of {number}");
+        assert_eq!(
+            seqs(&journal, &named(number)).await,
+            recorded,
+            "steps of {number}"
+        );
     }
     // Ends, some of them twice at once, beside begins with request ids that are used.
     let finishing = (10..MANY).flat_map(|number| [number; 2]).map(|number| {
         let (journal, name) = (Arc::clone(&journal), named(number));
-        async move { journal.finish(end(&name, 1, "done", deltas(1, 4..=5)), at(9)).await }
+        async move {
+            journal
+                .finish(end(&name, 1, "done", deltas(1, 4..=5)), at(9))
+                .await
+        }
     });
     let again = (10..MANY).map(|number| {
-        let (journal, new) =
-            (Arc::clone(&journal), requested(&format!("again {number}"), &format!("request {number}")));
+        let (journal, new) = (
+            Arc::clone(&journal),
+            requested(&format!("again {number}"), &format!("request {number}")),
+        );
         async move { journal.begin(new, at(0)).await }
     });
     let (finished, begun) = futures_util::future::join(join_all(finishing), join_all(again)).await;
@@ -63,7 +86,10 @@ async fn each_of_many_writes_at_once_has_its_own_result(engine: Engine) {
         assert!(is_known, "{number}: {begun:?}");
         assert_eq!(seqs(&journal, &named(number)).await, [1, 2, 3, 4, 5]);
         let record = journal.get(&id(&named(number))).await.unwrap().unwrap();
-        assert_eq!(record.outcome.as_deref(), Some(&outcome(&named(number), Ok("done"))));
+        assert_eq!(
+            record.outcome.as_deref(),
+            Some(&outcome(&named(number), Ok("done")))
+        );
     }
 }
 
@@ -73,10 +99,18 @@ async fn a_write_that_the_database_refuses_fails_alone(engine: Engine) {
     begin_many(&journal).await;
     let mut raw = engine.raw().await;
     let sql = "INSERT INTO events (invocation_id, seq, epoch, attempt, at, step) VALUES ($1, 2, 1, 1, 0, 'not ours')";
-    sqlx::query(sql).bind(named(50)).execute(&mut raw).await.unwrap();
+    sqlx::query(sql)
+        .bind(named(50))
+        .execute(&mut raw)
+        .await
+        .unwrap();
     let finishing = (0..MANY).map(|number| {
         let (journal, name) = (Arc::clone(&journal), named(number));
-        async move { journal.finish(end(&name, 1, "done", deltas(1, 1..=3)), at(9)).await }
+        async move {
+            journal
+                .finish(end(&name, 1, "done", deltas(1, 1..=3)), at(9))
+                .await
+        }
     });
     for (number, result) in (0..).zip(join_all(finishing).await) {
         let record = journal.get(&id(&named(number))).await.unwrap().unwrap();
@@ -88,4 +122,7 @@ async fn a_write_that_the_database_refuses_fails_alone(engine: Engine) {
     }
 }
 
-on_durable_engines!(each_of_many_writes_at_once_has_its_own_result, a_write_that_the_database_refuses_fails_alone);
+on_durable_engines!(
+    each_of_many_writes_at_once_has_its_own_result,
+    a_write_that_the_database_refuses_fails_alone
+);

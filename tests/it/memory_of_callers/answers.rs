@@ -2,7 +2,8 @@
 
 use futures_util::future::join_all;
 use relight::internals::grpc::v1::{
-    InvokeWithRecoveryRequest, RewindMode, StreamWithRecoveryRequest, stream_with_recovery_request::Start as Begin,
+    InvokeWithRecoveryRequest, RewindMode, StreamWithRecoveryRequest,
+    stream_with_recovery_request::Start as Begin,
 };
 
 use super::{MIB, gzip_of_zeros};
@@ -13,31 +14,54 @@ use crate::support::{
     upstream::{Reply, Upstream, chunk},
 };
 
-const LIMITS: Limits =
-    Limits { connections: 8, in_flight_mib: 1, requests: 16, answer_kib: 1024, journal_mib: 2, events: 64 };
+const LIMITS: Limits = Limits {
+    connections: 8,
+    in_flight_mib: 1,
+    requests: 16,
+    answer_kib: 1024,
+    journal_mib: 2,
+    events: 64,
+};
 
-/// Calls whose provider replies like this, unary and as streams, as many at once as may be in flight.
+/// Calls whose provider replies like this, unary and as streams, as many at once as may be in
+/// flight.
 async fn answered(name: &str, reply: Reply) {
     let upstream = Upstream::start().await;
     upstream.otherwise(reply);
-    let attacked = LIMITS.serve(&upstream.base_url(), "", "budget: { enabled: false }\n").await;
+    let attacked = LIMITS
+        .serve(&upstream.base_url(), "", "budget: { enabled: false }\n")
+        .await;
     let client = attacked.server.recovery();
     let unary = (0..8).map(|_| async {
-        let request = with_key(KEY, InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) });
+        let request = with_key(
+            KEY,
+            InvokeWithRecoveryRequest {
+                invocation: Some(asking("Hello")),
+            },
+        );
         let _ = client.clone().invoke_with_recovery(request).await;
     });
     let streams = (0..8).map(|_| async {
         let request = with_key(
             KEY,
-            StreamWithRecoveryRequest { start: Some(Begin::Invocation(streaming("Hello", RewindMode::Rewind))) },
+            StreamWithRecoveryRequest {
+                start: Some(Begin::Invocation(streaming("Hello", RewindMode::Rewind))),
+            },
         );
-        let Ok(stream) = client.clone().stream_with_recovery(request).await else { return };
+        let Ok(stream) = client.clone().stream_with_recovery(request).await else {
+            return;
+        };
         let mut stream = stream.into_inner();
         while let Ok(Some(_)) = stream.message().await {}
     });
     let all = async { tokio::join!(join_all(unary), join_all(streams)) };
-    tokio::time::timeout(super::PATIENCE, all).await.expect("it has no end");
-    assert!(!upstream.requests().is_empty(), "no call reached the provider");
+    tokio::time::timeout(super::PATIENCE, all)
+        .await
+        .expect("it has no end");
+    assert!(
+        !upstream.requests().is_empty(),
+        "no call reached the provider"
+    );
     attacked.assert_bounded(name);
 }
 

@@ -1,4 +1,5 @@
-//! HTTP/2 as no normal client uses it: streams that are reset at once, heads that do not end, streams without a body.
+//! HTTP/2 as no normal client uses it: streams that are reset at once, heads that do not end,
+//! streams without a body.
 
 use std::time::Duration;
 
@@ -14,8 +15,14 @@ use crate::support::{
     process::KEY,
 };
 
-const LIMITS: Limits =
-    Limits { connections: 8, in_flight_mib: 4, requests: 8, answer_kib: 1024, journal_mib: 1, events: 64 };
+const LIMITS: Limits = Limits {
+    connections: 8,
+    in_flight_mib: 4,
+    requests: 8,
+    answer_kib: 1024,
+    journal_mib: 1,
+    events: 64,
+};
 const BRIEFLY: Duration = Duration::from_secs(3);
 
 const HEADERS: u8 = 1;
@@ -31,7 +38,11 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The preface, and empty settings.
 fn preface() -> Vec<u8> {
-    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[])].concat()
+    [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &frame(4, 0, 0, &[]),
+    ]
+    .concat()
 }
 
 /// A text of HPACK.
@@ -59,10 +70,28 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
 
 /// The head of a call with a valid key.
 fn head(path: &str) -> Vec<u8> {
-    let kind = if path == CHAT { "application/json" } else { "application/grpc" };
-    let fields = [("te", "trailers"), ("content-type", kind), ("authorization", &format!("Bearer {KEY}"))];
-    let fields: Vec<u8> = fields.iter().flat_map(|(name, value)| literal(name, value)).collect();
-    [vec![0x83, 0x86, 0x04], text(path), vec![0x01], text("x"), fields].concat()
+    let kind = if path == CHAT {
+        "application/json"
+    } else {
+        "application/grpc"
+    };
+    let fields = [
+        ("te", "trailers"),
+        ("content-type", kind),
+        ("authorization", &format!("Bearer {KEY}")),
+    ];
+    let fields: Vec<u8> = fields
+        .iter()
+        .flat_map(|(name, value)| literal(name, value))
+        .collect();
+    [
+        vec![0x83, 0x86, 0x04],
+        text(path),
+        vec![0x01],
+        text("x"),
+        fields,
+    ]
+    .concat()
 }
 
 /// The ports, each with a path of its own.
@@ -75,9 +104,14 @@ fn ports(attacked: &Attacked) -> [(String, &'static str); 3] {
     ]
 }
 
-/// Sends these frames, one after the other, on one connection, until all are sent or the server closes it. The server's
-/// frames are read where `read` is set. The connection stays open as long as the returned task.
-async fn send(address: &str, read: bool, frames: impl Iterator<Item = Vec<u8>>) -> tokio::task::JoinSet<()> {
+/// Sends these frames, one after the other, on one connection, until all are sent or the server
+/// closes it. The server's frames are read where `read` is set. The connection stays open as long
+/// as the returned task.
+async fn send(
+    address: &str,
+    read: bool,
+    frames: impl Iterator<Item = Vec<u8>>,
+) -> tokio::task::JoinSet<()> {
     let (mut from, mut to) = TcpStream::connect(address).await.unwrap().into_split();
     let mut held = tokio::task::JoinSet::new();
     held.spawn(async move {
@@ -120,7 +154,11 @@ async fn streams_that_are_reset_at_once_leave_nothing() {
             for _ in 0..4 {
                 let reset = 8_u32.to_be_bytes();
                 let pairs = streams(20_000).map(|id| {
-                    [frame(HEADERS, END_HEADERS, id, &head(path)), frame(RST_STREAM, 0, id, &reset)].concat()
+                    [
+                        frame(HEADERS, END_HEADERS, id, &head(path)),
+                        frame(RST_STREAM, 0, id, &reset),
+                    ]
+                    .concat()
                 });
                 drop(send(&address, read, pairs).await);
             }
@@ -148,7 +186,8 @@ async fn heads_that_continue_without_end_are_cut_off() {
 async fn fields_that_a_table_repeats_count_as_often_as_they_come() {
     let attacked = LIMITS.serve(NOWHERE, "", "").await;
     for (address, path) in ports(&attacked) {
-        // One field into the table, then as often out of it as a frame allows: four million bytes a byte.
+        // One field into the table, then as often out of it as a frame allows: four million bytes a
+        // byte.
         let kept = [vec![0x40], text("x-bomb"), text(&"x".repeat(3900))].concat();
         let bomb = [head(path), kept, vec![0xbe; 12_000]].concat();
         let heads = streams(200).map(|id| frame(HEADERS, END_HEADERS, id, &bomb));
@@ -159,11 +198,15 @@ async fn fields_that_a_table_repeats_count_as_often_as_they_come() {
 
 #[tokio::test]
 async fn many_streams_with_large_heads_and_no_body_hold_no_more_than_the_limit() {
-    let attacked = LIMITS.serve(NOWHERE, "  max_concurrent_streams: 1000\n", "").await;
+    let attacked = LIMITS
+        .serve(NOWHERE, "  max_concurrent_streams: 1000\n", "")
+        .await;
     for (address, path) in ports(&attacked) {
         let mut held = Vec::new();
         for _ in 0..6 {
-            let large: Vec<u8> = (0..4).flat_map(|number| literal(&format!("x-{number}"), &"x".repeat(3900))).collect();
+            let large: Vec<u8> = (0..4)
+                .flat_map(|number| literal(&format!("x-{number}"), &"x".repeat(3900)))
+                .collect();
             let large = [head(path), large].concat();
             let heads = streams(1000).map(|id| frame(HEADERS, END_HEADERS, id, &large));
             held.push(send(&address, true, heads).await);
@@ -177,7 +220,14 @@ async fn many_streams_with_large_heads_and_no_body_hold_no_more_than_the_limit()
 async fn pings_whose_answers_are_never_read_leave_nothing() {
     let attacked = LIMITS.serve(NOWHERE, "", "").await;
     for (address, _) in ports(&attacked) {
-        drop(send(&address, false, (0..2_000_000).map(|_| frame(PING, 0, 0, b"12345678"))).await);
+        drop(
+            send(
+                &address,
+                false,
+                (0..2_000_000).map(|_| frame(PING, 0, 0, b"12345678")),
+            )
+            .await,
+        );
     }
     attacked.assert_bounded("pings");
 }

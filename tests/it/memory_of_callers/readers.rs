@@ -20,20 +20,29 @@ use crate::support::{
     upstream::{Reply, Upstream},
 };
 
-const LIMITS: Limits =
-    Limits { connections: 24, in_flight_mib: 4, requests: 8, answer_kib: 1024, journal_mib: 4, events: 256 };
+const LIMITS: Limits = Limits {
+    connections: 24,
+    in_flight_mib: 4,
+    requests: 8,
+    answer_kib: 1024,
+    journal_mib: 4,
+    events: 256,
+};
 
 /// A provider of long answers.
 async fn long_answers() -> Upstream {
     let upstream = Upstream::start().await;
-    upstream.otherwise(Reply::text(&format!("{} ", "w".repeat(50_000)).repeat(16)).in_pieces_of(MIB));
+    upstream
+        .otherwise(Reply::text(&format!("{} ", "w".repeat(50_000)).repeat(16)).in_pieces_of(MIB));
     upstream
 }
 
 /// A client whose responses have next to no room.
 async fn narrow(attacked: &Attacked) -> RecoveryServiceClient<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{}", attacked.server.address)).unwrap();
-    let endpoint = endpoint.initial_stream_window_size(1).initial_connection_window_size(64 << 20);
+    let endpoint = endpoint
+        .initial_stream_window_size(1)
+        .initial_connection_window_size(64 << 20);
     RecoveryServiceClient::new(endpoint.connect().await.unwrap())
 }
 
@@ -45,7 +54,9 @@ async fn unread_streams_hold_no_more_than_the_limits() {
     let begun = (0..150).map(|_| async {
         let request = with_key(
             KEY,
-            StreamWithRecoveryRequest { start: Some(Begin::Invocation(streaming("Hello", RewindMode::Rewind))) },
+            StreamWithRecoveryRequest {
+                start: Some(Begin::Invocation(streaming("Hello", RewindMode::Rewind))),
+            },
         );
         client.clone().stream_with_recovery(request).await
     });
@@ -62,7 +73,12 @@ async fn unread_responses_hold_no_more_than_the_limits() {
     let client = narrow(&attacked).await;
     let mut calls = JoinSet::new();
     for number in 1..=150 {
-        let request = with_key(KEY, InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) });
+        let request = with_key(
+            KEY,
+            InvokeWithRecoveryRequest {
+                invocation: Some(asking("Hello")),
+            },
+        );
         let mut client = client.clone();
         calls.spawn(async move { client.invoke_with_recovery(request).await.map(drop) });
         // One after the other: no limit of calls that run keeps any of them out.
@@ -91,9 +107,14 @@ async fn a_front_with_unread_responses_holds_no_more_than_the_limits() {
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut stream = TcpStream::connect(&attacked.server.front_address).await.unwrap();
+        let mut stream = TcpStream::connect(&attacked.server.front_address)
+            .await
+            .unwrap();
         // Many on one connection, of which the first is not read.
-        stream.write_all(request.repeat(50).as_bytes()).await.unwrap();
+        stream
+            .write_all(request.repeat(50).as_bytes())
+            .await
+            .unwrap();
         held.push(stream);
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -104,18 +125,30 @@ async fn a_front_with_unread_responses_holds_no_more_than_the_limits() {
 #[tokio::test]
 async fn watchers_that_never_read_cost_no_more_than_the_ring() {
     let upstream = Upstream::start().await;
-    let limits = Limits { requests: 300, answer_kib: 64, ..LIMITS };
+    let limits = Limits {
+        requests: 300,
+        answer_kib: 64,
+        ..LIMITS
+    };
     let attacked = limits.serve(&upstream.base_url(), "", "").await;
     let client = narrow(&attacked).await;
     let watches = (0..250).map(|_| async {
-        let request = WatchRecoveryRequest { filter: None, start: Some(Start::FromStart(true)) };
+        let request = WatchRecoveryRequest {
+            filter: None,
+            start: Some(Start::FromStart(true)),
+        };
         client.clone().watch_recovery(with_key(KEY, request)).await
     });
     let held = join_all(watches).await;
     assert!(held.iter().any(Result::is_ok), "{held:?}");
     let caller = attacked.server.recovery();
     let calls = (0..1500).map(|_| async {
-        let request = with_key(KEY, InvokeWithRecoveryRequest { invocation: Some(asking("Hello")) });
+        let request = with_key(
+            KEY,
+            InvokeWithRecoveryRequest {
+                invocation: Some(asking("Hello")),
+            },
+        );
         caller.clone().invoke_with_recovery(request).await.is_ok()
     });
     let answered: Vec<bool> = stream::iter(calls).buffer_unordered(8).collect().await;

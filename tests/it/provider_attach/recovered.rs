@@ -1,8 +1,9 @@
-//! What a caller of the whole service sees of an answer that is read on: one attempt, or ordinary recovery.
+//! What a caller of the whole service sees of an answer that is read on: one attempt, or ordinary
+//! recovery.
 
 use relight::internals::grpc::v1::{
-    FailureClass, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, invoke_with_recovery_response::Outcome,
-    recovery_event::Body, watch_recovery_request::Start,
+    FailureClass, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
+    invoke_with_recovery_response::Outcome, recovery_event::Body, watch_recovery_request::Start,
 };
 
 use super::{TEXT, is_cancel, knowing, methods, middle};
@@ -41,8 +42,13 @@ async fn one_attempt_succeeds_and_the_watcher_sees_that_it_was_resumed() {
     let response = relight.ask("Count.").await;
     assert_eq!((answer(&response), response.attempts.len()), (TEXT, 1));
     let told = watch.until("attempt_read_on").await;
-    let Some(Body::AttemptReadOn(body)) = told.body else { panic!("{told:?}") };
-    assert_eq!((body.reason.as_str(), body.requests), ("the answer was cut off", 1));
+    let Some(Body::AttemptReadOn(body)) = told.body else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (body.reason.as_str(), body.requests),
+        ("the answer was cut off", 1)
+    );
     watch.until("invocation_succeeded").await;
     assert_eq!(methods(&upstream), ["POST", "GET"]);
 }
@@ -64,7 +70,10 @@ async fn a_response_that_is_not_there_any_more_is_recovered_from_as_from_any_cut
     let relight = Relight::start(&background(&upstream, "10s")).await;
     let response = relight.ask("Count.").await;
     assert_eq!((answer(&response), response.attempts.len()), (TEXT, 2));
-    assert_eq!(response.attempts[0].failure_class(), FailureClass::StreamInterrupted);
+    assert_eq!(
+        response.attempts[0].failure_class(),
+        FailureClass::StreamInterrupted
+    );
     assert_eq!(methods(&upstream), ["POST", "GET", "POST"]);
     assert!(!upstream.requests().iter().any(is_cancel));
 }
@@ -78,7 +87,11 @@ async fn a_caller_that_leaves_cancels_the_response_upstream() {
     let mut client = relight.recovery();
     let mut calls = tokio::task::JoinSet::new();
     calls.spawn(async move {
-        client.invoke_with_recovery(InvokeWithRecoveryRequest { invocation: Some(asking("Count.")) }).await
+        client
+            .invoke_with_recovery(InvokeWithRecoveryRequest {
+                invocation: Some(asking("Count.")),
+            })
+            .await
     });
     watch.until("attempt_read_on").await;
     calls.abort_all();

@@ -1,4 +1,5 @@
-//! A response that an earlier owner of the invocation requested is read by another process: from its beginning, once.
+//! A response that an earlier owner of the invocation requested is read by another process: from
+//! its beginning, once.
 
 use relight::internals::domain::upstream::{BackgroundResponses, UpstreamHandle};
 
@@ -6,12 +7,20 @@ use super::*;
 
 fn handle(attempt: u32) -> UpstreamHandle {
     let target = in_background().target.id.clone();
-    UpstreamHandle { attempt, target, id: "resp_1".to_owned() }
+    UpstreamHandle {
+        attempt,
+        target,
+        id: "resp_1".to_owned(),
+    }
 }
 
 /// The second attempt of an invocation, whose first one had begun an answer.
 fn taking_over() -> ProviderRequest {
-    ProviderRequest { attempt: 2, attach: Some(handle(1)), ..in_background() }
+    ProviderRequest {
+        attempt: 2,
+        attach: Some(handle(1)),
+        ..in_background()
+    }
 }
 
 /// A server on which the answer is whole by now.
@@ -26,7 +35,11 @@ async fn keeping(answer: Reply) -> Upstream {
 }
 
 fn paths(upstream: &Upstream) -> Vec<String> {
-    upstream.requests().iter().map(|request| format!("{} {}", request.method, request.path)).collect()
+    upstream
+        .requests()
+        .iter()
+        .map(|request| format!("{} {}", request.method, request.path))
+        .collect()
 }
 
 const FROM_THE_BEGINNING: &str = "GET /v1/responses/resp_1?stream=true";
@@ -53,10 +66,17 @@ async fn one_that_breaks_off_again_is_read_on_as_any_other() {
 async fn one_that_comes_whole_is_whole() {
     let item = json!({"type": "message", "role": "assistant", "status": "completed",
         "content": [{"type": "output_text", "text": TEXT, "annotations": []}]});
-    let upstream = keeping(Reply::document(&json!({"id": "resp_1", "status": "completed", "output": [item]}))).await;
+    let upstream = keeping(Reply::document(
+        &json!({"id": "resp_1", "status": "completed", "output": [item]}),
+    ))
+    .await;
     let seen = ask(&at(&upstream), taking_over()).await;
     assert_eq!((seen.error.as_ref(), seen.text().as_str()), (None, TEXT));
-    assert_eq!(paths(&upstream), [FROM_THE_BEGINNING], "what is whole is not cancelled");
+    assert_eq!(
+        paths(&upstream),
+        [FROM_THE_BEGINNING],
+        "what is whole is not cancelled"
+    );
 }
 
 #[tokio::test]
@@ -64,11 +84,21 @@ async fn one_that_is_gone_or_refused_is_a_cut_of_that_answer_and_no_fault_of_the
     for status in [400, 401, 403, 404, 410] {
         let upstream = keeping(Reply::status(status)).await;
         let error = ask(&at(&upstream), taking_over()).await.failed().clone();
-        assert_eq!((error.fault, error.status), (Some(TransportFault::Cut), Some(status)));
+        assert_eq!(
+            (error.fault, error.status),
+            (Some(TransportFault::Cut), Some(status))
+        );
         if status == 404 {
-            assert_eq!(paths(&upstream), [FROM_THE_BEGINNING], "there is nothing to cancel");
+            assert_eq!(
+                paths(&upstream),
+                [FROM_THE_BEGINNING],
+                "there is nothing to cancel"
+            );
         } else {
-            assert!(is_cancel(&upstream.await_request(2).await), "{status}: it may go on");
+            assert!(
+                is_cancel(&upstream.await_request(2).await),
+                "{status}: it may go on"
+            );
         }
     }
 }
@@ -107,7 +137,14 @@ async fn one_that_failed_reports_its_own_reason() {
     let seen = ask(&at(&keeping(answers(TEXT)).await), taking_over()).await;
     let error = seen.failed();
     assert_eq!(error.fault, None);
-    assert!(error.body.as_deref().unwrap().contains("server_is_overloaded"), "{error:?}");
+    assert!(
+        error
+            .body
+            .as_deref()
+            .unwrap()
+            .contains("server_is_overloaded"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -124,7 +161,10 @@ async fn its_handle_is_registered_as_soon_as_it_is_known_and_until_it_ends() {
     let upstream = knowing(|_, rest| rest).await;
     let background = BackgroundResponses::default();
     let mut running = background.running();
-    let call = ProviderRequest { background: background.clone(), ..in_background() };
+    let call = ProviderRequest {
+        background: background.clone(),
+        ..in_background()
+    };
     let mut stream = at(&upstream).call(call).await.unwrap();
     stream.next().await.unwrap().unwrap();
     assert_eq!(*running.borrow_and_update(), [handle(1)]);
@@ -141,7 +181,10 @@ async fn one_that_another_owner_may_be_reading_is_left_to_it() {
     let providers = at(&upstream);
     for is_known in [true, false] {
         let background = BackgroundResponses::default();
-        let call = ProviderRequest { background: background.clone(), ..in_background() };
+        let call = ProviderRequest {
+            background: background.clone(),
+            ..in_background()
+        };
         let mut stream = providers.clone().call(call).await.unwrap();
         stream.next().await.unwrap().unwrap();
         background.set_findable(is_known.then(|| handle(1)));

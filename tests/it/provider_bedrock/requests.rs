@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use relight::internals::{
-    domain::message::{Media, MediaSource, Message, ModelCall, Part, Role, ToolChoice, ToolDefinition},
+    domain::message::{
+        Media, MediaSource, Message, ModelCall, Part, Role, ToolChoice, ToolDefinition,
+    },
     provider::{KeyHeader, ProviderSpec},
 };
 use serde_json::json;
@@ -16,15 +18,27 @@ use crate::support::{
 };
 
 fn with_keys(base_url: String, keys: &[(&str, &str)]) -> ProviderSpec {
-    let credentials = keys.iter().map(|(name, key)| ((*name).to_owned(), (*key).into())).collect();
-    ProviderSpec { credentials, ..speaking(BEDROCK, base_url) }
+    let credentials = keys
+        .iter()
+        .map(|(name, key)| ((*name).to_owned(), (*key).into()))
+        .collect();
+    ProviderSpec {
+        credentials,
+        ..speaking(BEDROCK, base_url)
+    }
 }
 
 #[tokio::test]
 async fn api_keys_are_sent_as_tokens_and_aws_keys_sign() {
     let upstream = Upstream::start().await;
     upstream.otherwise(ok());
-    let given = with_keys(upstream.base_url(), &[("api", "ABSKkey"), ("aws", "AKIDEXAMPLE:secret/key:token+1")]);
+    let given = with_keys(
+        upstream.base_url(),
+        &[
+            ("api", "ABSKkey"),
+            ("aws", "AKIDEXAMPLE:secret/key:token+1"),
+        ],
+    );
     let providers = providers(given);
     for credential in ["api", "aws", "aws"] {
         let mut call = attempt_in(BEDROCK, asking("Hi"));
@@ -35,18 +49,31 @@ async fn api_keys_are_sent_as_tokens_and_aws_keys_sign() {
     }
     let requests = upstream.requests();
     for request in &requests {
-        assert_eq!(request.path, "/v1/model/eu.anthropic.claude-test-v1%3A0/converse-stream");
+        assert_eq!(
+            request.path,
+            "/v1/model/eu.anthropic.claude-test-v1%3A0/converse-stream"
+        );
     }
     assert_eq!(requests[0].header("authorization"), Some("Bearer ABSKkey"));
     assert_eq!(requests[1].header("x-amz-security-token"), Some("token+1"));
     let day = requests[1].header("x-amz-date").unwrap()[..8].to_owned();
-    let scope = format!("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/{day}/eu-test-1/bedrock/aws4_request, ");
+    let scope =
+        format!("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/{day}/eu-test-1/bedrock/aws4_request, ");
     let authorization = requests[1].header("authorization").unwrap();
     assert!(authorization.starts_with(&scope), "{authorization}");
-    assert!(authorization.contains("SignedHeaders=host;x-amz-date;x-amz-security-token, Signature="));
-    assert_eq!(upstream.connections(), 2, "one for the API key, and one that signed requests share");
+    assert!(
+        authorization.contains("SignedHeaders=host;x-amz-date;x-amz-security-token, Signature=")
+    );
+    assert_eq!(
+        upstream.connections(),
+        2,
+        "one for the API key, and one that signed requests share"
+    );
     // What was signed is what was sent.
-    assert!(authorization.ends_with(&signature::of(&requests[1], "secret/key", "eu-test-1")), "{authorization}");
+    assert!(
+        authorization.ends_with(&signature::of(&requests[1], "secret/key", "eu-test-1")),
+        "{authorization}"
+    );
 }
 
 #[tokio::test]
@@ -57,13 +84,32 @@ async fn a_credential_that_is_missing_or_not_named_is_refused_before_anything_is
         let mut call = attempt_in(BEDROCK, asking("Hi"));
         Arc::make_mut(&mut call.target).credential = credential.into();
         let seen = ask(&providers(given.clone()), call).await;
-        assert!(seen.failed().message.as_deref().unwrap().starts_with("Missing credentials"), "{:?}", seen.error);
+        assert!(
+            seen.failed()
+                .message
+                .as_deref()
+                .unwrap()
+                .starts_with("Missing credentials"),
+            "{:?}",
+            seen.error
+        );
     }
     assert_eq!(upstream.connections(), 0);
     upstream.otherwise(ok());
-    let keyless = ProviderSpec { api_key_header: KeyHeader::None, ..given };
-    assert_eq!(ask(&providers(keyless), attempt_in(BEDROCK, asking("Hi"))).await.error, None);
-    assert_eq!(upstream.await_request(1).await.header("authorization"), None);
+    let keyless = ProviderSpec {
+        api_key_header: KeyHeader::None,
+        ..given
+    };
+    assert_eq!(
+        ask(&providers(keyless), attempt_in(BEDROCK, asking("Hi")))
+            .await
+            .error,
+        None
+    );
+    assert_eq!(
+        upstream.await_request(1).await.header("authorization"),
+        None
+    );
 }
 
 #[tokio::test]
@@ -80,7 +126,10 @@ async fn parameters_media_tools_and_instructions_are_translated_for_the_api() {
         Part::Text("See.".into()),
     ];
     let mut call = ModelCall {
-        messages: vec![Message::text(Role::System, "You help."), Message::new(Role::User, parts)],
+        messages: vec![
+            Message::text(Role::System, "You help."),
+            Message::new(Role::User, parts),
+        ],
         tools: vec![ToolDefinition {
             name: "search".into(),
             description: "Finds.".into(),
@@ -90,10 +139,11 @@ async fn parameters_media_tools_and_instructions_are_translated_for_the_api() {
         tool_choice: ToolChoice::Tool("search".into()),
         max_output_tokens: Some(9),
         stop: vec!["END".into()],
-        extra: json!({"additionalModelRequestFields": {"top_k": 5}, "inferenceConfig": {"topP": 0.5}})
-            .as_object()
-            .unwrap()
-            .clone(),
+        extra:
+            json!({"additionalModelRequestFields": {"top_k": 5}, "inferenceConfig": {"topP": 0.5}})
+                .as_object()
+                .unwrap()
+                .clone(),
         ..ModelCall::default()
     };
     call.sampling.temperature = Some(0.5);
@@ -129,12 +179,19 @@ async fn a_model_that_takes_nothing_beside_results_gets_the_users_text_inside_th
         opaque: None,
     };
     let mut call = asking("Hi");
-    call.messages.push(Message::new(Role::Assistant, vec![Part::ToolCall(turn)]));
+    call.messages
+        .push(Message::new(Role::Assistant, vec![Part::ToolCall(turn)]));
     call.messages.push(result("a", "search", " "));
     call.messages.push(Message::text(Role::User, "Hurry."));
     let mut attempt = attempt_in(BEDROCK, call);
-    Arc::make_mut(&mut attempt.target).capabilities.user_after_tool = false;
+    Arc::make_mut(&mut attempt.target)
+        .capabilities
+        .user_after_tool = false;
     ask(&providers(speaking(BEDROCK, upstream.base_url())), attempt).await;
-    let answered = json!({"toolResult": {"toolUseId": "a", "content": [{"json": {}}, {"text": "Hurry."}]}});
-    assert_eq!(upstream.await_request(1).await.body["messages"][2]["content"], json!([answered]));
+    let answered =
+        json!({"toolResult": {"toolUseId": "a", "content": [{"json": {}}, {"text": "Hurry."}]}});
+    assert_eq!(
+        upstream.await_request(1).await.body["messages"][2]["content"],
+        json!([answered])
+    );
 }

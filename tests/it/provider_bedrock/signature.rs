@@ -1,4 +1,5 @@
-//! The signature that AWS would compute for a request as it came: written from its documentation, apart from the client's.
+//! The signature that AWS would compute for a request as it came: written from its documentation,
+//! apart from the client's.
 
 use ring::{digest, hmac};
 
@@ -13,15 +14,27 @@ fn hex(bytes: &[u8]) -> String {
 pub(super) fn of(request: &Request, secret: &str, region: &str) -> String {
     let date = request.header("x-amz-date").unwrap_or_default();
     let names = ["host", "x-amz-date", "x-amz-security-token"];
-    let lines = names.map(|name| format!("{name}:{}\n", request.header(name).unwrap_or_default())).concat();
+    let lines = names
+        .map(|name| format!("{name}:{}\n", request.header(name).unwrap_or_default()))
+        .concat();
     let hashed = |text: &str| hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
     let path = request.path.replace('%', "%25");
-    let canonical = format!("POST\n{path}\n\n{lines}\n{}\n{}", names.join(";"), hashed(&request.body.to_string()));
+    let canonical = format!(
+        "POST\n{path}\n\n{lines}\n{}\n{}",
+        names.join(";"),
+        hashed(&request.body.to_string())
+    );
     let scope = [&date[..8], region, "bedrock", "aws4_request"];
-    let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{}\n{}", scope.join("/"), hashed(&canonical));
+    let to_sign = format!(
+        "AWS4-HMAC-SHA256\n{date}\n{}\n{}",
+        scope.join("/"),
+        hashed(&canonical)
+    );
     let mut key = format!("AWS4{secret}").into_bytes();
     for step in scope.into_iter().chain([to_sign.as_str()]) {
-        key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), step.as_bytes()).as_ref().to_vec();
+        key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), step.as_bytes())
+            .as_ref()
+            .to_vec();
     }
     hex(&key)
 }

@@ -50,10 +50,13 @@ async fn serve(observed: Arc<Observed>) -> (SocketAddr, JoinSet<()>) {
         while let Ok((socket, _)) = listener.accept().await {
             observed.connections.fetch_add(1, Ordering::SeqCst);
             let observed = Arc::clone(&observed);
-            let service = hyper::service::service_fn(move |request| answer(request, Arc::clone(&observed)));
+            let service =
+                hyper::service::service_fn(move |request| answer(request, Arc::clone(&observed)));
             connections.spawn(async move {
                 let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-                let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+                let _ = builder
+                    .serve_connection(TokioIo::new(socket), service)
+                    .await;
             });
         }
     });
@@ -62,8 +65,14 @@ async fn serve(observed: Arc<Observed>) -> (SocketAddr, JoinSet<()>) {
 
 type Body = StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-async fn answer(request: Request<Incoming>, observed: Arc<Observed>) -> Result<Response<Body>, Infallible> {
-    let asked = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();
+async fn answer(
+    request: Request<Incoming>,
+    observed: Arc<Observed>,
+) -> Result<Response<Body>, Infallible> {
+    let asked = http_body_util::BodyExt::collect(request.into_body())
+        .await
+        .unwrap()
+        .to_bytes();
     let stalls = String::from_utf8_lossy(&asked).contains("stall");
     let body = Reply::text("Hello there.").body_bytes();
     let frame = |bytes: Vec<u8>| Ok(Frame::data(Bytes::from(bytes)));
@@ -74,11 +83,16 @@ async fn answer(request: Request<Incoming>, observed: Arc<Observed>) -> Result<R
             let _watch = watch;
             std::future::pending().await
         };
-        stream::iter([frame(first)]).chain(silence.into_stream()).boxed()
+        stream::iter([frame(first)])
+            .chain(silence.into_stream())
+            .boxed()
     } else {
         stream::iter([frame(body)]).boxed()
     };
-    Ok(Response::builder().header("content-type", "text/event-stream").body(StreamBody::new(stream)).unwrap())
+    Ok(Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(StreamBody::new(stream))
+        .unwrap())
 }
 
 #[tokio::test]
@@ -90,13 +104,21 @@ async fn calls_at_once_share_one_connection_and_a_cancel_resets_only_its_own_str
     let mut providers = providers(given);
 
     let mut stalled = providers.call(attempt(asking("stall"))).await.unwrap();
-    assert!(matches!(stalled.next().await, Some(Ok(Delta::Start { .. }))));
+    assert!(matches!(
+        stalled.next().await,
+        Some(Ok(Delta::Start { .. }))
+    ));
     let others = (0..20).map(|_| ask(&providers, attempt(asking("Hi"))));
     for seen in futures_util::future::join_all(others).await {
-        assert_eq!((seen.text().as_str(), seen.finish()), ("Hello there.", Some(FinishReason::Stop)));
+        assert_eq!(
+            (seen.text().as_str(), seen.finish()),
+            ("Hello there.", Some(FinishReason::Stop))
+        );
     }
     drop(stalled);
-    tokio::time::timeout(PROMPTLY, observed.cancelled.notified()).await.expect("the stream was not reset upstream");
+    tokio::time::timeout(PROMPTLY, observed.cancelled.notified())
+        .await
+        .expect("the stream was not reset upstream");
     let after = ask(&providers, attempt(asking("Hi"))).await;
     assert_eq!(after.finish(), Some(FinishReason::Stop));
     assert_eq!(observed.connections.load(Ordering::SeqCst), 1);
@@ -124,7 +146,9 @@ async fn dropping_the_call_before_the_head_resets_the_stream() {
             }
         });
         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+        let _ = builder
+            .serve_connection(TokioIo::new(socket), service)
+            .await;
     });
     let call = providers.call(attempt(asking("Hi")));
     tokio::select! {
@@ -132,5 +156,7 @@ async fn dropping_the_call_before_the_head_resets_the_stream() {
         () = asked.notified() => {}
         () = tokio::time::sleep(Duration::from_secs(10)) => panic!("the request did not come"),
     }
-    tokio::time::timeout(PROMPTLY, observed.cancelled.notified()).await.expect("the stream was not reset upstream");
+    tokio::time::timeout(PROMPTLY, observed.cancelled.notified())
+        .await
+        .expect("the stream was not reset upstream");
 }

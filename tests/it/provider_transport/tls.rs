@@ -12,13 +12,18 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::support::wire::{ask, asking, attempt, providers, spec};
 
 async fn fault_at(port: u16) -> TransportFault {
-    let seen = ask(&providers(spec(format!("https://localhost:{port}/v1"))), attempt(asking("Hi"))).await;
+    let seen = ask(
+        &providers(spec(format!("https://localhost:{port}/v1"))),
+        attempt(asking("Hi")),
+    )
+    .await;
     let fault = seen.failed().fault.unwrap();
     assert!(fault.never_sent(), "{:?}", seen.failed());
     fault
 }
 
-/// Accepts one connection on a thread of its own; rustls alone, without async, is the server's side.
+/// Accepts one connection on a thread of its own; rustls alone, without async, is the server's
+/// side.
 fn serve_one(answer: impl FnOnce(std::net::TcpStream) + Send + 'static) -> u16 {
     let listener = TcpListener::bind("localhost:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,5 @@
-//! A cancelled call ends within 100 ms wherever it is: at a provider, in a wait, parked or in a queue.
+//! A cancelled call ends within 100 ms wherever it is: at a provider, in a wait, parked or in a
+//! queue.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -22,7 +23,13 @@ async fn cancel(stack: &TestStack, call: relight::internals::layers::StepStream)
     drop(call);
     loop {
         if let BusItem::Event(event) = reader.next().await
-            && matches!(event.body, EventBody::InvocationFailed { class: FailureClass::Cancelled, .. })
+            && matches!(
+                event.body,
+                EventBody::InvocationFailed {
+                    class: FailureClass::Cancelled,
+                    ..
+                }
+            )
         {
             return dropped.elapsed();
         }
@@ -38,7 +45,11 @@ async fn cancellation_reaches_a_running_call() {
     follow_for(&mut call, SECOND).await;
     assert_eq!(stack.wire.running.load(Ordering::SeqCst), 1);
     assert!(cancel(&stack, call).await <= SOON);
-    assert_eq!(stack.wire.running.load(Ordering::SeqCst), 0, "the request upstream is dropped");
+    assert_eq!(
+        stack.wire.running.load(Ordering::SeqCst),
+        0,
+        "the request upstream is dropped"
+    );
     assert_eq!(stack.state(0).slots.in_flight(), 0);
 }
 
@@ -48,10 +59,17 @@ async fn cancellation_reaches_a_sleeping_call() {
     let mut call = stack.begin().await.unwrap();
     follow_for(&mut call, SECOND / 2).await;
     let waiting = (stack.sent(), stack.wire.running.load(Ordering::SeqCst));
-    assert_eq!(waiting, (2, 0), "after a short wait it waits long for its last retry");
+    assert_eq!(
+        waiting,
+        (2, 0),
+        "after a short wait it waits long for its last retry"
+    );
     let level = stack.state(0).budget_left(Instant::now());
     assert!(cancel(&stack, call).await <= SOON);
-    assert!(stack.state(0).budget_left(Instant::now()) > level, "what was reserved came back");
+    assert!(
+        stack.state(0).budget_left(Instant::now()) > level,
+        "what was reserved came back"
+    );
     tokio::time::sleep(SECOND * 30).await;
     assert_eq!(stack.sent(), 2);
 }
@@ -60,7 +78,9 @@ async fn cancellation_reaches_a_sleeping_call() {
 async fn cancellation_reaches_a_parked_call() {
     let stack = TestStack::new(Settings::default(), |_, _| Plays::status(503));
     trip(&stack).await;
-    stack.state(0).force(relight::internals::policy::circuit::Forced::Auto, None, "");
+    stack
+        .state(0)
+        .force(relight::internals::policy::circuit::Forced::Auto, None, "");
     let mut call = stack.begin().await.unwrap();
     follow_for(&mut call, SECOND / 10).await;
     assert_eq!(stack.targets.parked(), 1);
@@ -73,11 +93,16 @@ async fn cancellation_reaches_a_parked_call() {
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_call_that_is_queued_for_a_limit() {
-    let stack =
-        TestStack::new(Settings { retry: once_but_parking(), ..Settings::default() }, |number, _| match number {
+    let stack = TestStack::new(
+        Settings {
+            retry: once_but_parking(),
+            ..Settings::default()
+        },
+        |number, _| match number {
             0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),
             _ => Plays::Answer(SECOND),
-        });
+        },
+    );
     assert!(stack.call().await.result.is_err());
     let mut first = stack.begin().await.unwrap();
     let mut second = stack.begin().await.unwrap();
@@ -86,18 +111,34 @@ async fn cancellation_reaches_a_call_that_is_queued_for_a_limit() {
     assert_eq!(stack.targets.parked(), 2);
     assert!(cancel(&stack, first).await <= SOON);
     assert_eq!(stack.targets.parked(), 1);
-    assert!(finish(second).await.result.is_ok(), "the line goes on without it");
+    assert!(
+        finish(second).await.result.is_ok(),
+        "the line goes on without it"
+    );
     assert_eq!(stack.sent(), 2);
 }
 
 fn once_but_parking() -> RetryPolicy {
-    RetryPolicy { max_retries: 0, ..RetryPolicy::default() }
+    RetryPolicy {
+        max_retries: 0,
+        ..RetryPolicy::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_queued_call() {
-    let concurrency = ConcurrencyPolicy { start: Some(1), max: 1, ..ConcurrencyPolicy::default() };
-    let stack = TestStack::new(Settings { concurrency, ..Settings::default() }, |_, _| Plays::Answer(SECOND * 3));
+    let concurrency = ConcurrencyPolicy {
+        start: Some(1),
+        max: 1,
+        ..ConcurrencyPolicy::default()
+    };
+    let stack = TestStack::new(
+        Settings {
+            concurrency,
+            ..Settings::default()
+        },
+        |_, _| Plays::Answer(SECOND * 3),
+    );
     let mut running = stack.begin().await.unwrap();
     follow_for(&mut running, SECOND).await;
     let mut queued = stack.begin().await.unwrap();

@@ -1,7 +1,9 @@
-//! Every order in which threads may reach one circuit: admit, report and drop through its lock, explored by `shuttle`.
+//! Every order in which threads may reach one circuit: admit, report and drop through its lock,
+//! explored by `shuttle`.
 //!
-//! The circuit itself is a pure core without a lock; what is explored is the way the layers use it: a permit is taken
-//! under the lock, carried outside of it, and reported under it again, by its guard at the latest.
+//! The circuit itself is a pure core without a lock; what is explored is the way the layers use it:
+//! a permit is taken under the lock, carried outside of it, and reported under it again, by its
+//! guard at the latest.
 
 use std::time::Duration;
 
@@ -11,7 +13,11 @@ use relight::internals::policy::circuit::{
 use shuttle::{sync::Arc, sync::Mutex, thread};
 use tokio::time::Instant;
 
-const FAILURE: Signal = Signal::Failed { kind: FailKind::Fast, retry_after: None, local_origin: false };
+const FAILURE: Signal = Signal::Failed {
+    kind: FailKind::Fast,
+    retry_after: None,
+    local_origin: false,
+};
 
 /// A circuit as threads share it, with what every look at it must find.
 struct Watched {
@@ -23,12 +29,25 @@ impl Watched {
     fn look(&mut self, now: Instant) {
         let seen = self.circuit.snapshot(now);
         assert!(seen.probes_outstanding <= 2, "{seen:?}");
-        assert!(seen.generation >= self.generation, "{} after {}", seen.generation, self.generation);
+        assert!(
+            seen.generation >= self.generation,
+            "{} after {}",
+            seen.generation,
+            self.generation
+        );
         self.generation = seen.generation;
     }
 
     fn report(&mut self, permit: &Permit, signal: Signal, now: Instant) {
-        self.circuit.report(permit, signal, ReportContext { now, rng: 0.5, alternative_healthy: false });
+        self.circuit.report(
+            permit,
+            signal,
+            ReportContext {
+                now,
+                rng: 0.5,
+                alternative_healthy: false,
+            },
+        );
         self.look(now);
     }
 }
@@ -45,7 +64,10 @@ impl Guard {
     fn tell(mut self, signal: Signal) {
         self.told = true;
         let now = self.now;
-        self.shared.lock().unwrap().report(&self.permit, signal, now);
+        self.shared
+            .lock()
+            .unwrap()
+            .report(&self.permit, signal, now);
     }
 }
 
@@ -53,7 +75,10 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if !self.told {
             let now = self.now;
-            self.shared.lock().unwrap().report(&self.permit, Signal::Abandoned, now);
+            self.shared
+                .lock()
+                .unwrap()
+                .report(&self.permit, Signal::Abandoned, now);
         }
     }
 }
@@ -63,19 +88,38 @@ fn admit(shared: &Arc<Mutex<Watched>>, now: Instant) -> Option<Guard> {
     let permit = watched.circuit.admit(now, 0.5).ok();
     watched.look(now);
     drop(watched);
-    Some(Guard { shared: Arc::clone(shared), permit: permit?, now, told: false })
+    Some(Guard {
+        shared: Arc::clone(shared),
+        permit: permit?,
+        now,
+        told: false,
+    })
 }
 
 /// A circuit that opened a second ago: the next call is a probe.
 fn about_to_probe(start: Instant) -> Watched {
-    let mut circuit = Circuit::new(std::sync::Arc::new(CircuitPolicy { open_jitter: 0.0, ..CircuitPolicy::default() }));
+    let mut circuit = Circuit::new(std::sync::Arc::new(CircuitPolicy {
+        open_jitter: 0.0,
+        ..CircuitPolicy::default()
+    }));
     let mut now = start;
     while circuit.state() == CircuitState::Closed {
         now += Duration::from_secs(1);
         let permit = circuit.admit(now, 0.5).unwrap();
-        circuit.report(&permit, FAILURE, ReportContext { now, rng: 0.5, alternative_healthy: false });
+        circuit.report(
+            &permit,
+            FAILURE,
+            ReportContext {
+                now,
+                rng: 0.5,
+                alternative_healthy: false,
+            },
+        );
     }
-    Watched { generation: circuit.snapshot(now).generation, circuit }
+    Watched {
+        generation: circuit.snapshot(now).generation,
+        circuit,
+    }
 }
 
 #[test]
@@ -91,7 +135,9 @@ fn in_no_order_are_more_probes_out_than_allowed_or_does_a_generation_return() {
                 thread::spawn(move || {
                     for (step, deed) in deeds.into_iter().enumerate() {
                         let now = now + Duration::from_millis(step as u64);
-                        let Some(guard) = admit(&shared, now) else { continue };
+                        let Some(guard) = admit(&shared, now) else {
+                            continue;
+                        };
                         match deed {
                             0 => guard.tell(Signal::FirstToken),
                             1 => guard.tell(FAILURE),
@@ -104,8 +150,15 @@ fn in_no_order_are_more_probes_out_than_allowed_or_does_a_generation_return() {
         for worker in workers {
             worker.join().unwrap();
         }
-        let seen = shared.lock().unwrap().circuit.snapshot(now + Duration::from_secs(1));
-        assert_eq!(seen.probes_outstanding, 0, "every permit was given back: {seen:?}");
+        let seen = shared
+            .lock()
+            .unwrap()
+            .circuit
+            .snapshot(now + Duration::from_secs(1));
+        assert_eq!(
+            seen.probes_outstanding, 0,
+            "every permit was given back: {seen:?}"
+        );
     };
     shuttle::check_random(explore, 3_000);
     shuttle::check_pct(explore, 2_000, 3);
@@ -115,10 +168,20 @@ fn in_no_order_are_more_probes_out_than_allowed_or_does_a_generation_return() {
 fn in_no_order_does_a_call_from_before_a_trip_move_the_circuit() {
     let start = Instant::now();
     let explore = move || {
-        let mut watched = Watched { circuit: Circuit::new(std::sync::Arc::default()), generation: 0 };
-        let early = [watched.circuit.admit(start, 0.5).unwrap(), watched.circuit.admit(start, 0.5).unwrap()];
-        watched.circuit.force(relight::internals::policy::circuit::Forced::Open, start);
-        watched.circuit.force(relight::internals::policy::circuit::Forced::Auto, start);
+        let mut watched = Watched {
+            circuit: Circuit::new(std::sync::Arc::default()),
+            generation: 0,
+        };
+        let early = [
+            watched.circuit.admit(start, 0.5).unwrap(),
+            watched.circuit.admit(start, 0.5).unwrap(),
+        ];
+        watched
+            .circuit
+            .force(relight::internals::policy::circuit::Forced::Open, start);
+        watched
+            .circuit
+            .force(relight::internals::policy::circuit::Forced::Auto, start);
         let shared = Arc::new(Mutex::new(watched));
         let mut workers = Vec::new();
         for (permit, signal) in early.into_iter().zip([Signal::FirstToken, FAILURE]) {
@@ -128,7 +191,10 @@ fn in_no_order_does_a_call_from_before_a_trip_move_the_circuit() {
                 let before = watched.circuit.snapshot(start);
                 watched.report(&permit, signal, start);
                 let after = watched.circuit.snapshot(start);
-                assert_eq!((before.state, before.generation), (after.state, after.generation));
+                assert_eq!(
+                    (before.state, before.generation),
+                    (after.state, after.generation)
+                );
                 assert_eq!(after.stale_reports, before.stale_reports + 1);
             }));
         }
@@ -143,7 +209,11 @@ fn in_no_order_does_a_call_from_before_a_trip_move_the_circuit() {
         for worker in workers {
             worker.join().unwrap();
         }
-        assert_eq!(shared.lock().unwrap().circuit.state(), CircuitState::Recovering, "only its own probes moved it");
+        assert_eq!(
+            shared.lock().unwrap().circuit.state(),
+            CircuitState::Recovering,
+            "only its own probes moved it"
+        );
     };
     shuttle::check_random(explore, 2_000);
 }

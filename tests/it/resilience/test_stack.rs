@@ -51,7 +51,12 @@ pub(crate) enum Plays {
     /// It is answered after that time.
     Answer(Duration),
     /// It fails after that time.
-    Status(u16, Duration, Vec<(&'static str, &'static str)>, &'static str),
+    Status(
+        u16,
+        Duration,
+        Vec<(&'static str, &'static str)>,
+        &'static str,
+    ),
     /// Nothing comes until it is notified, then an answer or a reset.
     Wait(Arc<Notify>, bool),
     /// Nothing ever comes.
@@ -146,10 +151,17 @@ impl TestStack {
                 settings: 0,
             })
             .collect();
-        let shared = SharedPolicies { budget: BudgetPolicy::default(), gates: Arc::new(GatePolicy::default()) };
+        let shared = SharedPolicies {
+            budget: BudgetPolicy::default(),
+            gates: Arc::new(GatePolicy::default()),
+        };
         let targets = Targets::new(events.clone(), &specs, &shared);
-        let wire =
-            Wire { script: Arc::new(script), seen: Arc::default(), running: Arc::default(), max: Arc::default() };
+        let wire = Wire {
+            script: Arc::new(script),
+            seen: Arc::default(),
+            running: Arc::default(),
+            max: Arc::default(),
+        };
         let parts = Shared {
             events: events.clone(),
             spans: Spans::disabled(),
@@ -158,7 +170,15 @@ impl TestStack {
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
         let stack = stack(parts, wire.clone());
-        Self { stack, targets, events, wire, settings, route, next: Arc::default() }
+        Self {
+            stack,
+            targets,
+            events,
+            wire,
+            settings,
+            route,
+            next: Arc::default(),
+        }
     }
 
     /// One more call, begun but not followed.
@@ -170,9 +190,13 @@ impl TestStack {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let settings = &self.settings;
         let messages = vec![Message::text(Role::User, "What is the answer?")];
-        let call = Call::Model(Arc::new(ModelCall { messages, ..ModelCall::default() }));
+        let call = Call::Model(Arc::new(ModelCall {
+            messages,
+            ..ModelCall::default()
+        }));
         let id = InvocationId::from(format!("call-{number}"));
-        let invocation = Invocation::new(id, RouteName::from("route"), call, Instant::now() + allowed);
+        let invocation =
+            Invocation::new(id, RouteName::from("route"), call, Instant::now() + allowed);
         let plan = Plan {
             retry: settings.retry.clone(),
             injection_mode: InjectionMode::Never,
@@ -182,7 +206,10 @@ impl TestStack {
             ..Plan::new(RouteName::from("route"), self.route.clone())
         };
         let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
-        self.stack.clone().oneshot(InvocationContext::new(invocation, Arc::new(plan), entry)).await
+        self.stack
+            .clone()
+            .oneshot(InvocationContext::new(invocation, Arc::new(plan), entry))
+            .await
     }
 
     /// One more call, followed to its end.
@@ -191,7 +218,9 @@ impl TestStack {
     }
 
     pub(crate) fn state(&self, target: usize) -> Arc<TargetState> {
-        self.targets.state(&self.route[target].id).expect("there is such a target")
+        self.targets
+            .state(&self.route[target].id)
+            .expect("there is such a target")
     }
 
     /// How many requests the wire has seen.
@@ -214,7 +243,10 @@ pub(crate) async fn finish(mut steps: StepStream) -> Outcome {
 pub(crate) async fn follow_for(steps: &mut StepStream, time: Duration) {
     let end = Instant::now() + time;
     while let Ok(Some(step)) = tokio::time::timeout_at(end, steps.next()).await {
-        assert!(!matches!(step, StreamStep::Terminal(_)), "it is not over yet");
+        assert!(
+            !matches!(step, StreamStep::Terminal(_)),
+            "it is not over yet"
+        );
     }
 }
 
@@ -247,9 +279,15 @@ impl Service<ProviderRequest> for Wire {
                 Plays::Answer(after) => tokio::time::sleep(after).await,
                 Plays::Status(code, after, headers, body) => {
                     tokio::time::sleep(after).await;
-                    let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+                    let headers = headers
+                        .into_iter()
+                        .map(|(name, value)| (name.to_owned(), value.to_owned()));
                     let body = (!body.is_empty()).then(|| body.to_owned());
-                    return Err(ProviderError { headers: headers.collect(), body, ..refused(code) });
+                    return Err(ProviderError {
+                        headers: headers.collect(),
+                        body,
+                        ..refused(code)
+                    });
                 }
                 Plays::Wait(told, answers) => {
                     told.notified().await;
@@ -260,10 +298,22 @@ impl Service<ProviderRequest> for Wire {
                 Plays::Hang => std::future::pending().await,
             }
             let deltas = [
-                Delta::BlockStart { block: 0, kind: BlockKind::Text },
-                Delta::BlockDelta { block: 0, text: "42".to_owned() },
-                Delta::BlockStop { block: 0, opaque: None },
-                Delta::Finish { reason: FinishReason::Stop, raw: "stop".to_owned() },
+                Delta::BlockStart {
+                    block: 0,
+                    kind: BlockKind::Text,
+                },
+                Delta::BlockDelta {
+                    block: 0,
+                    text: "42".to_owned(),
+                },
+                Delta::BlockStop {
+                    block: 0,
+                    opaque: None,
+                },
+                Delta::Finish {
+                    reason: FinishReason::Stop,
+                    raw: "stop".to_owned(),
+                },
             ];
             let deltas = futures_util::stream::iter(deltas.map(Ok));
             Ok(Box::pin(deltas.inspect(move |_| _ = &running)) as DeltaStream)

@@ -1,8 +1,8 @@
 //! Each setting of a circuit changes what the circuit does.
 //!
-//! Many of them act after minutes of outages, so that real time is not used: two circuits, one of which has the changed
-//! setting, get the same calls in virtual time, and have to differ. That a running server gives its circuits the new
-//! settings is seen from outside in `probes`.
+//! Many of them act after minutes of outages, so that real time is not used: two circuits, one of
+//! which has the changed setting, get the same calls in virtual time, and have to differ. That a
+//! running server gives its circuits the new settings is seen from outside in `probes`.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
@@ -87,7 +87,8 @@ impl Dice {
     }
 }
 
-/// Plays the story to a circuit that was made with `first` and was given `policy` since; returns what it did.
+/// Plays the story to a circuit that was made with `first` and was given `policy` since; returns
+/// what it did.
 fn play(first: &CircuitPolicy, policy: &CircuitPolicy, seed: u64) -> Vec<String> {
     let began = Instant::now();
     let mut circuit = Circuit::new(Arc::new(first.clone()));

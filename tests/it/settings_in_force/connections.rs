@@ -1,4 +1,5 @@
-//! Changes of how a provider is reached: its proxy and its certificates, also those that are renewed in their files.
+//! Changes of how a provider is reached: its proxy and its certificates, also those that are
+//! renewed in their files.
 
 use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
@@ -12,9 +13,15 @@ use crate::support::{
 
 #[tokio::test]
 async fn a_provider_is_reached_by_its_changed_proxy_and_certificates() {
-    let (authority, clients, folder) = (Authority::new(), Authority::new(), tempfile::tempdir().unwrap());
-    let mut server =
-        Reloaded::start(json!({ "circuit": { "mode": "consecutive", "consecutive_failures": 100 } })).await;
+    let (authority, clients, folder) = (
+        Authority::new(),
+        Authority::new(),
+        tempfile::tempdir().unwrap(),
+    );
+    let mut server = Reloaded::start(
+        json!({ "circuit": { "mode": "consecutive", "consecutive_failures": 100 } }),
+    )
+    .await;
     let front = TlsFront::start(&authority, Some(&clients), address_of(&server.upstream)).await;
     let proxy = ConnectProxy::start("user:right").await;
     let ca_file = file(folder.path(), "ca.pem", &authority.pem);
@@ -27,7 +34,9 @@ async fn a_provider_is_reached_by_its_changed_proxy_and_certificates() {
     let cert_file = file(folder.path(), "cert.pem", &certificate);
     let key_file = file(folder.path(), "key.pem", &key);
     let tls = json!({ "ca_file": ca_file, "cert_file": cert_file, "key_file": key_file });
-    server.change(json!({ "providers": { "p": { "base_url": front.base_url(), "tls": tls } } })).await;
+    server
+        .change(json!({ "providers": { "p": { "base_url": front.base_url(), "tls": tls } } }))
+        .await;
     assert!(class_of(server.invoke().await.outcome).is_some());
     let (certificate, key) = identity(&clients);
     file(folder.path(), "key.pem", &key);
@@ -41,7 +50,9 @@ async fn a_provider_is_reached_by_its_changed_proxy_and_certificates() {
     let tunnels = proxy.wanted().len();
     let credentials_file = file(folder.path(), "proxy", "user:right");
     let from_file = json!({ "credentials": null, "credentials_file": credentials_file });
-    server.change(json!({ "providers": { "p": { "proxy": from_file } } })).await;
+    server
+        .change(json!({ "providers": { "p": { "proxy": from_file } } }))
+        .await;
     assert_eq!(class_of(server.invoke().await.outcome), None);
     assert_eq!(proxy.wanted().len(), tunnels + 1);
 }

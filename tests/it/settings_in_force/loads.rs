@@ -1,4 +1,5 @@
-//! Changes of budgets, gates, admission, slots and rules of the classifier, each setting by itself, seen from outside.
+//! Changes of budgets, gates, admission, slots and rules of the classifier, each setting by itself,
+//! seen from outside.
 
 use std::time::Duration;
 
@@ -127,7 +128,8 @@ async fn callers_are_admitted_as_each_changed_setting_allows() {
         { "tenant": "a", "sha256": hash_text("key-a") },
         { "tenant": "b", "sha256": hash_text("key-b") },
     ]);
-    // Tenant `a` has two calls in flight and `b` one, of four: whether `a` gets another is the question.
+    // Tenant `a` has two calls in flight and `b` one, of four: whether `a` gets another is the
+    // question.
     for (setting, value, is_refused) in [
         ("max_in_flight", json!(5), false),
         ("max_in_flight", json!(3), true),

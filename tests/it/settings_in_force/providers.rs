@@ -1,11 +1,12 @@
-//! Changes of a provider's section, seen by the provider: where it is called, how, with which key and connections.
+//! Changes of a provider's section, seen by the provider: where it is called, how, with which key
+//! and connections.
 
 use std::time::Duration;
 
 use relight::internals::{
     grpc::v1::{
-        Invocation, InvokeWithRecoveryRequest, Message, Part, ReasoningPart, Role, invocation::Call,
-        invoke_with_recovery_response::Outcome, part::Content,
+        Invocation, InvokeWithRecoveryRequest, Message, Part, ReasoningPart, Role,
+        invocation::Call, invoke_with_recovery_response::Outcome, part::Content,
     },
     wire_server::Request,
 };
@@ -26,19 +27,34 @@ use crate::support::{
 /// The next request, after a change of the provider's section.
 async fn request_after(server: &mut Reloaded, provider: Value, invocation: Invocation) -> Request {
     let before = server.upstream.requests().len();
-    server.change(json!({ "providers": { "p": provider } })).await;
-    let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
-    server.recovery().invoke_with_recovery(request).await.unwrap();
+    server
+        .change(json!({ "providers": { "p": provider } }))
+        .await;
+    let request = InvokeWithRecoveryRequest {
+        invocation: Some(invocation),
+    };
+    server
+        .recovery()
+        .invoke_with_recovery(request)
+        .await
+        .unwrap();
     server.upstream.await_request(before + 1).await
 }
 
 #[tokio::test]
 async fn the_provider_is_called_as_its_changed_section_requires() {
     let mut server = Reloaded::start(json!({})).await;
-    server.change(json!({ "providers": { "p": { "headers": { "x-team": "blue" }, "api_key": "k-2" } } })).await;
+    server
+        .change(
+            json!({ "providers": { "p": { "headers": { "x-team": "blue" }, "api_key": "k-2" } } }),
+        )
+        .await;
     server.invoke().await;
     let request = server.upstream.await_request(1).await;
-    assert_eq!((request.header("x-team"), request.header("authorization")), (Some("blue"), Some("Bearer k-2")));
+    assert_eq!(
+        (request.header("x-team"), request.header("authorization")),
+        (Some("blue"), Some("Bearer k-2"))
+    );
 }
 
 #[tokio::test]
@@ -48,11 +64,26 @@ async fn the_provider_is_called_in_the_changed_dialect() {
         let mut invocation = asking("hello");
         if let Some(Call::Model(call)) = &mut invocation.call {
             call.max_output_tokens = Some(100);
-            call.messages.insert(0, Message { role: Role::Developer.into(), ..call.messages[0].clone() });
-            let reasoning = ReasoningPart { text: "Hm.".to_owned() };
-            let mut parts = vec![Part { content: Some(Content::Reasoning(reasoning)), ..Part::default() }];
+            call.messages.insert(
+                0,
+                Message {
+                    role: Role::Developer.into(),
+                    ..call.messages[0].clone()
+                },
+            );
+            let reasoning = ReasoningPart {
+                text: "Hm.".to_owned(),
+            };
+            let mut parts = vec![Part {
+                content: Some(Content::Reasoning(reasoning)),
+                ..Part::default()
+            }];
             parts.extend(call.messages[1].parts.clone());
-            call.messages.push(Message { role: Role::Assistant.into(), parts, ..Message::default() });
+            call.messages.push(Message {
+                role: Role::Assistant.into(),
+                parts,
+                ..Message::default()
+            });
             call.messages.push(call.messages[1].clone());
         }
         invocation
@@ -60,33 +91,76 @@ async fn the_provider_is_called_in_the_changed_dialect() {
     let chat = json!({ "path": "/chat", "include_usage": false, "max_tokens_field": "max_tokens", "developer_role": true,
         "reasoning_field": "reasoning_content" });
     let sent = request_after(&mut server, json!({ "chat": chat }), limited()).await;
-    assert_eq!((sent.path.as_str(), &sent.body["max_tokens"]), ("/v1/chat", &json!(100)));
-    assert!(!sent.body["stream_options"]["include_usage"].as_bool().unwrap_or_default(), "{}", sent.body);
+    assert_eq!(
+        (sent.path.as_str(), &sent.body["max_tokens"]),
+        ("/v1/chat", &json!(100))
+    );
+    assert!(
+        !sent.body["stream_options"]["include_usage"]
+            .as_bool()
+            .unwrap_or_default(),
+        "{}",
+        sent.body
+    );
     assert_eq!(sent.body["messages"][0]["role"], "developer");
-    assert_eq!(sent.body["messages"][2]["reasoning_content"], "Hm.", "{}", sent.body);
-    let chat =
-        json!({ "path": null, "max_tokens_field": "max_completion_tokens", "developer_role": false, "stream": false });
-    let sent = request_after(&mut server, json!({ "chat": chat, "api_key_header": "api_key" }), limited()).await;
-    assert_eq!((sent.path.as_str(), &sent.body["max_completion_tokens"]), ("/v1/chat/completions", &json!(100)));
-    assert_eq!((&sent.body["messages"][0]["role"], &sent.body["stream"]), (&json!("system"), &json!(false)));
-    assert_eq!((sent.header("api-key"), sent.header("authorization")), (Some("k"), None));
-    let sent =
-        request_after(&mut server, json!({ "dialect": "anthropic", "family": "mistral" }), asking("hello")).await;
+    assert_eq!(
+        sent.body["messages"][2]["reasoning_content"], "Hm.",
+        "{}",
+        sent.body
+    );
+    let chat = json!({ "path": null, "max_tokens_field": "max_completion_tokens", "developer_role": false, "stream": false });
+    let sent = request_after(
+        &mut server,
+        json!({ "chat": chat, "api_key_header": "api_key" }),
+        limited(),
+    )
+    .await;
+    assert_eq!(
+        (sent.path.as_str(), &sent.body["max_completion_tokens"]),
+        ("/v1/chat/completions", &json!(100))
+    );
+    assert_eq!(
+        (&sent.body["messages"][0]["role"], &sent.body["stream"]),
+        (&json!("system"), &json!(false))
+    );
+    assert_eq!(
+        (sent.header("api-key"), sent.header("authorization")),
+        (Some("k"), None)
+    );
+    let sent = request_after(
+        &mut server,
+        json!({ "dialect": "anthropic", "family": "mistral" }),
+        asking("hello"),
+    )
+    .await;
     assert!(sent.header("anthropic-version").is_some());
     let metrics = crate::support::http::metrics(server.running.admin_address).await;
-    assert!(metrics.contains("gen_ai_provider_name=\"mistral\""), "{metrics}");
-    let bedrock = json!({ "dialect": "bedrock", "api_key": "AKIDEXAMPLE:secret", "region": "eu-central-1" });
+    assert!(
+        metrics.contains("gen_ai_provider_name=\"mistral\""),
+        "{metrics}"
+    );
+    let bedrock =
+        json!({ "dialect": "bedrock", "api_key": "AKIDEXAMPLE:secret", "region": "eu-central-1" });
     let sent = request_after(&mut server, bedrock, asking("hello")).await;
-    assert!(sent.header("authorization").is_some_and(|signed| signed.contains("/eu-central-1/bedrock/")), "{sent:?}");
+    assert!(
+        sent.header("authorization")
+            .is_some_and(|signed| signed.contains("/eu-central-1/bedrock/")),
+        "{sent:?}"
+    );
 }
 
 #[tokio::test]
 async fn the_provider_is_reached_at_its_changed_address() {
     let mut server = Reloaded::start(json!({})).await;
     let other = Upstream::start().await;
-    server.change(json!({ "providers": { "p": { "base_url": other.base_url() } } })).await;
+    server
+        .change(json!({ "providers": { "p": { "base_url": other.base_url() } } }))
+        .await;
     server.invoke().await;
-    assert_eq!((server.upstream.requests().len(), other.requests().len()), (0, 1));
+    assert_eq!(
+        (server.upstream.requests().len(), other.requests().len()),
+        (0, 1)
+    );
 }
 
 #[tokio::test]
@@ -99,29 +173,56 @@ async fn the_scripted_model_plays_the_changed_script() {
         "targets": { "main": { "provider": "stage" } },
     }))
     .await;
-    server.change(json!({ "providers": { "stage": script("The second.") } })).await;
-    let Some(Outcome::Completion(completion)) = server.invoke().await.outcome else { panic!("it is answered") };
+    server
+        .change(json!({ "providers": { "stage": script("The second.") } }))
+        .await;
+    let Some(Outcome::Completion(completion)) = server.invoke().await.outcome else {
+        panic!("it is answered")
+    };
     assert_eq!(completion.text, "The second.");
 }
 
 #[tokio::test]
 async fn a_target_is_called_with_its_changed_credential_and_keys_are_read_from_changed_files() {
-    let mut server =
-        Reloaded::start(json!({ "providers": { "p": { "credentials": { "other": { "api_key": "k-2" } } } } })).await;
-    let sent =
-        request_after(&mut server, json!({ "credentials": { "other": { "api_key": "k-3" } } }), asking("hello")).await;
+    let mut server = Reloaded::start(
+        json!({ "providers": { "p": { "credentials": { "other": { "api_key": "k-2" } } } } }),
+    )
+    .await;
+    let sent = request_after(
+        &mut server,
+        json!({ "credentials": { "other": { "api_key": "k-3" } } }),
+        asking("hello"),
+    )
+    .await;
     assert_eq!(sent.header("authorization"), Some("Bearer k"));
-    server.change(json!({ "targets": { "main": { "credential": "other" } } })).await;
+    server
+        .change(json!({ "targets": { "main": { "credential": "other" } } }))
+        .await;
     server.invoke().await;
-    assert_eq!(server.upstream.await_request(2).await.header("authorization"), Some("Bearer k-3"));
+    assert_eq!(
+        server
+            .upstream
+            .await_request(2)
+            .await
+            .header("authorization"),
+        Some("Bearer k-3")
+    );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
     std::fs::write(&file, "k-4\n").unwrap();
-    let from_file = json!({ "credentials": { "other": { "api_key": null, "api_key_file": file } } });
+    let from_file =
+        json!({ "credentials": { "other": { "api_key": null, "api_key_file": file } } });
     let sent = request_after(&mut server, from_file, asking("hello")).await;
     assert_eq!(sent.header("authorization"), Some("Bearer k-4"));
-    server.change(json!({ "targets": { "main": { "credential": null } } })).await;
-    let sent = request_after(&mut server, json!({ "api_key": null, "api_key_file": file }), asking("hello")).await;
+    server
+        .change(json!({ "targets": { "main": { "credential": null } } }))
+        .await;
+    let sent = request_after(
+        &mut server,
+        json!({ "api_key": null, "api_key_file": file }),
+        asking("hello"),
+    )
+    .await;
     assert_eq!(sent.header("authorization"), Some("Bearer k-4"));
 }
 
@@ -130,16 +231,38 @@ async fn responses_are_as_large_as_the_changed_limits_of_the_http_client_allow()
     let once = json!({ "policies": { "standard": { "retry": { "max_retries": 0, "semantic_retries": 0 } } } });
     let mut server = Reloaded::start(once).await;
     let long = "a word and ".repeat(10_000);
-    let in_one_line = [chunk(&json!({ "content": long }), None), chunk(&json!({}), Some("stop")), "[DONE]".to_owned()];
+    let in_one_line = [
+        chunk(&json!({ "content": long }), None),
+        chunk(&json!({}), Some("stop")),
+        "[DONE]".to_owned(),
+    ];
     for (http, reply, answered) in [
-        (json!({ "max_body_bytes": "64KiB", "max_line_bytes": "64KiB" }), Reply::text(&long), false),
-        (json!({ "max_body_bytes": "64MiB", "max_line_bytes": "4KiB" }), Reply::events(&in_one_line), false),
-        (json!({ "max_body_bytes": "64MiB", "max_line_bytes": "16MiB" }), Reply::events(&in_one_line), true),
+        (
+            json!({ "max_body_bytes": "64KiB", "max_line_bytes": "64KiB" }),
+            Reply::text(&long),
+            false,
+        ),
+        (
+            json!({ "max_body_bytes": "64MiB", "max_line_bytes": "4KiB" }),
+            Reply::events(&in_one_line),
+            false,
+        ),
+        (
+            json!({ "max_body_bytes": "64MiB", "max_line_bytes": "16MiB" }),
+            Reply::events(&in_one_line),
+            true,
+        ),
     ] {
-        server.change(json!({ "providers": { "p": { "http": http.clone() } } })).await;
+        server
+            .change(json!({ "providers": { "p": { "http": http.clone() } } }))
+            .await;
         server.upstream.push(reply);
         let outcome = server.invoke().await.outcome;
-        assert_eq!(matches!(outcome, Some(Outcome::Completion(_))), answered, "{http}");
+        assert_eq!(
+            matches!(outcome, Some(Outcome::Completion(_))),
+            answered,
+            "{http}"
+        );
     }
 }
 
@@ -154,21 +277,36 @@ async fn connections_are_kept_as_long_as_the_changed_http_client_allows() {
         for _ in 0..4 {
             server.invoke().await;
         }
-        assert_eq!(server.upstream.connections() - before, connections, "{pool_max_idle_per_host} idle ones");
+        assert_eq!(
+            server.upstream.connections() - before,
+            connections,
+            "{pool_max_idle_per_host} idle ones"
+        );
     }
 }
 
 #[tokio::test]
 async fn idle_connections_end_and_http_2_is_used_as_the_changed_http_client_requires() {
     let mut server = Reloaded::start(json!({})).await;
-    server.change(json!({ "providers": { "p": { "http": { "pool_idle_timeout": "100ms" } } } })).await;
+    server
+        .change(json!({ "providers": { "p": { "http": { "pool_idle_timeout": "100ms" } } } }))
+        .await;
     for _ in 0..2 {
         server.invoke().await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(server.upstream.connections(), 2, "a second later each needs a new one");
-    server.change(json!({ "providers": { "p": { "http": { "http2_prior_knowledge": true } } } })).await;
-    assert!(class_of(server.invoke().await.outcome).is_some(), "the server speaks HTTP/1.1 only");
+    assert_eq!(
+        server.upstream.connections(),
+        2,
+        "a second later each needs a new one"
+    );
+    server
+        .change(json!({ "providers": { "p": { "http": { "http2_prior_knowledge": true } } } }))
+        .await;
+    assert!(
+        class_of(server.invoke().await.outcome).is_some(),
+        "the server speaks HTTP/1.1 only"
+    );
 }
 
 #[tokio::test]
@@ -194,9 +332,15 @@ async fn a_connection_is_waited_for_as_long_as_the_changed_http_client_allows() 
 #[tokio::test]
 async fn another_host_is_taken_without_tls_where_the_changed_section_allows_it() {
     let mut server = Reloaded::start(json!({})).await;
-    let section =
-        json!({ "base_url": "http://10.0.0.1:9/v1", "allow_plaintext": true, "allow_private_addresses": true });
+    let section = json!({ "base_url": "http://10.0.0.1:9/v1", "allow_plaintext": true, "allow_private_addresses": true });
     // Without either the change is refused, which ends the test.
-    let (event, _) = server.change(json!({ "providers": { "p": section } })).await;
-    assert!(event.changed_paths.contains(&"providers.p.base_url".to_owned()), "{event:?}");
+    let (event, _) = server
+        .change(json!({ "providers": { "p": section } }))
+        .await;
+    assert!(
+        event
+            .changed_paths
+            .contains(&"providers.p.base_url".to_owned()),
+        "{event:?}"
+    );
 }

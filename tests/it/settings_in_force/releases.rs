@@ -1,11 +1,13 @@
-//! Releases: the same outcomes of a candidate before and after a setting is changed, and what was decided.
+//! Releases: the same outcomes of a candidate before and after a setting is changed, and what was
+//! decided.
 
 #![expect(clippy::float_cmp, reason = "shares are set and not computed")]
 
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
-    ListReleasesRequest, Release, ReleaseAction, ReleaseChannel, ReleaseDecision as Decided, ReleaseLane, ReleaseState,
+    ListReleasesRequest, Release, ReleaseAction, ReleaseChannel, ReleaseDecision as Decided,
+    ReleaseLane, ReleaseState,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +19,8 @@ use crate::support::{
 /// Longest time until outcomes are judged.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server whose target `main` has a candidate on a provider of its own, and the number of the next candidate.
+/// A server whose target `main` has a candidate on a provider of its own, and the number of the
+/// next candidate.
 struct Trials {
     server: Reloaded,
     candidate: Upstream,
@@ -35,17 +38,29 @@ impl Trials {
             "releases": { "subjects": { "main": { "candidate": "next", "share": 0.0 } } },
         }))
         .await;
-        let trials = Self { server, candidate, next: 1 };
+        let trials = Self {
+            server,
+            candidate,
+            next: 1,
+        };
         // A baseline: the stable release succeeds in all of twelve executions.
         for _ in 0..12 {
             trials.server.invoke().await;
         }
-        trials.until(|seen| seen.iter().any(|one| executions(one) == 12)).await;
+        trials
+            .until(|seen| seen.iter().any(|one| executions(one) == 12))
+            .await;
         trials
     }
 
     async fn releases(&self) -> Vec<Release> {
-        self.server.admin().list_releases(ListReleasesRequest::default()).await.unwrap().into_inner().releases
+        self.server
+            .admin()
+            .list_releases(ListReleasesRequest::default())
+            .await
+            .unwrap()
+            .into_inner()
+            .releases
     }
 
     async fn until(&self, holds: impl Fn(&[Release]) -> bool) -> Vec<Release> {
@@ -60,12 +75,14 @@ impl Trials {
         };
         match tokio::time::timeout(PATIENCE, seen).await {
             Ok(seen) => seen,
-            Err(tokio::time::error::Elapsed { .. }) => panic!("not seen: {:#?}", self.releases().await),
+            Err(tokio::time::error::Elapsed { .. }) => {
+                panic!("not seen: {:#?}", self.releases().await)
+            }
         }
     }
 
-    /// Plays a new candidate under these settings (`F` fails, `T` fails with a signature, `S` succeeds), and returns it as
-    /// it is then.
+    /// Plays a new candidate under these settings (`F` fails, `T` fails with a signature, `S`
+    /// succeeds), and returns it as it is then.
     async fn play(&mut self, settings: Value, outcomes: &str) -> Release {
         let model = format!("c-{}", self.next);
         self.next += 1;
@@ -76,33 +93,61 @@ impl Trials {
         });
         merge(&mut releases, settings);
         self.server.config["releases"] = json!({});
-        self.server.change(json!({ "targets": { "next": { "model": model.clone() } }, "releases": releases })).await;
-        self.until(|seen| seen.iter().any(|one| one.model == model && executions(one) == 0)).await;
+        self.server
+            .change(
+                json!({ "targets": { "next": { "model": model.clone() } }, "releases": releases }),
+            )
+            .await;
+        self.until(|seen| {
+            seen.iter()
+                .any(|one| one.model == model && executions(one) == 0)
+        })
+        .await;
         for (n, outcome) in outcomes.chars().enumerate() {
             self.candidate.push(match outcome {
                 'F' => Reply::status(500),
-                'T' => Reply::body(400, &[("content-type", "application/json")], SIGNED.as_bytes()),
+                'T' => Reply::body(
+                    400,
+                    &[("content-type", "application/json")],
+                    SIGNED.as_bytes(),
+                ),
                 _ => Reply::text("Fine."),
             });
             self.server.invoke().await;
-            let seen = |one: &Release| one.model == model && (executions(one) > n as u64 || is_rolled_back(one));
+            let seen = |one: &Release| {
+                one.model == model && (executions(one) > n as u64 || is_rolled_back(one))
+            };
             let now = self.until(|all| all.iter().any(seen)).await;
-            if now.iter().any(|one| one.model == model && is_rolled_back(one)) {
+            if now
+                .iter()
+                .any(|one| one.model == model && is_rolled_back(one))
+            {
                 break;
             }
         }
-        self.releases().await.into_iter().find(|release| release.model == model).unwrap()
+        self.releases()
+            .await
+            .into_iter()
+            .find(|release| release.model == model)
+            .unwrap()
     }
 }
 
-const SIGNED: &str = r#"{"error":{"message":"Unsupported parameter: 'seed'","code":"unsupported_parameter"}}"#;
+const SIGNED: &str =
+    r#"{"error":{"message":"Unsupported parameter: 'seed'","code":"unsupported_parameter"}}"#;
 
 fn executions(release: &Release) -> u64 {
-    release.evidence.as_ref().map_or(0, |evidence| evidence.executions)
+    release
+        .evidence
+        .as_ref()
+        .map_or(0, |evidence| evidence.executions)
 }
 
 fn is_rolled_back(release: &Release) -> bool {
-    matches!(release.state(), ReleaseState::RolledBack | ReleaseState::ProvisionallyRolledBack)
+    matches!(
+        release.state(),
+        ReleaseState::RolledBack | ReleaseState::ProvisionallyRolledBack
+    )
 }
 
 #[tokio::test]
@@ -123,7 +168,13 @@ async fn a_candidate_is_rolled_back_as_each_changed_setting_says() {
             ReleaseState::RolledBack,
             ReleaseLane::Immediate,
         ),
-        (json!({ "all_failed": [4, 3] }), "FFF", ReleaseState::Active, ReleaseState::RolledBack, ReleaseLane::Fast),
+        (
+            json!({ "all_failed": [4, 3] }),
+            "FFF",
+            ReleaseState::Active,
+            ReleaseState::RolledBack,
+            ReleaseLane::Fast,
+        ),
         (
             json!({ "min_executions": [5, 4], "drop": [0.15, 0.15] }),
             "FSSS",
@@ -171,13 +222,19 @@ async fn a_candidate_is_rolled_back_as_each_changed_setting_says() {
         ),
     ] {
         for (which, expected) in [(0, stays), (1, goes)] {
-            let chosen =
-                setting.as_object().unwrap().iter().map(|(name, values)| (name.clone(), values[which].clone()));
+            let chosen = setting
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(name, values)| (name.clone(), values[which].clone()));
             let settings: Value = Value::Object(chosen.collect());
             let release = trials.play(settings.clone(), outcomes).await;
             assert_eq!(release.state(), expected, "{settings}: {release:#?}");
             let decided_by = release.decisions.last().map(Decided::lane);
-            assert!(which == 0 || decided_by == Some(lane), "{settings}: {decided_by:?}");
+            assert!(
+                which == 0 || decided_by == Some(lane),
+                "{settings}: {decided_by:?}"
+            );
         }
     }
 }
@@ -191,21 +248,40 @@ async fn times_of_releases_are_those_of_each_changed_setting() {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         trials.candidate.push(Reply::status(500));
         trials.server.invoke().await;
-        let seen = trials.until(|all| all.iter().any(|one| one.id == first.id && executions(one) == 2)).await;
-        seen.into_iter().find(|one| one.id == first.id).unwrap().state()
+        let seen = trials
+            .until(|all| {
+                all.iter()
+                    .any(|one| one.id == first.id && executions(one) == 2)
+            })
+            .await;
+        seen.into_iter()
+            .find(|one| one.id == first.id)
+            .unwrap()
+            .state()
     };
     assert_eq!(apart(&mut trials, "1s").await, ReleaseState::Active);
     assert_eq!(apart(&mut trials, "5m").await, ReleaseState::RolledBack);
     for (freeze_after, is_frozen) in [(100, false), (1, true)] {
         let settings = json!({ "consecutive": 2, "freeze_after": freeze_after });
-        assert_eq!(trials.play(settings, "FF").await.promotion_frozen, is_frozen, "{freeze_after}");
+        assert_eq!(
+            trials.play(settings, "FF").await.promotion_frozen,
+            is_frozen,
+            "{freeze_after}"
+        );
     }
     let settings = json!({ "consecutive": 2, "freeze_after": 1, "freeze_window": "1s" });
     let id = trials.play(settings, "FF").await.id;
-    trials.until(|all| all.iter().any(|one| one.id == id && !one.promotion_frozen)).await;
+    trials
+        .until(|all| all.iter().any(|one| one.id == id && !one.promotion_frozen))
+        .await;
     let id = trials.play(json!({ "unused_after": "1s" }), "").await.id;
-    let seen = trials.until(|all| all.iter().any(|one| one.id == id && one.unused)).await;
-    assert_eq!(seen.iter().find(|one| one.id == id).unwrap().state(), ReleaseState::Active);
+    let seen = trials
+        .until(|all| all.iter().any(|one| one.id == id && one.unused))
+        .await;
+    assert_eq!(
+        seen.iter().find(|one| one.id == id).unwrap().state(),
+        ReleaseState::Active
+    );
 }
 
 #[tokio::test]
@@ -217,7 +293,10 @@ async fn a_canary_gets_the_changed_share_and_is_cleared_after_the_changed_time()
         })
     };
     let release = trials.play(doubtful(0.25, "10m"), "FSSS").await;
-    assert_eq!((release.state(), release.traffic_share), (ReleaseState::ProvisionallyRolledBack, 0.25));
+    assert_eq!(
+        (release.state(), release.traffic_share),
+        (ReleaseState::ProvisionallyRolledBack, 0.25)
+    );
     for (cool_down, is_cleared) in [("10m", false), ("0s", true)] {
         let id = trials.play(doubtful(0.5, cool_down), "FSSS").await.id;
         let counted = |all: &[Release]| -> u64 {
@@ -231,7 +310,10 @@ async fn a_canary_gets_the_changed_share_and_is_cleared_after_the_changed_time()
         // One that is not counted by then would count for the next candidate.
         let seen = trials.until(|all| counted(all) == before + 60).await;
         let release = seen.iter().find(|one| one.id == id).unwrap();
-        let cleared = release.decisions.iter().any(|decision| decision.action() == ReleaseAction::Reinstated);
+        let cleared = release
+            .decisions
+            .iter()
+            .any(|decision| decision.action() == ReleaseAction::Reinstated);
         assert_eq!(cleared, is_cleared, "{cool_down}: {release:#?}");
     }
 }
@@ -243,9 +325,14 @@ async fn the_changed_candidate_takes_the_changed_share() {
     assert!(trials.candidate.requests().is_empty(), "its share is 0");
     for (candidate, model) in [("next", "m-0"), ("other", "o")] {
         let subjects = json!({ "main": { "candidate": candidate, "share": 1.0 } });
-        trials.server.change(json!({ "releases": { "subjects": subjects } })).await;
+        trials
+            .server
+            .change(json!({ "releases": { "subjects": subjects } }))
+            .await;
         let is_on_trial = |one: &Release| {
-            one.channel() == ReleaseChannel::Candidate && one.model == model && one.traffic_share == 1.0
+            one.channel() == ReleaseChannel::Candidate
+                && one.model == model
+                && one.traffic_share == 1.0
         };
         trials.until(|all| all.iter().any(is_on_trial)).await;
         assert_eq!(trials.server.invoke().await.final_target, candidate);

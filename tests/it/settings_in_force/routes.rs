@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use relight::internals::grpc::v1::{
-    AttemptCause, FailureClass, InjectionMode, Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
-    Overrides, Resumable, RewindMode, invoke_with_recovery_response::Outcome,
+    AttemptCause, FailureClass, InjectionMode, Invocation, InvokeWithRecoveryRequest,
+    InvokeWithRecoveryResponse, Overrides, Resumable, RewindMode,
+    invoke_with_recovery_response::Outcome,
 };
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
@@ -19,7 +20,8 @@ use crate::support::{
 /// Far beyond what any of these calls takes, and below any default wait.
 const SOON: Duration = Duration::from_secs(8);
 
-/// A server whose route has two targets, `main` (model `m-1`) and `spare` (model `m-2`), and these settings.
+/// A server whose route has two targets, `main` (model `m-1`) and `spare` (model `m-2`), and these
+/// settings.
 async fn two_targets(settings: Value) -> Reloaded {
     let mut config = json!({
         "targets": { "spare": { "provider": "p", "model": "m-2" } },
@@ -32,26 +34,42 @@ async fn two_targets(settings: Value) -> Reloaded {
 
 /// `main` plays this, and `spare` answers.
 fn main_plays(server: &Reloaded, reply: impl Fn() -> Reply + Send + Sync + 'static) {
-    server.upstream.answering(
-        move |request| {
-            if request.body["model"] == "m-1" { reply() } else { Reply::text("From the spare.") }
-        },
-    );
+    server.upstream.answering(move |request| {
+        if request.body["model"] == "m-1" {
+            reply()
+        } else {
+            Reply::text("From the spare.")
+        }
+    });
 }
 
 /// These settings at a path such as `routes.default.hedge`.
 fn under(path: &str, settings: Value) -> Value {
-    path.rsplit('.').fold(settings, |value, name| json!({ name: value }))
+    path.rsplit('.')
+        .fold(settings, |value, name| json!({ name: value }))
 }
 
 fn request(overrides: Overrides) -> InvokeWithRecoveryRequest {
-    let invocation = Invocation { overrides: Some(overrides), ..asking("hello") };
-    InvokeWithRecoveryRequest { invocation: Some(invocation) }
+    let invocation = Invocation {
+        overrides: Some(overrides),
+        ..asking("hello")
+    };
+    InvokeWithRecoveryRequest {
+        invocation: Some(invocation),
+    }
 }
 
-async fn invoke(server: &Reloaded, overrides: Overrides) -> Result<InvokeWithRecoveryResponse, Code> {
-    let response = server.recovery().invoke_with_recovery(request(overrides)).await;
-    response.map(tonic::Response::into_inner).map_err(|status| status.code())
+async fn invoke(
+    server: &Reloaded,
+    overrides: Overrides,
+) -> Result<InvokeWithRecoveryResponse, Code> {
+    let response = server
+        .recovery()
+        .invoke_with_recovery(request(overrides))
+        .await;
+    response
+        .map(tonic::Response::into_inner)
+        .map_err(|status| status.code())
 }
 
 fn class_of(response: &InvokeWithRecoveryResponse) -> Option<FailureClass> {
@@ -64,10 +82,14 @@ fn class_of(response: &InvokeWithRecoveryResponse) -> Option<FailureClass> {
 #[tokio::test]
 async fn a_call_goes_to_the_changed_targets_of_its_route_by_their_changed_policy() {
     let mut server = two_targets(json!({})).await;
-    server.change(json!({ "routes": { "default": { "targets": ["spare"] } } })).await;
+    server
+        .change(json!({ "routes": { "default": { "targets": ["spare"] } } }))
+        .await;
     assert_eq!(server.invoke().await.final_target, "spare");
     server.upstream.otherwise(Reply::status(500));
-    server.change(json!({ "routes": { "default": { "policy": "once" } } })).await;
+    server
+        .change(json!({ "routes": { "default": { "policy": "once" } } }))
+        .await;
     assert_eq!(server.invoke().await.attempts.len(), 1);
 }
 
@@ -77,11 +99,24 @@ async fn a_call_ends_at_the_changed_deadline_of_its_route() {
     server.upstream.otherwise(Reply::silence());
     for (settings, deadline_ms) in [
         (json!({ "deadline": "500ms" }), None),
-        (json!({ "deadline": "400ms", "max_deadline": "500ms" }), Some(60_000)),
+        (
+            json!({ "deadline": "400ms", "max_deadline": "500ms" }),
+            Some(60_000),
+        ),
     ] {
-        server.change(json!({ "routes": { "default": settings } })).await;
+        server
+            .change(json!({ "routes": { "default": settings } }))
+            .await;
         let began = Instant::now();
-        let response = invoke(&server, Overrides { deadline_ms, ..Overrides::default() }).await.unwrap();
+        let response = invoke(
+            &server,
+            Overrides {
+                deadline_ms,
+                ..Overrides::default()
+            },
+        )
+        .await
+        .unwrap();
         assert_eq!(class_of(&response), Some(FailureClass::Timeout));
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
@@ -96,32 +131,55 @@ async fn an_operation_is_recovered_as_each_of_its_changed_settings_requires() {
     }))
     .await;
     for section in ["operations", "routes.default.operations"] {
-        for (setting, value, attempts) in
-            [("enabled", json!(false), 1), ("policy", json!("once"), 1), ("max_retries", json!(1), 2)]
-        {
+        for (setting, value, attempts) in [
+            ("enabled", json!(false), 1),
+            ("policy", json!("once"), 1),
+            ("max_retries", json!(1), 2),
+        ] {
             // An answer in between keeps the circuit closed.
             server.upstream.otherwise(Reply::text("Well."));
             server.invoke().await;
             server.upstream.otherwise(Reply::status(500));
-            server.change(under(section, json!({ "executor": { setting: value } }))).await;
-            assert_eq!(server.invoke().await.attempts.len(), attempts, "{section}: {setting}");
-            server.change(under(section, json!({ "executor": null }))).await;
+            server
+                .change(under(section, json!({ "executor": { setting: value } })))
+                .await;
+            assert_eq!(
+                server.invoke().await.attempts.len(),
+                attempts,
+                "{section}: {setting}"
+            );
+            server
+                .change(under(section, json!({ "executor": null })))
+                .await;
         }
         server.upstream.otherwise(Reply::text("Well."));
         for (injection, is_told) in [("never", false), ("always", true)] {
-            server.change(under(section, json!({ "executor": { "injection": injection } }))).await;
+            server
+                .change(under(
+                    section,
+                    json!({ "executor": { "injection": injection } }),
+                ))
+                .await;
             server.upstream.push(Reply::status(500));
             let note = server.invoke().await.attempts[1].injected_note.clone();
-            assert_eq!(!note.is_empty(), is_told, "{section}: injection {injection}: {note}");
+            assert_eq!(
+                !note.is_empty(),
+                is_told,
+                "{section}: injection {injection}: {note}"
+            );
         }
-        server.change(under(section, json!({ "executor": null }))).await;
+        server
+            .change(under(section, json!({ "executor": null })))
+            .await;
     }
 }
 
 #[tokio::test]
 async fn targets_are_chosen_in_the_changed_order() {
     let mut server = two_targets(json!({})).await;
-    server.change(json!({ "routes": { "default": { "select": { "order": "shuffled" } } } })).await;
+    server
+        .change(json!({ "routes": { "default": { "select": { "order": "shuffled" } } } }))
+        .await;
     let mut chosen = BTreeSet::new();
     for _ in 0..30 {
         chosen.insert(server.invoke().await.final_target);
@@ -136,8 +194,14 @@ async fn callers_that_wait_for_one_target_are_spread_over_the_changed_time() {
         "policies": { "standard": { "retry": { "park": { "spread": "0ms" } } } },
     }))
     .await;
-    server.change(json!({ "policies": { "standard": { "retry": { "park": { "spread": "4s" } } } } })).await;
-    server.upstream.push(Reply::refusal(429, &[("retry-after", "1")], &json!({ "error": { "message": "slow down" } })));
+    server
+        .change(json!({ "policies": { "standard": { "retry": { "park": { "spread": "4s" } } } } }))
+        .await;
+    server.upstream.push(Reply::refusal(
+        429,
+        &[("retry-after", "1")],
+        &json!({ "error": { "message": "slow down" } }),
+    ));
     let mut calls = JoinSet::new();
     for _ in 0..12 {
         let (mut client, request) = (server.recovery(), request(Overrides::default()));
@@ -151,7 +215,10 @@ async fn callers_that_wait_for_one_target_are_spread_over_the_changed_time() {
     }
     // The first few may have come before the target closed.
     let spread = *ended.last().unwrap() - ended[6];
-    assert!(spread > Duration::from_millis(700), "the later half ends within {spread:?}");
+    assert!(
+        spread > Duration::from_millis(700),
+        "the later half ends within {spread:?}"
+    );
 }
 
 #[tokio::test]
@@ -173,12 +240,21 @@ async fn a_second_attempt_starts_beside_a_slow_one_as_each_changed_setting_of_th
             server.invoke().await;
         }
         if !other.is_null() {
-            server.change(json!({ "routes": { "default": { "hedge": { setting: other } } } })).await;
+            server
+                .change(json!({ "routes": { "default": { "hedge": { setting: other } } } }))
+                .await;
         }
         main_plays(&server, Reply::silence);
         let response = server.invoke().await;
-        let hedged = response.attempts.iter().any(|attempt| attempt.cause() == AttemptCause::Hedge);
-        assert_eq!((hedged, response.final_target.as_str()), (other.is_null(), "spare"), "{setting} = {other}");
+        let hedged = response
+            .attempts
+            .iter()
+            .any(|attempt| attempt.cause() == AttemptCause::Hedge);
+        assert_eq!(
+            (hedged, response.final_target.as_str()),
+            (other.is_null(), "spare"),
+            "{setting} = {other}"
+        );
     }
 }
 
@@ -187,7 +263,11 @@ async fn an_attempt_is_abandoned_as_each_changed_timer_requires() {
     let (both, alone) = (json!(["main", "spare"]), json!(["main"]));
     // The first bytes of an answer, and then nothing, or too little.
     let stalled = || Reply::text("One two three four.").stall_after(400);
-    let dripping = || Reply::text(&"word ".repeat(200)).in_pieces_of(190).paced(Duration::from_millis(300));
+    let dripping = || {
+        Reply::text(&"word ".repeat(200))
+            .in_pieces_of(190)
+            .paced(Duration::from_millis(300))
+    };
     for section in ["timers", "routes.default.timers"] {
         type Played = Box<dyn Fn() -> Reply + Send + Sync>;
         let cases: [(&str, Value, &Value, Played, AttemptCause); 5] = [
@@ -212,7 +292,13 @@ async fn an_attempt_is_abandoned_as_each_changed_timer_requires() {
                 Box::new(Reply::silence),
                 AttemptCause::Hedge,
             ),
-            ("idle", json!({ "idle": "300ms" }), &both, Box::new(stalled), AttemptCause::Fallback),
+            (
+                "idle",
+                json!({ "idle": "300ms" }),
+                &both,
+                Box::new(stalled),
+                AttemptCause::Fallback,
+            ),
             (
                 "min_bytes_per_second",
                 json!({ "min_bytes_per_second": 100_000 }),
@@ -222,13 +308,30 @@ async fn an_attempt_is_abandoned_as_each_changed_timer_requires() {
             ),
         ];
         for (timer, settings, targets, reply, cause) in cases {
-            let mut server = two_targets(json!({ "routes": { "default": { "targets": targets } } })).await;
+            let mut server =
+                two_targets(json!({ "routes": { "default": { "targets": targets } } })).await;
             main_plays(&server, reply);
             server.change(under(section, settings)).await;
             let began = Instant::now();
-            let response = invoke(&server, Overrides { max_retries: Some(1), ..Overrides::default() }).await.unwrap();
-            assert_eq!(response.attempts[1].cause(), cause, "{section}.{timer}: {response:#?}");
-            assert!(began.elapsed() < SOON, "{section}.{timer}: {:?}", began.elapsed());
+            let response = invoke(
+                &server,
+                Overrides {
+                    max_retries: Some(1),
+                    ..Overrides::default()
+                },
+            )
+            .await
+            .unwrap();
+            assert_eq!(
+                response.attempts[1].cause(),
+                cause,
+                "{section}.{timer}: {response:#?}"
+            );
+            assert!(
+                began.elapsed() < SOON,
+                "{section}.{timer}: {:?}",
+                began.elapsed()
+            );
         }
     }
 }
@@ -238,16 +341,76 @@ async fn callers_may_override_what_each_changed_permission_allows() {
     let mut server = two_targets(json!({})).await;
     let grace = |ms| Some(Resumable { grace_ms: Some(ms) });
     for (permission, denied, overrides) in [
-        ("max_retries", json!(1), Overrides { max_retries: Some(2), ..Overrides::default() }),
-        ("injection", json!(false), Overrides { injection_mode: InjectionMode::Always.into(), ..Overrides::default() }),
-        ("targets", json!(false), Overrides { allowed_targets: vec!["spare".to_owned()], ..Overrides::default() }),
-        ("policy", json!(false), Overrides { preset: "once".to_owned(), ..Overrides::default() }),
-        ("rewind_mode", json!(false), Overrides { rewind_mode: RewindMode::Atomic.into(), ..Overrides::default() }),
-        ("continuation_prompt", json!(false), Overrides { allow_continuation_prompt: true, ..Overrides::default() }),
-        ("max_resumable_grace", json!("1s"), Overrides { resumable: grace(2000), ..Overrides::default() }),
+        (
+            "max_retries",
+            json!(1),
+            Overrides {
+                max_retries: Some(2),
+                ..Overrides::default()
+            },
+        ),
+        (
+            "injection",
+            json!(false),
+            Overrides {
+                injection_mode: InjectionMode::Always.into(),
+                ..Overrides::default()
+            },
+        ),
+        (
+            "targets",
+            json!(false),
+            Overrides {
+                allowed_targets: vec!["spare".to_owned()],
+                ..Overrides::default()
+            },
+        ),
+        (
+            "policy",
+            json!(false),
+            Overrides {
+                preset: "once".to_owned(),
+                ..Overrides::default()
+            },
+        ),
+        (
+            "rewind_mode",
+            json!(false),
+            Overrides {
+                rewind_mode: RewindMode::Atomic.into(),
+                ..Overrides::default()
+            },
+        ),
+        (
+            "continuation_prompt",
+            json!(false),
+            Overrides {
+                allow_continuation_prompt: true,
+                ..Overrides::default()
+            },
+        ),
+        (
+            "max_resumable_grace",
+            json!("1s"),
+            Overrides {
+                resumable: grace(2000),
+                ..Overrides::default()
+            },
+        ),
     ] {
-        assert!(invoke(&server, overrides.clone()).await.is_ok(), "{permission}: it is allowed by default");
-        server.change(json!({ "routes": { "default": { "allow_overrides": { permission: denied } } } })).await;
-        assert_eq!(invoke(&server, overrides).await.unwrap_err(), Code::InvalidArgument, "{permission}");
+        assert!(
+            invoke(&server, overrides.clone()).await.is_ok(),
+            "{permission}: it is allowed by default"
+        );
+        server
+            .change(
+                json!({ "routes": { "default": { "allow_overrides": { permission: denied } } } }),
+            )
+            .await;
+        assert_eq!(
+            invoke(&server, overrides).await.unwrap_err(),
+            Code::InvalidArgument,
+            "{permission}"
+        );
     }
 }

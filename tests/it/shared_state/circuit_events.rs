@@ -1,8 +1,9 @@
-//! What a watcher reads of a circuit: why it moved, from where, for how long, and that an operator moved it.
+//! What a watcher reads of a circuit: why it moved, from where, for how long, and that an operator
+//! moved it.
 
 use relight::internals::grpc::v1::{
-    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, ResetCircuitRequest, recovery_event::Body,
-    watch_recovery_request::Start,
+    CircuitForce, CircuitState, FailureClass, ForceCircuitRequest, ResetCircuitRequest,
+    recovery_event::Body, watch_recovery_request::Start,
 };
 
 use super::target;
@@ -34,7 +35,10 @@ async fn a_watcher_sees_why_a_circuit_moved_from_where_and_for_how_long() {
     );
     let relight = Relight::start(&yaml).await;
     let began = target(&relight, "main").await.circuit.unwrap();
-    assert!(began.since.is_some(), "it is closed since its target is known");
+    assert!(
+        began.since.is_some(),
+        "it is closed since its target is known"
+    );
     let mut watch = relight.watch(Start::Live(true)).await;
     while !watch.kinds().contains(&"circuit_opened".to_owned()) {
         relight.ask("Hello").await;
@@ -45,9 +49,20 @@ async fn a_watcher_sees_why_a_circuit_moved_from_where_and_for_how_long() {
         _ => None,
     });
     let opened = opened.unwrap();
-    assert_eq!((opened.previous_state(), opened.streak, opened.forced), (CircuitState::Closed, 1, false));
-    assert_eq!((opened.cause(), opened.retry_in_ms), (FailureClass::Overloaded, Some(50)));
-    assert_eq!(opened.evidence.map(|evidence| (evidence.failures, evidence.window_ms > 0)), Some((2, true)));
+    assert_eq!(
+        (opened.previous_state(), opened.streak, opened.forced),
+        (CircuitState::Closed, 1, false)
+    );
+    assert_eq!(
+        (opened.cause(), opened.retry_in_ms),
+        (FailureClass::Overloaded, Some(50))
+    );
+    assert_eq!(
+        opened
+            .evidence
+            .map(|evidence| (evidence.failures, evidence.window_ms > 0)),
+        Some((2, true))
+    );
     let stands = target(&relight, "main").await.circuit.unwrap();
     assert!(stands.streak >= 1 && stands.since.unwrap().seconds >= began.since.unwrap().seconds);
     assert_eq!(stands.cause(), FailureClass::Overloaded);
@@ -55,25 +70,49 @@ async fn a_watcher_sees_why_a_circuit_moved_from_where_and_for_how_long() {
     upstream.otherwise(Reply::text("Here I am."));
     while !watch.kinds().contains(&"circuit_closed".to_owned()) {
         relight.ask("Hello").await;
-        watch.until_any(&["invocation_succeeded", "invocation_recovered", "invocation_failed"]).await;
+        watch
+            .until_any(&[
+                "invocation_succeeded",
+                "invocation_recovered",
+                "invocation_failed",
+            ])
+            .await;
     }
-    let moves: Vec<&Body> =
-        watch.seen.iter().filter_map(|event| event.body.as_ref()).filter(|body| generation(body).is_some()).collect();
+    let moves: Vec<&Body> = watch
+        .seen
+        .iter()
+        .filter_map(|event| event.body.as_ref())
+        .filter(|body| generation(body).is_some())
+        .collect();
     let generations: Vec<u64> = moves.iter().filter_map(|body| generation(body)).collect();
-    assert!(generations.is_sorted() && generations[0] == 1, "{generations:?}");
+    assert!(
+        generations.is_sorted() && generations[0] == 1,
+        "{generations:?}"
+    );
     let mut seen = (0, 0, 0);
     for body in &moves {
         match body {
             Body::CircuitHalfOpen(half_open) => {
-                assert!(half_open.open_ms >= 50 && half_open.probes >= 1, "{half_open:?}");
+                assert!(
+                    half_open.open_ms >= 50 && half_open.probes >= 1,
+                    "{half_open:?}"
+                );
                 seen.0 += 1;
             }
             Body::CircuitRecovering(recovering) => {
-                assert!(recovering.evidence.is_some_and(|evidence| evidence.committed >= 1), "{recovering:?}");
+                assert!(
+                    recovering
+                        .evidence
+                        .is_some_and(|evidence| evidence.committed >= 1),
+                    "{recovering:?}"
+                );
                 seen.1 += 1;
             }
             Body::CircuitClosed(closed) => {
-                assert_eq!((closed.previous_state(), closed.forced), (CircuitState::Recovering, false));
+                assert_eq!(
+                    (closed.previous_state(), closed.forced),
+                    (CircuitState::Recovering, false)
+                );
                 assert!(closed.disturbed_ms >= 50, "{closed:?}");
                 seen.2 += 1;
             }
@@ -93,18 +132,58 @@ async fn changes_of_a_circuit_by_an_operator_are_reported_as_such() {
         force: force.into(),
         reason: "maintenance".to_owned(),
     };
-    relight.admin().force_circuit(force(CircuitForce::Open)).await.unwrap();
+    relight
+        .admin()
+        .force_circuit(force(CircuitForce::Open))
+        .await
+        .unwrap();
     let event = watch.until("circuit_opened").await;
-    let Some(Body::CircuitOpened(opened)) = event.body else { unreachable!() };
-    assert_eq!((opened.generation, opened.previous_state(), opened.forced), (1, CircuitState::Closed, true));
-    assert_eq!((opened.retry_in_ms, opened.cause()), (None, FailureClass::Unspecified));
-    assert!(event.display_text.starts_with("An operator opened"), "{}", event.display_text);
-    relight.admin().force_circuit(force(CircuitForce::Closed)).await.unwrap();
+    let Some(Body::CircuitOpened(opened)) = event.body else {
+        unreachable!()
+    };
+    assert_eq!(
+        (opened.generation, opened.previous_state(), opened.forced),
+        (1, CircuitState::Closed, true)
+    );
+    assert_eq!(
+        (opened.retry_in_ms, opened.cause()),
+        (None, FailureClass::Unspecified)
+    );
+    assert!(
+        event.display_text.starts_with("An operator opened"),
+        "{}",
+        event.display_text
+    );
+    relight
+        .admin()
+        .force_circuit(force(CircuitForce::Closed))
+        .await
+        .unwrap();
     let event = watch.until("circuit_closed").await;
-    let Some(Body::CircuitClosed(closed)) = event.body else { unreachable!() };
-    assert_eq!((closed.generation, closed.previous_state(), closed.forced), (2, CircuitState::ForcedOpen, true));
-    assert!(event.display_text.starts_with("An operator closed"), "{}", event.display_text);
-    relight.admin().reset_circuit(ResetCircuitRequest { target: "main".to_owned() }).await.unwrap();
-    let Some(Body::CircuitClosed(reset)) = watch.until("circuit_closed").await.body else { unreachable!() };
-    assert_eq!((reset.previous_state(), reset.forced, reset.disturbed_ms), (CircuitState::ForcedClosed, true, 0));
+    let Some(Body::CircuitClosed(closed)) = event.body else {
+        unreachable!()
+    };
+    assert_eq!(
+        (closed.generation, closed.previous_state(), closed.forced),
+        (2, CircuitState::ForcedOpen, true)
+    );
+    assert!(
+        event.display_text.starts_with("An operator closed"),
+        "{}",
+        event.display_text
+    );
+    relight
+        .admin()
+        .reset_circuit(ResetCircuitRequest {
+            target: "main".to_owned(),
+        })
+        .await
+        .unwrap();
+    let Some(Body::CircuitClosed(reset)) = watch.until("circuit_closed").await.body else {
+        unreachable!()
+    };
+    assert_eq!(
+        (reset.previous_state(), reset.forced, reset.disturbed_ms),
+        (CircuitState::ForcedClosed, true, 0)
+    );
 }

@@ -19,7 +19,11 @@ impl Authority {
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
         let (pem, der) = (certificate.pem(), certificate.der().clone());
-        Self { certificate: der, pem, issuer: Issuer::new(params, key) }
+        Self {
+            certificate: der,
+            pem,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     pub(crate) fn sign(&self, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
@@ -27,7 +31,11 @@ impl Authority {
     }
 
     /// A new certificate of this name, and its key.
-    pub(crate) fn sign_for(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
+    pub(crate) fn sign_for(
+        &self,
+        name: &str,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];

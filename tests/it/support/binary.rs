@@ -1,6 +1,10 @@
 //! Runs the real binary as a shell would, with an environment of its own.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where its world fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends where its world fails"
+)]
 
 use std::{process::Stdio, time::Duration};
 
@@ -21,7 +25,10 @@ pub(crate) struct Ran {
 pub(crate) fn relight(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_relight"));
     command.args(arguments).env_clear().kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -38,7 +45,9 @@ pub(crate) async fn run_with(arguments: &[&str], input: &str) -> Ran {
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
-    let ended = ended.unwrap_or_else(|_| panic!("{arguments:?} did not end in {PATIENCE:?}")).unwrap();
+    let ended = ended
+        .unwrap_or_else(|_| panic!("{arguments:?} did not end in {PATIENCE:?}"))
+        .unwrap();
     Ran {
         code: ended.status.code(),
         out: String::from_utf8(ended.stdout).unwrap(),

@@ -1,4 +1,5 @@
-//! What is between a server and its upstream: a proxy with CONNECT, and a TLS server with certificates of its own.
+//! What is between a server and its upstream: a proxy with CONNECT, and a TLS server with
+//! certificates of its own.
 
 use std::{
     path::Path,
@@ -48,7 +49,11 @@ impl ConnectProxy {
                 tunnels.spawn(tunnel(client, credentials, Arc::clone(&kept)));
             }
         });
-        Self { port, wanted, _tasks: tasks }
+        Self {
+            port,
+            wanted,
+            _tasks: tasks,
+        }
     }
 
     pub(crate) fn wanted(&self) -> Vec<String> {
@@ -64,23 +69,43 @@ async fn tunnel(mut client: TcpStream, credentials: &str, wanted: Arc<Mutex<Vec<
         }
     }
     let head = String::from_utf8(head).unwrap();
-    let to = head.strip_prefix("CONNECT ").unwrap().split(' ').next().unwrap().to_owned();
+    let to = head
+        .strip_prefix("CONNECT ")
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
     wanted.lock().unwrap().push(to.clone());
-    if !head.contains(&format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode(credentials))) {
-        let _ = client.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n").await;
+    if !head.contains(&format!(
+        "Proxy-Authorization: Basic {}\r\n",
+        STANDARD.encode(credentials)
+    )) {
+        let _ = client
+            .write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+            .await;
         return;
     }
     let mut upstream = TcpStream::connect(to).await.unwrap();
-    client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+    client
+        .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        .await
+        .unwrap();
     let _ = copy_bidirectional(&mut client, &mut upstream).await;
 }
 
 // === impl TlsFront ===
 
 impl TlsFront {
-    /// A front for `localhost`, whose certificate this authority signed, before the server at `behind`.
-    pub(crate) async fn start(authority: &Authority, client_authority: Option<&Authority>, behind: String) -> Self {
-        let (certificate, key) = authority.sign_for("localhost", ExtendedKeyUsagePurpose::ServerAuth);
+    /// A front for `localhost`, whose certificate this authority signed, before the server at
+    /// `behind`.
+    pub(crate) async fn start(
+        authority: &Authority,
+        client_authority: Option<&Authority>,
+        behind: String,
+    ) -> Self {
+        let (certificate, key) =
+            authority.sign_for("localhost", ExtendedKeyUsagePurpose::ServerAuth);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().unwrap();
@@ -90,16 +115,21 @@ impl TlsFront {
                 let mut roots = RootCertStore::empty();
                 roots
                     .add(
-                        <CertificateDer as rustls::pki_types::pem::PemObject>::from_pem_slice(authority.pem.as_bytes())
-                            .unwrap(),
+                        <CertificateDer as rustls::pki_types::pem::PemObject>::from_pem_slice(
+                            authority.pem.as_bytes(),
+                        )
+                        .unwrap(),
                     )
                     .unwrap();
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
                 builder.with_client_cert_verifier(verifier.unwrap())
             }
         };
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let config = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        let config = builder
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("localhost:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -110,13 +140,18 @@ impl TlsFront {
                 let (acceptor, behind) = (acceptor.clone(), behind.clone());
                 connections.spawn(async move {
                     // A handshake that fails is what some tests are about.
-                    let Ok(mut client) = acceptor.accept(socket).await else { return };
+                    let Ok(mut client) = acceptor.accept(socket).await else {
+                        return;
+                    };
                     let mut server = TcpStream::connect(behind).await.unwrap();
                     let _ = copy_bidirectional(&mut client, &mut server).await;
                 });
             }
         });
-        Self { port, _tasks: tasks }
+        Self {
+            port,
+            _tasks: tasks,
+        }
     }
 
     pub(crate) fn base_url(&self) -> String {
@@ -125,7 +160,11 @@ impl TlsFront {
 }
 
 pub(crate) fn address_of(upstream: &Upstream) -> String {
-    upstream.base_url().trim_start_matches("http://").trim_end_matches("/v1").to_owned()
+    upstream
+        .base_url()
+        .trim_start_matches("http://")
+        .trim_end_matches("/v1")
+        .to_owned()
 }
 
 /// A file of this text in this folder, by its path.

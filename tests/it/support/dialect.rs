@@ -1,6 +1,11 @@
-//! What the tests of all dialects share: an exchange with a fake server, the turn it leaves, and cuts at every place.
+//! What the tests of all dialects share: an exchange with a fake server, the turn it leaves, and
+//! cuts at every place.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -22,7 +27,9 @@ use super::{
 
 /// A documented answer from `tests/fixtures/wire`.
 pub(crate) fn fixture(path: &str) -> Vec<u8> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wire").join(path);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/wire")
+        .join(path);
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
@@ -33,7 +40,11 @@ pub(crate) fn stream(bytes: &[u8]) -> Reply {
 
 /// The specification of a provider with that dialect at that URL.
 pub(crate) fn speaking(dialect: Dialect, base_url: String) -> ProviderSpec {
-    ProviderSpec { dialect, region: Some("eu-test-1".to_owned()), ..spec(base_url) }
+    ProviderSpec {
+        dialect,
+        region: Some("eu-test-1".to_owned()),
+        ..spec(base_url)
+    }
 }
 
 /// An attempt at a target of the dialect.
@@ -47,7 +58,11 @@ pub(crate) fn attempt_in(dialect: Dialect, call: ModelCall) -> ProviderRequest {
 pub(crate) async fn exchange(dialect: Dialect, reply: Reply, call: ModelCall) -> (Seen, Request) {
     let upstream = Upstream::start().await;
     upstream.push(reply);
-    let seen = ask(&providers(speaking(dialect, upstream.base_url())), attempt_in(dialect, call)).await;
+    let seen = ask(
+        &providers(speaking(dialect, upstream.base_url())),
+        attempt_in(dialect, call),
+    )
+    .await;
     (seen, upstream.await_request(1).await)
 }
 
@@ -73,10 +88,17 @@ pub(crate) fn turn_of(seen: &Seen) -> Message {
                 Part::ToolCall(call) => call.opaque.clone_from(opaque),
                 _ => assert_eq!(*opaque, None),
             },
-            Delta::Start { .. } | Delta::Usage(_) | Delta::ReadOn(_) | Delta::ToolReply(_) | Delta::Finish { .. } => {}
+            Delta::Start { .. }
+            | Delta::Usage(_)
+            | Delta::ReadOn(_)
+            | Delta::ToolReply(_)
+            | Delta::Finish { .. } => {}
         }
     }
-    Message::new(Role::Assistant, parts.into_iter().map(|(_, part)| part).collect())
+    Message::new(
+        Role::Assistant,
+        parts.into_iter().map(|(_, part)| part).collect(),
+    )
 }
 
 fn begun(kind: &BlockKind) -> Part {
@@ -84,17 +106,25 @@ fn begun(kind: &BlockKind) -> Part {
         BlockKind::Text => Part::Text(String::new()),
         BlockKind::Refusal => Part::Refusal(String::new()),
         BlockKind::Reasoning => Part::Reasoning(Reasoning::default()),
-        BlockKind::ToolCall { id, name } => {
-            Part::ToolCall(ToolCall { id: id.clone(), name: name.clone(), arguments: String::new(), opaque: None })
-        }
+        BlockKind::ToolCall { id, name } => Part::ToolCall(ToolCall {
+            id: id.clone(),
+            name: name.clone(),
+            arguments: String::new(),
+            opaque: None,
+        }),
     }
 }
 
 fn part_mut(parts: &mut [(u32, Part)], block: u32) -> &mut Part {
-    &mut parts.iter_mut().find(|(number, _)| *number == block).unwrap().1
+    &mut parts
+        .iter_mut()
+        .find(|(number, _)| *number == block)
+        .unwrap()
+        .1
 }
 
-/// The conversation after an answer: its turn, a result for each of its calls, else the user's next words.
+/// The conversation after an answer: its turn, a result for each of its calls, else the user's next
+/// words.
 pub(crate) fn continued(call: ModelCall, seen: &Seen) -> ModelCall {
     let turn = turn_of(seen);
     let results: Vec<Message> = turn
@@ -116,8 +146,12 @@ pub(crate) fn continued(call: ModelCall, seen: &Seen) -> ModelCall {
 
 /// A tool's answer as a message.
 pub(crate) fn result(call_id: &str, name: &str, content: &str) -> Message {
-    let result =
-        ToolResult { call_id: call_id.to_owned(), name: name.to_owned(), content: content.to_owned(), is_error: false };
+    let result = ToolResult {
+        call_id: call_id.to_owned(),
+        name: name.to_owned(),
+        content: content.to_owned(),
+        is_error: false,
+    };
     Message::new(Role::Tool, vec![Part::ToolResult(result)])
 }
 
@@ -133,7 +167,11 @@ pub(crate) async fn assert_no_cut_looks_whole(
     let mut cuts = 0;
     for at in (1..mark).step_by(53).chain([mark - 1]) {
         for whole in [true, false] {
-            let reply = if whole { reply(body).ended_after(at) } else { reply(body).cut_after(at) };
+            let reply = if whole {
+                reply(body).ended_after(at)
+            } else {
+                reply(body).cut_after(at)
+            };
             upstream.push(reply);
             let seen = ask(&providers, attempt_in(dialect, asking("Hi"))).await;
             let fault = seen.failed().fault;
@@ -160,7 +198,13 @@ pub(crate) async fn assert_pieces_do_not_matter(dialect: Dialect, reply: Reply) 
 /// The deltas with adjacent ones of a block as one: those that arrive in one read are joined.
 fn joined(mut deltas: Vec<Delta>) -> Vec<Delta> {
     deltas.dedup_by(|next, last| match (last, next) {
-        (Delta::BlockDelta { block, text }, Delta::BlockDelta { block: same, text: more }) if block == same => {
+        (
+            Delta::BlockDelta { block, text },
+            Delta::BlockDelta {
+                block: same,
+                text: more,
+            },
+        ) if block == same => {
             text.push_str(more);
             true
         }

@@ -1,16 +1,17 @@
-//! A client of `StreamWithRecovery` that folds as the contract specifies, and checks every event against it.
+//! A client of `StreamWithRecovery` that folds as the contract specifies, and checks every event
+//! against it.
 //!
-//! Written from the text of `stream.proto` alone; the library's own folder gets the same events beside it, and must
-//! hold the same.
+//! Written from the text of `stream.proto` alone; the library's own folder gets the same events
+//! beside it, and must hold the same.
 
 use std::collections::BTreeMap;
 
 use relight::internals::grpc::{
     folder::Folder,
     v1::{
-        Accepted, Invocation, Resume, StreamCursor, StreamEvent, StreamWithRecoveryRequest, StreamWithRecoveryResponse,
-        Terminal, recovery_service_client::RecoveryServiceClient, resume, stream_event::Body,
-        stream_with_recovery_request::Start, terminal::Outcome,
+        Accepted, Invocation, Resume, StreamCursor, StreamEvent, StreamWithRecoveryRequest,
+        StreamWithRecoveryResponse, Terminal, recovery_service_client::RecoveryServiceClient,
+        resume, stream_event::Body, stream_with_recovery_request::Start, terminal::Outcome,
     },
 };
 use sha2::{Digest, Sha256};
@@ -48,7 +49,10 @@ pub(crate) struct Folding {
 
 impl Folding {
     /// Follows a new invocation until its stream ends; `Err` is how it ended when not well.
-    pub(crate) async fn all(client: RecoveryServiceClient<Channel>, invocation: Invocation) -> (Self, Option<Status>) {
+    pub(crate) async fn all(
+        client: RecoveryServiceClient<Channel>,
+        invocation: Invocation,
+    ) -> (Self, Option<Status>) {
         let mut folding = Self::default();
         let mut stream = start(client, invocation).await.unwrap();
         let ended = folding.follow(&mut stream, usize::MAX).await;
@@ -80,7 +84,9 @@ impl Folding {
             invocation: Some(resume::Invocation::Token(self.token.clone())),
             cursor: self.cursor.map(|(epoch, seq)| StreamCursor { epoch, seq }),
         };
-        StreamWithRecoveryRequest { start: Some(Start::Resume(resume)) }
+        StreamWithRecoveryRequest {
+            start: Some(Start::Resume(resume)),
+        }
     }
 
     /// Resumes again and again until there is an end.
@@ -100,19 +106,37 @@ impl Folding {
 
     /// The text of all text blocks.
     pub(crate) fn text(&self) -> String {
-        self.blocks.values().filter(|block| block.kind == 1).map(|block| block.text.as_str()).collect()
+        self.blocks
+            .values()
+            .filter(|block| block.kind == 1)
+            .map(|block| block.text.as_str())
+            .collect()
     }
 
     pub(crate) fn is_completed(&self) -> bool {
-        matches!(self.terminal.as_ref().and_then(|terminal| terminal.outcome.as_ref()), Some(Outcome::Completed(_)))
+        matches!(
+            self.terminal
+                .as_ref()
+                .and_then(|terminal| terminal.outcome.as_ref()),
+            Some(Outcome::Completed(_))
+        )
     }
 
     /// Folds one event as the contract specifies.
     pub(crate) fn fold(&mut self, event: StreamEvent) {
-        self.reference.fold(&event).unwrap_or_else(|unfit| panic!("{unfit}: {event:?}"));
+        self.reference
+            .fold(&event)
+            .unwrap_or_else(|unfit| panic!("{unfit}: {event:?}"));
         self.fold_by_the_contract(event);
-        let cursor = self.reference.cursor().map(|cursor| (cursor.epoch, cursor.seq));
-        assert_eq!((self.reference.hash(), cursor), (self.hash(), self.cursor), "the library's folder");
+        let cursor = self
+            .reference
+            .cursor()
+            .map(|cursor| (cursor.epoch, cursor.seq));
+        assert_eq!(
+            (self.reference.hash(), cursor),
+            (self.hash(), self.cursor),
+            "the library's folder"
+        );
         assert_eq!(self.reference.has_ended(), self.terminal.is_some());
     }
 
@@ -156,37 +180,60 @@ impl Folding {
                 return;
             }
             assert_eq!(event.seq, seq + 1, "a gap after {epoch}/{seq}: {body:?}");
-            assert!(event.epoch >= epoch, "an old owner speaks: {} after {epoch}", event.epoch);
+            assert!(
+                event.epoch >= epoch,
+                "an old owner speaks: {} after {epoch}",
+                event.epoch
+            );
         } else {
             assert_eq!(event.seq, 1, "the first is 1");
         }
         self.cursor = Some((event.epoch, event.seq));
-        assert!(self.terminal.is_none(), "something came after the Terminal: {body:?}");
+        assert!(
+            self.terminal.is_none(),
+            "something came after the Terminal: {body:?}"
+        );
         self.apply(body);
     }
 
     fn apply(&mut self, body: Body) {
         match body {
             Body::BlockStart(start) => {
-                let fresh = Held { kind: start.kind, ..Held::default() };
-                assert!(self.blocks.insert(start.block_id, fresh).is_none(), "block {} twice", start.block_id);
+                let fresh = Held {
+                    kind: start.kind,
+                    ..Held::default()
+                };
+                assert!(
+                    self.blocks.insert(start.block_id, fresh).is_none(),
+                    "block {} twice",
+                    start.block_id
+                );
             }
             Body::BlockDelta(delta) => {
                 let held = self.blocks.get_mut(&delta.block_id).unwrap();
                 assert!(!held.stopped, "a delta after the end of its block");
-                assert_eq!(held.text.len() as u64, delta.start_offset_bytes, "lost or doubled text");
+                assert_eq!(
+                    held.text.len() as u64,
+                    delta.start_offset_bytes,
+                    "lost or doubled text"
+                );
                 assert!(!delta.text.is_empty());
                 held.text.push_str(&delta.text);
             }
             Body::BlockStop(stop) => {
                 let held = self.blocks.get_mut(&stop.block_id).unwrap();
                 assert_eq!(held.text.len() as u64, stop.length_bytes);
-                assert_eq!(Sha256::digest(&held.text).to_vec(), stop.hash, "a block's hash");
+                assert_eq!(
+                    Sha256::digest(&held.text).to_vec(),
+                    stop.hash,
+                    "a block's hash"
+                );
                 assert!(!held.stopped);
                 (held.stopped, held.committed) = (true, stop.committed);
                 if stop.committed {
                     assert_eq!(stop.arguments_json.as_deref(), Some(held.text.as_str()));
-                    serde_json::from_str::<serde_json::Value>(&held.text).expect("committed arguments are JSON");
+                    serde_json::from_str::<serde_json::Value>(&held.text)
+                        .expect("committed arguments are JSON");
                 }
             }
             Body::Rewind(rewind) => {
@@ -201,8 +248,12 @@ impl Folding {
                     }
                     kept.insert(keep.block_id, held);
                 }
-                let touched = |(id, held): (&u32, &Held)| held.committed && kept.get(id) != Some(held);
-                assert!(!self.blocks.iter().any(touched), "a rewind touches a committed call");
+                let touched =
+                    |(id, held): (&u32, &Held)| held.committed && kept.get(id) != Some(held);
+                assert!(
+                    !self.blocks.iter().any(touched),
+                    "a rewind touches a committed call"
+                );
                 self.blocks = kept;
                 assert_eq!(self.hash(), rewind.hash, "a rewind's hash");
             }
@@ -214,7 +265,9 @@ impl Folding {
                 self.terminal = Some(terminal);
             }
             Body::AttemptStarted(_) | Body::ContextInjected(_) | Body::Usage(_) => {}
-            Body::Accepted(_) | Body::Heartbeat(_) | Body::Snapshot(_) => unreachable!("not numbered"),
+            Body::Accepted(_) | Body::Heartbeat(_) | Body::Snapshot(_) => {
+                unreachable!("not numbered")
+            }
         }
     }
 
@@ -236,6 +289,8 @@ pub(crate) async fn start(
     mut client: RecoveryServiceClient<Channel>,
     invocation: Invocation,
 ) -> Result<Streaming<StreamWithRecoveryResponse>, Status> {
-    let request = StreamWithRecoveryRequest { start: Some(Start::Invocation(invocation)) };
+    let request = StreamWithRecoveryRequest {
+        start: Some(Start::Invocation(invocation)),
+    };
     Ok(client.stream_with_recovery(request).await?.into_inner())
 }

@@ -1,4 +1,5 @@
-//! A running Relight with its OpenAI-compatible front, and a client that reads what a careful SDK would read.
+//! A running Relight with its OpenAI-compatible front, and a client that reads what a careful SDK
+//! would read.
 
 use std::{fmt::Display, net::SocketAddr, time::Duration};
 
@@ -40,14 +41,23 @@ impl Front {
         Self::start_with("", rest).await
     }
 
-    /// Starts it with more settings of `server` (each line indented by two), among which the front's may be.
+    /// Starts it with more settings of `server` (each line indented by two), among which the
+    /// front's may be.
     pub(crate) async fn start_with(server: &str, rest: &str) -> Self {
-        let front = if server.contains("openai_front:") { "" } else { "  openai_front: { listen: \"127.0.0.1:0\" }\n" };
+        let front = if server.contains("openai_front:") {
+            ""
+        } else {
+            "  openai_front: { listen: \"127.0.0.1:0\" }\n"
+        };
         let listen = "  listen: \"127.0.0.1:0\"\n  admin_listen: \"127.0.0.1:0\"\n";
         let text = format!("server:\n{listen}{front}{server}\n{rest}");
         let running = running(&text, None).await;
         let address = running.openai_front_address.unwrap();
-        Self { grpc_address: running.address, running: Some(running), address }
+        Self {
+            grpc_address: running.address,
+            running: Some(running),
+            address,
+        }
     }
 
     /// The server, to be shut down.
@@ -62,12 +72,23 @@ impl Front {
 
     /// Sends a chat completion request.
     pub(crate) async fn chat(&self, body: &Value) -> Answer {
-        self.send(Method::POST, "/v1/chat/completions", &[], body.to_string()).await
+        self.send(Method::POST, "/v1/chat/completions", &[], body.to_string())
+            .await
     }
 
-    /// Sends what a browser sends before a call to this path from a page of this origin, to the port that serves it.
+    /// Sends what a browser sends before a call to this path from a page of this origin, to the
+    /// port that serves it.
     pub(crate) async fn preflight(&self, path: &str, origin: &str) -> Answer {
-        preflight(if path.starts_with("/v1/") { self.address } else { self.grpc_address }, path, origin).await
+        preflight(
+            if path.starts_with("/v1/") {
+                self.address
+            } else {
+                self.grpc_address
+            },
+            path,
+            origin,
+        )
+        .await
     }
 
     /// Sends any request and reads the whole answer.
@@ -78,7 +99,9 @@ impl Front {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address));
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/json");
         }
@@ -86,7 +109,9 @@ impl Front {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body.into())).unwrap();
-        tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
+        tokio::time::timeout(PATIENCE, exchange(request))
+            .await
+            .expect("the call hangs")
     }
 }
 
@@ -95,16 +120,23 @@ pub(crate) fn over(route: &str, upstreams: &[(&Upstream, &str)]) -> String {
     let (mut providers, mut targets, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (upstream, dialect)) in upstreams.iter().enumerate() {
         let url = upstream.base_url();
-        let provider = format!("{{ dialect: {dialect}, base_url: \"{url}\", api_key: k, allow_plaintext: true }}");
+        let provider = format!(
+            "{{ dialect: {dialect}, base_url: \"{url}\", api_key: k, allow_plaintext: true }}"
+        );
         providers.push(format!("  p{index}: {provider}"));
-        targets.push(format!("  t{index}: {{ provider: p{index}, model: model-{index} }}"));
+        targets.push(format!(
+            "  t{index}: {{ provider: p{index}, model: model-{index} }}"
+        ));
         names.push(format!("t{index}"));
     }
     let (providers, targets, names) = (providers.join("\n"), targets.join("\n"), names.join(", "));
-    format!("providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  {route}: {{ targets: [{names}] }}\n")
+    format!(
+        "providers:\n{providers}\ntargets:\n{targets}\nroutes:\n  {route}: {{ targets: [{names}] }}\n"
+    )
 }
 
-/// The message that a client of a stream of Anthropic's API holds at the end; it fails where the events do not fit each other.
+/// The message that a client of a stream of Anthropic's API holds at the end; it fails where the
+/// events do not fit each other.
 pub(crate) fn folded(answer: &Answer) -> Value {
     let mut message = Value::Null;
     let mut open = None;
@@ -113,7 +145,11 @@ pub(crate) fn folded(answer: &Answer) -> Value {
             "message_start" => message = event["message"].clone(),
             "content_block_start" => {
                 let content = message["content"].as_array_mut().unwrap();
-                assert_eq!((open.take(), &event["index"]), (None, &json!(content.len())), "{answer:?}");
+                assert_eq!(
+                    (open.take(), &event["index"]),
+                    (None, &json!(content.len())),
+                    "{answer:?}"
+                );
                 open = Some(content.len());
                 content.push(event["content_block"].clone());
             }
@@ -149,8 +185,12 @@ pub(crate) fn folded(answer: &Answer) -> Value {
 
 /// Gets whatever is at this path.
 pub(crate) async fn get(address: impl Display, path: &str) -> Answer {
-    let request = Request::get(format!("http://{address}{path}")).body(Full::default()).unwrap();
-    tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
+    let request = Request::get(format!("http://{address}{path}"))
+        .body(Full::default())
+        .unwrap();
+    tokio::time::timeout(PATIENCE, exchange(request))
+        .await
+        .expect("the call hangs")
 }
 
 /// Posts a document to a front that is running somewhere.
@@ -159,19 +199,31 @@ pub(crate) async fn post(address: SocketAddr, path: &str, body: &Value) -> Answe
 }
 
 /// Posts a document with these headers to a front that is running somewhere.
-pub(crate) async fn post_with(address: impl Display, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
-    let mut request = Request::post(format!("http://{address}{path}")).header("content-type", "application/json");
+pub(crate) async fn post_with(
+    address: impl Display,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Answer {
+    let mut request =
+        Request::post(format!("http://{address}{path}")).header("content-type", "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(body.to_string().into())).unwrap();
-    tokio::time::timeout(PATIENCE, exchange(request)).await.expect("the call hangs")
+    tokio::time::timeout(PATIENCE, exchange(request))
+        .await
+        .expect("the call hangs")
 }
 
 /// Sends what a browser sends before a call to this path from a page of this origin.
 pub(crate) async fn preflight(address: SocketAddr, path: &str, origin: &str) -> Answer {
-    let request = Request::builder().method(Method::OPTIONS).uri(format!("http://{address}{path}"));
-    let request = request.header("origin", origin).header("access-control-request-method", "POST");
+    let request = Request::builder()
+        .method(Method::OPTIONS)
+        .uri(format!("http://{address}{path}"));
+    let request = request
+        .header("origin", origin)
+        .header("access-control-request-method", "POST");
     let request = request.header("access-control-request-headers", "content-type,x-grpc-web");
     exchange(request.body(Full::new(Bytes::new())).unwrap()).await
 }
@@ -181,7 +233,9 @@ async fn exchange(request: Request<Full<Bytes>>) -> Answer {
     let response = client.request(request).await.unwrap();
     let status = response.status().as_u16();
     let headers = response.headers().iter();
-    let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    let headers = headers
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
     let mut body = response.into_body();
     let (mut bytes, mut clean) = (Vec::new(), true);
     while let Some(frame) = body.frame().await {
@@ -191,7 +245,12 @@ async fn exchange(request: Request<Full<Bytes>>) -> Answer {
         };
         bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
     }
-    Answer { status, headers, body: String::from_utf8(bytes).unwrap(), clean }
+    Answer {
+        status,
+        headers,
+        body: String::from_utf8(bytes).unwrap(),
+        clean,
+    }
 }
 
 /// A request of one question.
@@ -208,7 +267,10 @@ pub(crate) fn question(route: &str, stream: bool) -> Value {
 impl Answer {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The body as a document.
@@ -218,8 +280,13 @@ impl Answer {
 
     /// The `data` of each event, `[DONE]` left out.
     pub(crate) fn events(&self) -> Vec<Value> {
-        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
-        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+        let data = self
+            .body
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .filter(|data| *data != "[DONE]");
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect()
     }
 
     /// Whether the stream marks the answer as complete.
@@ -231,9 +298,16 @@ impl Answer {
     pub(crate) fn text(&self) -> String {
         if self.is_stream() {
             let pieces = self.events();
-            pieces.iter().filter_map(|event| event.pointer("/choices/0/delta/content")?.as_str()).collect()
+            pieces
+                .iter()
+                .filter_map(|event| event.pointer("/choices/0/delta/content")?.as_str())
+                .collect()
         } else {
-            self.json().pointer("/choices/0/message/content").and_then(Value::as_str).unwrap_or_default().to_owned()
+            self.json()
+                .pointer("/choices/0/message/content")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
         }
     }
 
@@ -254,16 +328,28 @@ impl Answer {
 
     /// Whether the caller holds the whole answer, and knows it.
     pub(crate) fn succeeded_with(&self, text: &str) -> bool {
-        self.status == 200 && self.error().is_null() && self.text() == text && (!self.is_stream() || self.is_done())
+        self.status == 200
+            && self.error().is_null()
+            && self.text() == text
+            && (!self.is_stream() || self.is_done())
     }
 
     fn is_stream(&self) -> bool {
-        self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
+        self.header("content-type")
+            .is_some_and(|kind| kind.starts_with("text/event-stream"))
     }
 
     fn last(&self, pointer: &str) -> Value {
-        let all = if self.is_stream() { self.events() } else { vec![self.json()] };
-        let found = all.iter().rev().filter_map(|event| event.pointer(pointer)).find(|value| !value.is_null());
+        let all = if self.is_stream() {
+            self.events()
+        } else {
+            vec![self.json()]
+        };
+        let found = all
+            .iter()
+            .rev()
+            .filter_map(|event| event.pointer(pointer))
+            .find(|value| !value.is_null());
         found.cloned().unwrap_or_default()
     }
 }

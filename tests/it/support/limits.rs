@@ -7,11 +7,12 @@ const MIB: u64 = 1 << 20;
 /// What a connection costs at most beside its requests: the windows and buffers of HTTP/2.
 const CONNECTION: u64 = MIB;
 
-/// Copies of a request, as it is counted with its head and entries: its body, its decoded form, what the journal is given,
-/// and what providers are sent.
+/// Copies of a request, as it is counted with its head and entries: its body, its decoded form,
+/// what the journal is given, and what providers are sent.
 const REQUEST_COPIES: u64 = 6;
 
-/// Copies of an answer: its body, its decoded form, what the journal is given, and what the caller is sent.
+/// Copies of an answer: its body, its decoded form, what the journal is given, and what the caller
+/// is sent.
 const ANSWER_COPIES: u64 = 6;
 
 /// What is kept counts as JSON; in memory it may take twice as much.
@@ -20,7 +21,8 @@ const KEPT: u64 = 2;
 /// An event with its scope; the texts in it are bounded.
 const EVENT: u64 = 4 << 10;
 
-/// What the process takes without any attack, once all of its code has run: threads, the allocator's arenas, metrics.
+/// What the process takes without any attack, once all of its code has run: threads, the
+/// allocator's arenas, metrics.
 const BESIDE: u64 = 32 * MIB;
 
 /// What a test configures, each as small as its attack allows.
@@ -42,12 +44,20 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 8, in_flight_mib: 4, requests: 8, answer_kib: 1024, journal_mib: 4, events: 256 }
+        Self {
+            connections: 8,
+            in_flight_mib: 4,
+            requests: 8,
+            answer_kib: 1024,
+            journal_mib: 4,
+            events: 256,
+        }
     }
 }
 
 impl Limits {
-    /// The most that callers and providers together can make the process hold; `SECURITY.md` has the same sum in words.
+    /// The most that callers and providers together can make the process hold; `SECURITY.md` has
+    /// the same sum in words.
     pub(crate) fn memory(&self) -> u64 {
         3 * self.connections * CONNECTION
             + self.in_flight_mib * MIB * REQUEST_COPIES
@@ -56,14 +66,28 @@ impl Limits {
             + self.events * EVENT
     }
 
-    /// Starts the real program with these limits, a journal in memory, a provider at `base_url` and further settings.
+    /// Starts the real program with these limits, a journal in memory, a provider at `base_url` and
+    /// further settings.
     pub(crate) async fn serve(&self, base_url: &str, server: &str, rest: &str) -> Attacked {
         self.serve_over("memory", base_url, server, rest).await
     }
 
     /// The same with this journal.
-    pub(crate) async fn serve_over(&self, store: &str, base_url: &str, server: &str, rest: &str) -> Attacked {
-        let Self { connections, in_flight_mib, requests, answer_kib, journal_mib, events } = self;
+    pub(crate) async fn serve_over(
+        &self,
+        store: &str,
+        base_url: &str,
+        server: &str,
+        rest: &str,
+    ) -> Attacked {
+        let Self {
+            connections,
+            in_flight_mib,
+            requests,
+            answer_kib,
+            journal_mib,
+            events,
+        } = self;
         let settings = format!(
             "  keys: [{}]
   limits:
@@ -87,7 +111,11 @@ telemetry: {{ log: {{ level: error }} }}
         );
         let server = Serve::with_front(&settings).start().await;
         let before = server.memory("VmHWM");
-        Attacked { server, before, limits: *self }
+        Attacked {
+            server,
+            before,
+            limits: *self,
+        }
     }
 }
 
@@ -103,6 +131,11 @@ impl Attacked {
     pub(crate) fn assert_bounded(&self, attack: &str) {
         let grown = self.server.memory("VmHWM").saturating_sub(self.before);
         let allowed = self.limits.memory() + BESIDE;
-        assert!(grown < allowed, "{attack}: {} MiB more than at the start, {} allowed", grown >> 20, allowed >> 20);
+        assert!(
+            grown < allowed,
+            "{attack}: {} MiB more than at the start, {} allowed",
+            grown >> 20,
+            allowed >> 20
+        );
     }
 }

@@ -11,7 +11,9 @@ use std::{
 
 use relight::internals::{
     domain::fold::hash_text,
-    grpc::v1::{admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient},
+    grpc::v1::{
+        admin_service_client::AdminServiceClient, recovery_service_client::RecoveryServiceClient,
+    },
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -38,7 +40,10 @@ pub(crate) const KEY: &str = "acme-key";
 
 /// A key of a tenant as the configuration names it, with further settings of the key.
 pub(crate) fn key(tenant: &str, key: &str, settings: &str) -> String {
-    format!("{{ tenant: {tenant}, sha256: \"{}\"{settings} }}", hash_text(key))
+    format!(
+        "{{ tenant: {tenant}, sha256: \"{}\"{settings} }}",
+        hash_text(key)
+    )
 }
 
 /// Replaces a file in one step, so that a server never reads a half of it.
@@ -52,7 +57,9 @@ pub(crate) fn replace(file: &Path, text: &str) {
 pub(crate) fn with_key<T>(key: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if !key.is_empty() {
-        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        request
+            .metadata_mut()
+            .insert("authorization", format!("Bearer {key}").parse().unwrap());
     }
     request
 }
@@ -94,7 +101,11 @@ impl Serve {
             fs::write(&file, config).unwrap();
             command.arg("--config").arg(&file);
         }
-        Self { command, file, folder }
+        Self {
+            command,
+            file,
+            folder,
+        }
     }
 
     /// A server at this address with this configuration.
@@ -102,9 +113,13 @@ impl Serve {
         Self::new(&["--listen", address, "--admin-listen", FREE], config)
     }
 
-    /// A server with a front and a configuration that begins with further settings of `server`, each indented by two.
+    /// A server with a front and a configuration that begins with further settings of `server`,
+    /// each indented by two.
     pub(crate) fn with_front(settings: &str) -> Self {
-        Self::on(FREE, &format!("server:\n  openai_front: {{ listen: \"{FREE}\" }}\n{settings}"))
+        Self::on(
+            FREE,
+            &format!("server:\n  openai_front: {{ listen: \"{FREE}\" }}\n{settings}"),
+        )
     }
 
     /// Adds a variable to its environment, which has no other.
@@ -127,12 +142,16 @@ impl Serve {
                         return (child, lines, log, line);
                     }
                 }
-                assert!(format!("{log:?}").contains("is in use"), "it ended: {log:?}");
+                assert!(
+                    format!("{log:?}").contains("is in use"),
+                    "it ended: {log:?}"
+                );
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        let (child, mut lines, log, listening) =
-            tokio::time::timeout(PATIENCE, starting).await.expect("the server starts");
+        let (child, mut lines, log, listening) = tokio::time::timeout(PATIENCE, starting)
+            .await
+            .expect("the server starts");
         let log = Arc::new(Mutex::new(log));
         // Its log is read on, so that it never blocks on a full pipe.
         let (written, mut reading) = (Arc::clone(&log), JoinSet::new());
@@ -142,14 +161,21 @@ impl Serve {
             }
         });
         // One that listens on all addresses is reached on this host.
-        let address = |name: &str| listening[name].as_str().unwrap_or_default().replace("0.0.0.0", "127.0.0.1");
+        let address = |name: &str| {
+            listening[name]
+                .as_str()
+                .unwrap_or_default()
+                .replace("0.0.0.0", "127.0.0.1")
+        };
         Process {
             address: address("address"),
             admin_address: address("admin_address"),
             front_address: address("openai_front_address"),
             file: self.file,
             child,
-            channel: Endpoint::from_shared(format!("http://{}", address("address"))).unwrap().connect_lazy(),
+            channel: Endpoint::from_shared(format!("http://{}", address("address")))
+                .unwrap()
+                .connect_lazy(),
             log,
             _reading: reading,
             _folder: self.folder,
@@ -193,7 +219,11 @@ impl Process {
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, reading).await;
-        assert!(in_time.is_ok(), "it did not log what was waited for: {:?}", self.log());
+        assert!(
+            in_time.is_ok(),
+            "it did not log what was waited for: {:?}",
+            self.log()
+        );
         self.log()
     }
 
@@ -220,7 +250,11 @@ impl Process {
 
     /// Waits until it has ended, and returns its exit code.
     pub(crate) async fn ended(&mut self) -> Option<i32> {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the server ends").unwrap().code()
+        tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .expect("the server ends")
+            .unwrap()
+            .code()
     }
 
     /// A figure of its memory as Linux counts it (`VmRSS`, `VmHWM`), in bytes.
@@ -228,7 +262,12 @@ impl Process {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name));
         let line = line.unwrap_or_else(|| panic!("it has ended: {status}{:?}", self.log()));
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            << 10
     }
 
     /// The CPU time that it has used, which Linux counts in hundredths of a second.

@@ -5,10 +5,11 @@ use std::{path::Path, time::Duration};
 use relight::internals::{
     config::{GivenEnvironment, load_text},
     grpc::v1::{
-        GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
-        Message, ModelCall, Overrides, Part, RecoveryEvent, Resumable, RewindMode, Role, TextPart,
-        WatchRecoveryRequest, admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call,
-        part::Content, recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest,
+        InvokeWithRecoveryResponse, Message, ModelCall, Overrides, Part, RecoveryEvent, Resumable,
+        RewindMode, Role, TextPart, WatchRecoveryRequest, admin_service_client::AdminServiceClient,
+        get_invocation_request, invocation::Call, part::Content,
+        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
     server::{Listeners, Running, ServerOptions},
 };
@@ -35,7 +36,8 @@ pub(crate) struct Watch {
 impl Relight {
     /// Starts a server with this configuration; its listeners are added.
     pub(crate) async fn start(yaml: &str) -> Self {
-        let yaml = format!("server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\n{yaml}");
+        let yaml =
+            format!("server: {{ listen: \"127.0.0.1:0\", admin_listen: \"127.0.0.1:0\" }}\n{yaml}");
         Self::start_whole(&yaml).await
     }
 
@@ -43,7 +45,11 @@ impl Relight {
     pub(crate) async fn start_whole(yaml: &str) -> Self {
         let running = running(yaml, None).await;
         let endpoint = format!("http://{}", running.address);
-        let channel = Channel::from_shared(endpoint).unwrap().connect().await.unwrap();
+        let channel = Channel::from_shared(endpoint)
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
         Self { running, channel }
     }
 
@@ -64,24 +70,49 @@ impl Relight {
 
     /// Calls and waits for the end.
     pub(crate) async fn invoke(&self, invocation: Invocation) -> InvokeWithRecoveryResponse {
-        let request = InvokeWithRecoveryRequest { invocation: Some(invocation) };
-        self.recovery().invoke_with_recovery(request).await.unwrap().into_inner()
+        let request = InvokeWithRecoveryRequest {
+            invocation: Some(invocation),
+        };
+        self.recovery()
+            .invoke_with_recovery(request)
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     /// Explains an invocation.
     pub(crate) async fn get(&self, id: &str) -> InvocationRecord {
-        let invocation = Some(get_invocation_request::Invocation::InvocationId(id.to_owned()));
+        let invocation = Some(get_invocation_request::Invocation::InvocationId(
+            id.to_owned(),
+        ));
         let request = GetInvocationRequest { invocation };
-        self.recovery().get_invocation(request).await.unwrap().into_inner().invocation.unwrap()
+        self.recovery()
+            .get_invocation(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .invocation
+            .unwrap()
     }
 
     /// Watches from now on, or from `start`.
     pub(crate) async fn watch(&self, start: Start) -> Watch {
-        let request = WatchRecoveryRequest { filter: None, start: Some(start) };
-        let mut stream = self.recovery().watch_recovery(request).await.unwrap().into_inner();
+        let request = WatchRecoveryRequest {
+            filter: None,
+            start: Some(start),
+        };
+        let mut stream = self
+            .recovery()
+            .watch_recovery(request)
+            .await
+            .unwrap()
+            .into_inner();
         // The first word is a bookmark: from here on nothing is missed.
         stream.message().await.unwrap();
-        Watch { stream, seen: Vec::new() }
+        Watch {
+            stream,
+            seen: Vec::new(),
+        }
     }
 }
 
@@ -108,7 +139,9 @@ impl Watch {
             }
         };
         let waited = tokio::time::timeout(PATIENCE, reading).await;
-        let Ok(event) = waited else { panic!("no {wanted:?} came after {:?}", self.kinds()) };
+        let Ok(event) = waited else {
+            panic!("no {wanted:?} came after {:?}", self.kinds())
+        };
         event
     }
 
@@ -118,20 +151,29 @@ impl Watch {
     }
 }
 
-/// Starts a server without the pause before its end; its configuration is also written to the file, where one is given.
+/// Starts a server without the pause before its end; its configuration is also written to the file,
+/// where one is given.
 pub(crate) async fn running(yaml: &str, file: Option<&Path>) -> Running {
     if let Some(file) = file {
         std::fs::write(file, yaml).unwrap();
     }
-    let loaded = load_text(yaml, file, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    let loaded =
+        load_text(yaml, file, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
     let listeners = Listeners::bind(&loaded.config).await.unwrap();
-    let options = ServerOptions { skip_pause: true, ..ServerOptions::default() };
+    let options = ServerOptions {
+        skip_pause: true,
+        ..ServerOptions::default()
+    };
     Running::start(&loaded, listeners, &options).await.unwrap()
 }
 
 /// The event's type in snake case.
 pub(crate) fn kind_of(event: &RecoveryEvent) -> String {
-    let debug = event.body.as_ref().map(|body| format!("{body:?}")).unwrap_or_default();
+    let debug = event
+        .body
+        .as_ref()
+        .map(|body| format!("{body:?}"))
+        .unwrap_or_default();
     let name = debug.split('(').next().unwrap_or_default();
     let mut kind = String::new();
     for letter in name.chars() {
@@ -145,22 +187,43 @@ pub(crate) fn kind_of(event: &RecoveryEvent) -> String {
 
 /// An invocation of one user turn, as an `executor`.
 pub(crate) fn asking(text: &str) -> Invocation {
-    let part = Part { content: Some(Content::Text(TextPart { text: text.to_owned() })), ..Part::default() };
-    let message = Message { role: Role::User.into(), parts: vec![part], ..Message::default() };
-    let call = ModelCall { messages: vec![message], ..ModelCall::default() };
-    Invocation { operation: "executor".to_owned(), call: Some(Call::Model(call)), ..Invocation::default() }
+    let part = Part {
+        content: Some(Content::Text(TextPart {
+            text: text.to_owned(),
+        })),
+        ..Part::default()
+    };
+    let message = Message {
+        role: Role::User.into(),
+        parts: vec![part],
+        ..Message::default()
+    };
+    let call = ModelCall {
+        messages: vec![message],
+        ..ModelCall::default()
+    };
+    Invocation {
+        operation: "executor".to_owned(),
+        call: Some(Call::Model(call)),
+        ..Invocation::default()
+    }
 }
 
 /// A stream whose client understands rewinds.
 pub(crate) fn streaming(text: &str, mode: RewindMode) -> Invocation {
     let mut invocation = asking(text);
-    invocation.overrides = Some(Overrides { rewind_mode: mode.into(), ..Overrides::default() });
+    invocation.overrides = Some(Overrides {
+        rewind_mode: mode.into(),
+        ..Overrides::default()
+    });
     invocation
 }
 
 /// Continues for a while without its client.
 pub(crate) fn resumable(mut invocation: Invocation) -> Invocation {
     let overrides = invocation.overrides.get_or_insert_default();
-    overrides.resumable = Some(Resumable { grace_ms: Some(20_000) });
+    overrides.resumable = Some(Resumable {
+        grace_ms: Some(20_000),
+    });
     invocation
 }

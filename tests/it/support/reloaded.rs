@@ -4,8 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use relight::internals::{
     grpc::v1::{
-        ConfigurationReloadedEvent, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse, RecoveryEvent, Target,
-        WatchRecoveryRequest, WatchRecoveryResponse, admin_service_client::AdminServiceClient, recovery_event::Body,
+        ConfigurationReloadedEvent, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
+        RecoveryEvent, Target, WatchRecoveryRequest, WatchRecoveryResponse,
+        admin_service_client::AdminServiceClient, recovery_event::Body,
         recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
     },
     server::Running,
@@ -52,13 +53,31 @@ impl Reloaded {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("relight.yaml");
         let running = running(&config.to_string(), Some(&file)).await;
-        let channel = Channel::from_shared(format!("http://{}", running.address)).unwrap().connect().await.unwrap();
-        let request = WatchRecoveryRequest { filter: None, start: Some(Start::Live(true)) };
-        let mut events =
-            RecoveryServiceClient::new(channel.clone()).watch_recovery(request).await.unwrap().into_inner();
+        let channel = Channel::from_shared(format!("http://{}", running.address))
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
+        let request = WatchRecoveryRequest {
+            filter: None,
+            start: Some(Start::Live(true)),
+        };
+        let mut events = RecoveryServiceClient::new(channel.clone())
+            .watch_recovery(request)
+            .await
+            .unwrap()
+            .into_inner();
         // The first message is a bookmark: nothing after it is missed.
         events.message().await.unwrap();
-        Self { running, upstream, config, channel, events, file, _folder: folder }
+        Self {
+            running,
+            upstream,
+            config,
+            channel,
+            events,
+            file,
+            _folder: folder,
+        }
     }
 
     /// Lays these settings over the file, and waits until they are accepted.
@@ -72,15 +91,22 @@ impl Reloaded {
     pub(crate) async fn accepted(&mut self) -> (ConfigurationReloadedEvent, String) {
         let reading = async {
             loop {
-                let event: RecoveryEvent = self.events.message().await.unwrap().unwrap().event.unwrap();
+                let event: RecoveryEvent =
+                    self.events.message().await.unwrap().unwrap().event.unwrap();
                 match event.body {
-                    Some(Body::ConfigurationReloaded(reloaded)) => return (reloaded, event.display_text),
-                    Some(Body::ConfigurationRejected(rejected)) => panic!("refused: {:#?}", rejected.faults),
+                    Some(Body::ConfigurationReloaded(reloaded)) => {
+                        return (reloaded, event.display_text);
+                    }
+                    Some(Body::ConfigurationRejected(rejected)) => {
+                        panic!("refused: {:#?}", rejected.faults)
+                    }
                     _ => {}
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, reading).await.expect("the change in time")
+        tokio::time::timeout(PATIENCE, reading)
+            .await
+            .expect("the change in time")
     }
 
     pub(crate) fn recovery(&self) -> RecoveryServiceClient<Channel> {
@@ -93,15 +119,29 @@ impl Reloaded {
 
     /// Makes a call, which must not be refused.
     pub(crate) async fn invoke(&self) -> InvokeWithRecoveryResponse {
-        let request = InvokeWithRecoveryRequest { invocation: Some(asking("hello")) };
-        self.recovery().invoke_with_recovery(request).await.unwrap().into_inner()
+        let request = InvokeWithRecoveryRequest {
+            invocation: Some(asking("hello")),
+        };
+        self.recovery()
+            .invoke_with_recovery(request)
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     /// The target `main` as an operator sees it.
     pub(crate) async fn target(&self) -> Target {
-        let targets =
-            self.admin().list_targets(relight::internals::grpc::v1::ListTargetsRequest::default()).await.unwrap();
-        targets.into_inner().targets.into_iter().find(|target| target.id == "main").unwrap()
+        let targets = self
+            .admin()
+            .list_targets(relight::internals::grpc::v1::ListTargetsRequest::default())
+            .await
+            .unwrap();
+        targets
+            .into_inner()
+            .targets
+            .into_iter()
+            .find(|target| target.id == "main")
+            .unwrap()
     }
 }
 

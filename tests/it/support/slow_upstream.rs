@@ -1,4 +1,5 @@
-//! An upstream that streams its answer slowly, so that a server can be killed meanwhile, and a configuration for it.
+//! An upstream that streams its answer slowly, so that a server can be killed meanwhile, and a
+//! configuration for it.
 
 use std::time::Duration;
 
@@ -12,14 +13,23 @@ pub(crate) const ANSWER: &str = "One owner dies, another takes over, and nobody 
 
 /// A configuration with this journal, and with time for the whole answer.
 pub(crate) fn configured(store: &str, mode: &str, upstream: &Upstream) -> String {
-    let yaml = format!("{}journal: {{ store: {store:?}, mode: {mode} }}\n", one_target(upstream));
+    let yaml = format!(
+        "{}journal: {{ store: {store:?}, mode: {mode} }}\n",
+        one_target(upstream)
+    );
     // Slots for all of the load: none of it is to wait for another.
-    yaml.replace("deadline: 20s", "deadline: 2m").replace("400ms", "5s") + "concurrency: { start: 64 }\n"
+    yaml.replace("deadline: 20s", "deadline: 2m")
+        .replace("400ms", "5s")
+        + "concurrency: { start: 64 }\n"
 }
 
 /// An upstream that takes a few seconds for its answer.
 pub(crate) async fn slow_upstream() -> Upstream {
     let upstream = Upstream::start().await;
-    upstream.otherwise(Reply::text(ANSWER).in_pieces_of(120).paced(Duration::from_millis(40)));
+    upstream.otherwise(
+        Reply::text(ANSWER)
+            .in_pieces_of(120)
+            .paced(Duration::from_millis(40)),
+    );
     upstream
 }

@@ -26,10 +26,17 @@ pub(crate) fn sources(folder: &str) -> Vec<PathBuf> {
 /// The path below `src/`, without its ending.
 pub(crate) fn module_path(path: &Path) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    path.strip_prefix(root).unwrap().with_extension("").to_string_lossy().into_owned()
+    path.strip_prefix(root)
+        .unwrap()
+        .with_extension("")
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Lines that are code: comments and doc comments may name whatever they explain.
 pub(crate) fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")).map(|(at, line)| (at + 1, line))
+    text.lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(at, line)| (at + 1, line))
 }

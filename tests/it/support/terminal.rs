@@ -1,6 +1,11 @@
-//! A terminal: a real one, with a shell in it that has job control, so that keys such as Ctrl-Z mean what they mean.
+//! A terminal: a real one, with a shell in it that has job control, so that keys such as Ctrl-Z
+//! mean what they mean.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where its world fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends where its world fails"
+)]
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -30,12 +35,31 @@ impl Terminal {
         let file = state.join("script.sh");
         std::fs::write(&file, format!("set -m\n{script}")).unwrap();
         let mut command = Command::new("script");
-        command.args(["--quiet", "--return", "--command", &format!("exec bash '{}'", file.display()), "/dev/null"]);
-        command.env_clear().envs([("PATH", "/usr/local/bin:/usr/bin:/bin"), ("TERM", "dumb"), ("SHELL", "/bin/sh")]);
+        command.args([
+            "--quiet",
+            "--return",
+            "--command",
+            &format!("exec bash '{}'", file.display()),
+            "/dev/null",
+        ]);
+        command.env_clear().envs([
+            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            ("TERM", "dumb"),
+            ("SHELL", "/bin/sh"),
+        ]);
         command.env("XDG_STATE_HOME", state).kill_on_drop(true);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (keys, screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, keys, screen, shown: String::new() }
+        Self {
+            child,
+            keys,
+            screen,
+            shown: String::new(),
+        }
     }
 
     /// Presses keys.
@@ -50,11 +74,17 @@ impl Terminal {
         let mut unread = Vec::new();
         while !self.shown[from..].contains(words) {
             let read = tokio::time::timeout(PATIENCE, self.screen.read(&mut bytes)).await;
-            let read = read.unwrap_or_else(|_| panic!("no {words:?} in {}", self.shown)).unwrap_or(0);
+            let read = read
+                .unwrap_or_else(|_| panic!("no {words:?} in {}", self.shown))
+                .unwrap_or(0);
             assert!(read > 0, "it ended without {words:?}: {}", self.shown);
             unread.extend_from_slice(&bytes[..read]);
-            let whole = unread.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
-            self.shown.push_str(&String::from_utf8(unread.drain(..whole).collect()).unwrap());
+            let whole = unread
+                .utf8_chunks()
+                .next()
+                .map_or(0, |chunk| chunk.valid().len());
+            self.shown
+                .push_str(&String::from_utf8(unread.drain(..whole).collect()).unwrap());
         }
     }
 
@@ -62,9 +92,14 @@ impl Terminal {
     pub(crate) async fn end(mut self) -> String {
         let mut rest = Vec::new();
         // A terminal whose last program ended is an error to read from.
-        let _ = tokio::time::timeout(PATIENCE, self.screen.read_to_end(&mut rest)).await.unwrap();
+        let _ = tokio::time::timeout(PATIENCE, self.screen.read_to_end(&mut rest))
+            .await
+            .unwrap();
         self.shown.push_str(&String::from_utf8_lossy(&rest));
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .unwrap()
+            .unwrap();
         self.shown
     }
 }

@@ -1,11 +1,15 @@
 //! Tools of a script, calls of them, and what comes back.
 
-#![expect(clippy::needless_pass_by_value, reason = "arguments are written where they are passed")]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments are written where they are passed"
+)]
 
 use relight::internals::{
     grpc::v1::{
-        Completion, ExecutionState, Failure, Invocation, InvokeWithRecoveryResponse, ListExecutionsRequest,
-        RecoveryStrategy, ToolCall, ToolExecution, invocation::Call, invoke_with_recovery_response::Outcome,
+        Completion, ExecutionState, Failure, Invocation, InvokeWithRecoveryResponse,
+        ListExecutionsRequest, RecoveryStrategy, ToolCall, ToolExecution, invocation::Call,
+        invoke_with_recovery_response::Outcome,
     },
     wire_server::{
         WireServer,
@@ -32,7 +36,11 @@ impl Stage {
              tools:\n  servers:\n    strava: {{ url: \"http://{}/mcp\" }}\n{settings}",
             wire.address()
         );
-        Self { script, relight: Relight::start(&yaml).await, _wire: wire }
+        Self {
+            script,
+            relight: Relight::start(&yaml).await,
+            _wire: wire,
+        }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> InvokeWithRecoveryResponse {
@@ -42,15 +50,28 @@ impl Stage {
     /// The states of all executions that the journal knows, the newest first.
     pub(crate) async fn execution_states(&self) -> Vec<ExecutionState> {
         let request = ListExecutionsRequest::default();
-        let listed = self.relight.recovery().list_executions(request).await.unwrap().into_inner();
+        let listed = self
+            .relight
+            .recovery()
+            .list_executions(request)
+            .await
+            .unwrap()
+            .into_inner();
         listed.executions.iter().map(ToolExecution::state).collect()
     }
 }
 
 /// A call of a tool.
 pub(crate) fn calling(tool: &str, arguments: Value) -> Invocation {
-    let call = ToolCall { name: tool.to_owned(), arguments_json: arguments.to_string(), ..ToolCall::default() };
-    Invocation { call: Some(Call::Tool(call)), ..Invocation::default() }
+    let call = ToolCall {
+        name: tool.to_owned(),
+        arguments_json: arguments.to_string(),
+        ..ToolCall::default()
+    };
+    Invocation {
+        call: Some(Call::Tool(call)),
+        ..Invocation::default()
+    }
 }
 
 pub(crate) fn completed(response: &InvokeWithRecoveryResponse) -> &Completion {
@@ -77,5 +98,7 @@ pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
 
 /// A tool that echoes its arguments.
 pub(crate) fn echo(name: &str) -> ScriptedTool {
-    ScriptedTool::new(name, &json!({"type": "object"}), |arguments| Executed::Result(arguments.clone()))
+    ScriptedTool::new(name, &json!({"type": "object"}), |arguments| {
+        Executed::Result(arguments.clone())
+    })
 }

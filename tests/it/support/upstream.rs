@@ -21,15 +21,22 @@ use tokio::time::Instant;
 /// Longest time that an `await_…` waits before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A text in words, each with time to be delivered; cut behind the last where it has no finish reason.
+/// A text in words, each with time to be delivered; cut behind the last where it has no finish
+/// reason.
 pub(crate) fn pieces(text: &str, finish: Option<&str>) -> Reply {
-    let mut events: Vec<String> =
-        text.split_inclusive(' ').map(|word| chunk(&json!({"content": word}), None)).collect();
+    let mut events: Vec<String> = text
+        .split_inclusive(' ')
+        .map(|word| chunk(&json!({"content": word}), None))
+        .collect();
     events.extend(finish.map(|reason| chunk(&json!({}), Some(reason))));
     let whole = Reply::events(&events);
     let bytes = whole.body_bytes().len();
     let paced = whole.paced(Duration::from_millis(1));
-    if finish.is_some() { paced } else { paced.cut_after(bytes) }
+    if finish.is_some() {
+        paced
+    } else {
+        paced.cut_after(bytes)
+    }
 }
 
 /// A running server; stops when it is dropped.
@@ -69,7 +76,10 @@ impl Upstream {
     }
 
     /// Chooses what is replied when nothing is queued.
-    pub(crate) fn answering(&self, choose: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> &Self {
+    pub(crate) fn answering(
+        &self,
+        choose: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> &Self {
         self.server.otherwise(choose);
         self
     }
@@ -86,12 +96,15 @@ impl Upstream {
 
     /// Waits for the `n`th request (from 1).
     pub(crate) async fn await_request(&self, n: usize) -> Request {
-        self.await_where(|requests| requests.get(n - 1).cloned()).await
+        self.await_where(|requests| requests.get(n - 1).cloned())
+            .await
     }
 
-    /// Waits until the client of the `n`th request (from 1) disconnected early, and returns when that was.
+    /// Waits until the client of the `n`th request (from 1) disconnected early, and returns when
+    /// that was.
     pub(crate) async fn await_cancel(&self, n: usize) -> Instant {
-        self.await_where(|requests| requests.get(n - 1).and_then(|request| request.cancelled_at)).await
+        self.await_where(|requests| requests.get(n - 1).and_then(|request| request.cancelled_at))
+            .await
     }
 
     async fn await_where<T>(&self, find: impl Fn(&[Request]) -> Option<T>) -> T {
@@ -105,6 +118,8 @@ impl Upstream {
             }
         };
         let requests = || self.requests();
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("not seen; seen: {:#?}", requests()))
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("not seen; seen: {:#?}", requests()))
     }
 }

@@ -35,7 +35,10 @@ pub(crate) fn providers(spec: ProviderSpec) -> Providers {
 
 /// A call of one user message.
 pub(crate) fn asking(text: &str) -> ModelCall {
-    ModelCall { messages: vec![Message::text(Role::User, text)], ..ModelCall::default() }
+    ModelCall {
+        messages: vec![Message::text(Role::User, text)],
+        ..ModelCall::default()
+    }
 }
 
 /// An attempt at the test provider.
@@ -83,7 +86,10 @@ pub(crate) async fn ask(providers: &Providers, call: ProviderRequest) -> Seen {
         Err(error) => seen.error = Some(error),
         Ok(mut stream) => {
             while let Some(next) = stream.next().await {
-                assert!(seen.error.is_none(), "something came after the error: {next:?}");
+                assert!(
+                    seen.error.is_none(),
+                    "something came after the error: {next:?}"
+                );
                 match next {
                     Ok(delta) => seen.deltas.push(delta),
                     Err(error) => seen.error = Some(error),
@@ -119,7 +125,10 @@ impl Seen {
     /// The tool calls: id, name, arguments, and whether the call is whole.
     pub(crate) fn tool_calls(&self) -> Vec<(String, String, String, bool)> {
         let calls = self.deltas.iter().filter_map(|delta| match delta {
-            Delta::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => Some((*block, id, name)),
+            Delta::BlockStart {
+                block,
+                kind: BlockKind::ToolCall { id, name },
+            } => Some((*block, id, name)),
             _ => None,
         });
         let call = |(block, id, name): (u32, &String, &String)| {
@@ -127,8 +136,10 @@ impl Seen {
                 Delta::BlockDelta { block: it, text } if *it == block => Some(text.as_str()),
                 _ => None,
             });
-            let stopped =
-                self.deltas.iter().any(|delta| matches!(delta, Delta::BlockStop { block: it, .. } if *it == block));
+            let stopped = self
+                .deltas
+                .iter()
+                .any(|delta| matches!(delta, Delta::BlockStop { block: it, .. } if *it == block));
             (id.clone(), name.clone(), pieces.collect(), stopped)
         };
         calls.map(call).collect()
@@ -154,6 +165,8 @@ impl Seen {
     /// The error that must have come.
     pub(crate) fn failed(&self) -> &ProviderError {
         assert_eq!(self.finish(), None, "a failed attempt looks whole");
-        self.error.as_ref().unwrap_or_else(|| panic!("no error came: {:?}", self.deltas))
+        self.error
+            .as_ref()
+            .unwrap_or_else(|| panic!("no error came: {:?}", self.deltas))
     }
 }

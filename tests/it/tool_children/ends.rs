@@ -1,4 +1,5 @@
-//! When a child ends, and all that it started with it: with its servers, at the shutdown, at a reload that changes it.
+//! When a child ends, and all that it started with it: with its servers, at the shutdown, at a
+//! reload that changes it.
 
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ async fn until_gone(process: &str) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, ending).await.unwrap_or_else(|_| panic!("process {process} is still there"));
+    timeout(PATIENCE, ending)
+        .await
+        .unwrap_or_else(|_| panic!("process {process} is still there"));
 }
 
 #[tokio::test]
@@ -42,7 +45,10 @@ async fn closing_ends_every_child_and_its_calls_and_a_later_call_starts_anew() {
         timeout(PATIENCE, child.servers.close()).await.unwrap();
     };
     let (hanging, ()) = tokio::join!(hanging, closing);
-    assert_eq!(hanging.unwrap_err().fault, Some(TransportFault::ProcessExited));
+    assert_eq!(
+        hanging.unwrap_err().fault,
+        Some(TransportFault::ProcessExited)
+    );
     until_gone(&spawned).await;
     child.call("echo", json!({})).await.unwrap();
     assert_eq!(child.count("initialize"), 2);
@@ -52,15 +58,26 @@ async fn closing_ends_every_child_and_its_calls_and_a_later_call_starts_anew() {
 async fn a_reload_keeps_a_child_whose_settings_stay_and_ends_one_whose_settings_change() {
     let mut child = Child::usual();
     let spawned = text_of(&child.call("spawn", json!({})).await.unwrap()).to_owned();
-    child.servers = child.servers.rebuild(&specs(&child.folder, "", json!({}), json!({}))).unwrap();
+    child.servers = child
+        .servers
+        .rebuild(&specs(&child.folder, "", json!({}), json!({})))
+        .unwrap();
     child.call("echo", json!({})).await.unwrap();
     assert_eq!(child.count("initialize"), 1);
     assert!(is_alive(&spawned));
-    let changed = specs(&child.folder, "", json!({ "env": { "EXTRA": "x" } }), json!({}));
+    let changed = specs(
+        &child.folder,
+        "",
+        json!({ "env": { "EXTRA": "x" } }),
+        json!({}),
+    );
     child.servers = child.servers.rebuild(&changed).unwrap();
     until_gone(&spawned).await;
     child.call("echo", json!({})).await.unwrap();
     assert_eq!(child.count("initialize"), 2);
     child.servers = child.servers.rebuild(&[]).unwrap();
-    assert_eq!(child.fault("echo").await.fault, Some(TransportFault::NotStarted));
+    assert_eq!(
+        child.fault("echo").await.fault,
+        Some(TransportFault::NotStarted)
+    );
 }

@@ -1,6 +1,8 @@
-//! An MCP server over standard input and output that misbehaves on demand: this test binary again, in one ignored test.
+//! An MCP server over standard input and output that misbehaves on demand: this test binary again,
+//! in one ignored test.
 //!
-//! The test harness writes to standard output, too, so that goes to `/dev/null` and the server writes to descriptor 3.
+//! The test harness writes to standard output, too, so that goes to `/dev/null` and the server
+//! writes to descriptor 3.
 
 #![expect(
     clippy::large_stack_arrays,
@@ -20,8 +22,7 @@ use std::{
 use serde_json::{Value, json};
 
 /// What runs this binary as a server: a shell exchanges the descriptors.
-pub(super) const SHELL: &str =
-    "exec \"$0\" --exact tool_children::process::serves_tools --ignored --nocapture 3>&1 1>/dev/null";
+pub(super) const SHELL: &str = "exec \"$0\" --exact tool_children::process::serves_tools --ignored --nocapture 3>&1 1>/dev/null";
 
 struct Server {
     out: File,
@@ -34,8 +35,14 @@ struct Server {
 #[test]
 #[ignore = "is a tool server that other tests start"]
 fn serves_tools() {
-    let Ok(out) = OpenOptions::new().write(true).open("/dev/fd/3") else { return };
-    let mut server = Server { out, parameter: "limit", start: variable("START") };
+    let Ok(out) = OpenOptions::new().write(true).open("/dev/fd/3") else {
+        return;
+    };
+    let mut server = Server {
+        out,
+        parameter: "limit",
+        start: variable("START"),
+    };
     match server.start.as_str() {
         "exit" => {
             eprintln!("ImportError: no module named strava");
@@ -58,7 +65,11 @@ fn variable(name: &str) -> String {
 }
 
 fn note(line: &str) {
-    let mut file = OpenOptions::new().create(true).append(true).open(variable("NOTES")).unwrap();
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(variable("NOTES"))
+        .unwrap();
     writeln!(file, "{line}").unwrap();
 }
 
@@ -99,14 +110,21 @@ impl Server {
         let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
         match self.start.as_str() {
             "many" => {
-                let page: u64 = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
-                let tools: Vec<Value> = (page * 100..page * 100 + 100).map(|n| tool(&format!("tool_{n}"))).collect();
+                let page: u64 = params["cursor"]
+                    .as_str()
+                    .map_or(0, |cursor| cursor.parse().unwrap());
+                let tools: Vec<Value> = (page * 100..page * 100 + 100)
+                    .map(|n| tool(&format!("tool_{n}")))
+                    .collect();
                 let next = (page < 4).then(|| (page + 1).to_string());
                 json!({ "tools": tools, "nextCursor": next })
             }
             "endless" => json!({ "tools": [], "nextCursor": "again" }),
             "deep" => {
-                let deep = (0..40).fold(json!({}), |inner, _| json!({ "properties": { "a": inner } }));
+                let deep = (0..40).fold(
+                    json!({}),
+                    |inner, _| json!({ "properties": { "a": inner } }),
+                );
                 json!({ "tools": [tool("plain"), { "name": "deep", "inputSchema": deep }] })
             }
             _ => {
@@ -139,11 +157,13 @@ impl Server {
                 self.respond(id, &result);
             }
             "invalid" => {
-                let error = json!({ "code": -32602, "message": "Invalid params: missing field `path`" });
+                let error =
+                    json!({ "code": -32602, "message": "Invalid params: missing field `path`" });
                 self.write_line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
             }
             "picture" => {
-                let picture = json!({ "type": "image", "data": "iVBORw==", "mimeType": "image/png" });
+                let picture =
+                    json!({ "type": "image", "data": "iVBORw==", "mimeType": "image/png" });
                 let file = json!({ "type": "resource", "resource": { "uri": "file:///a.bin", "blob": "AAE=" } });
                 self.respond(id, &json!({ "content": [picture, file] }));
             }
@@ -166,7 +186,10 @@ impl Server {
                 self.respond(id, &text("renamed"));
             }
             "spawn" => {
-                let sleeping = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+                let sleeping = std::process::Command::new("sleep")
+                    .arg("600")
+                    .spawn()
+                    .unwrap();
                 self.respond(id, &text(&sleeping.id().to_string()));
             }
             "crash" => {

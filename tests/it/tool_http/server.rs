@@ -52,16 +52,26 @@ struct SeenState {
 
 impl McpOverHttp {
     pub(super) async fn start() -> Self {
-        let seen = Arc::new(Seen { state: Mutex::default(), changes: broadcast::channel(8).0 });
+        let seen = Arc::new(Seen {
+            state: Mutex::default(),
+            changes: broadcast::channel(8).0,
+        });
         let router = Router::new()
-            .route("/mcp", post(take).get(listen).delete(|| async { StatusCode::OK }))
+            .route(
+                "/mcp",
+                post(take).get(listen).delete(|| async { StatusCode::OK }),
+            )
             .route("/plain/{*path}", any(plain))
             .with_state(Arc::clone(&seen));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut task = JoinSet::new();
         task.spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, seen, _task: task }
+        Self {
+            address,
+            seen,
+            _task: task,
+        }
     }
 
     pub(super) fn url(&self) -> String {
@@ -81,7 +91,12 @@ impl McpOverHttp {
     }
 
     pub(super) fn calls(&self, tool: &str) -> usize {
-        self.seen.state().calls.get(tool).copied().unwrap_or_default()
+        self.seen
+            .state()
+            .calls
+            .get(tool)
+            .copied()
+            .unwrap_or_default()
     }
 
     pub(super) fn cancellations(&self) -> usize {
@@ -143,7 +158,9 @@ fn cut_after(text: String) -> Body {
 async fn take(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: Bytes) -> Response {
     match respond(&seen, headers, &body) {
         // The connection closes with the task that serves it.
-        None if String::from_utf8_lossy(&body).contains("\"closes\"") => panic!("the connection closes"),
+        None if String::from_utf8_lossy(&body).contains("\"closes\"") => {
+            panic!("the connection closes")
+        }
         Some(response) => response,
         None => std::future::pending().await,
     }
@@ -158,8 +175,15 @@ fn respond(seen: &Seen, headers: HeaderMap, body: &[u8]) -> Option<Response> {
     let result = |result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result });
     let method = message["method"].as_str().unwrap_or_default();
     if method != "initialize" {
-        let session = headers.get("mcp-session-id").and_then(|session| session.to_str().ok()).unwrap_or_default();
-        let number: usize = session.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+        let session = headers
+            .get("mcp-session-id")
+            .and_then(|session| session.to_str().ok())
+            .unwrap_or_default();
+        let number: usize = session
+            .rsplit('-')
+            .next()
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_default();
         if number <= state.ended {
             return Some(StatusCode::NOT_FOUND.into_response());
         }
@@ -178,9 +202,16 @@ fn respond(seen: &Seen, headers: HeaderMap, body: &[u8]) -> Option<Response> {
             ([("mcp-session-id", session)], json_response(&result(ready))).into_response()
         }
         "tools/list" => {
-            let parameter = if state.renamed { "max_results" } else { "limit" };
-            let schema = json!({ "type": "object", "properties": { parameter: { "type": "integer" } } });
-            json_response(&result(json!({ "tools": [{ "name": "list_things", "inputSchema": schema }] })))
+            let parameter = if state.renamed {
+                "max_results"
+            } else {
+                "limit"
+            };
+            let schema =
+                json!({ "type": "object", "properties": { parameter: { "type": "integer" } } });
+            json_response(&result(
+                json!({ "tools": [{ "name": "list_things", "inputSchema": schema }] }),
+            ))
         }
         "tools/call" => {
             let name = params["name"].as_str().unwrap().to_owned();
@@ -202,25 +233,35 @@ fn respond(seen: &Seen, headers: HeaderMap, body: &[u8]) -> Option<Response> {
 }
 
 fn call(name: &str, done: &Value) -> Option<Response> {
-    let progress =
-        json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } });
+    let progress = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } });
     let mut wrong = done.clone();
     wrong["id"] = json!(99_999);
     let long = json!({ "jsonrpc": "2.0", "id": done["id"], "result": { "content": [], "structuredContent": "x".repeat(70_000) } });
     Some(match name {
         "json" => json_response(done),
         "events" => events(event(done).into()),
-        "events_after_progress" => events(format!(": a comment\n\n{}{}", event(&progress), event(done)).into()),
+        "events_after_progress" => {
+            events(format!(": a comment\n\n{}{}", event(&progress), event(done)).into())
+        }
         "cuts_events" => events(cut_after(event(&progress))),
-        "cuts_numbered_events" => events(cut_after(format!("id: 1\nretry: 10\n{}", event(&progress)))),
+        "cuts_numbered_events" => {
+            events(cut_after(format!("id: 1\nretry: 10\n{}", event(&progress))))
+        }
         "ends_events" => events(event(&progress).into()),
-        "flood" => events(Body::from_stream(stream::repeat(event(&progress)).map(Ok::<_, Infallible>))),
+        "flood" => events(Body::from_stream(
+            stream::repeat(event(&progress)).map(Ok::<_, Infallible>),
+        )),
         "wrong_id" => json_response(&wrong),
         "wrong_id_in_events" => events(event(&wrong).into()),
         "large" => json_response(&long),
         "large_event" => events(event(&long).into()),
         "html" => ([("content-type", "text/html")], "<html>").into_response(),
-        "429" => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], "slow down").into_response(),
+        "429" => (
+            StatusCode::TOO_MANY_REQUESTS,
+            [("retry-after", "7")],
+            "slow down",
+        )
+            .into_response(),
         "403" => (StatusCode::FORBIDDEN, "{\"error\":\"not yours\"}").into_response(),
         "500" => (StatusCode::INTERNAL_SERVER_ERROR, "broken inside").into_response(),
         _ => return None,
@@ -245,8 +286,15 @@ async fn listen(State(seen): State<Arc<Seen>>, headers: HeaderMap) -> Response {
 
 async fn plain(method: Method, uri: Uri, headers: HeaderMap, body: String) -> Response {
     if uri.path().ends_with("/broken") {
-        return (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "3")], "maintenance").into_response();
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [("retry-after", "3")],
+            "maintenance",
+        )
+            .into_response();
     }
     let team = headers.get("x-team").map(|team| team.to_str().unwrap());
-    json_response(&json!({ "method": method.as_str(), "path": uri.to_string(), "body": body, "team": team }))
+    json_response(
+        &json!({ "method": method.as_str(), "path": uri.to_string(), "body": body, "team": team }),
+    )
 }

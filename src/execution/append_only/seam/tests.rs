@@ -48,7 +48,11 @@ impl Play {
 
     fn start(&mut self, kind: BlockKind) -> u32 {
         self.next += 1;
-        self.step(&StreamStep::BlockStart { block: self.next, kind }).unwrap();
+        self.step(&StreamStep::BlockStart {
+            block: self.next,
+            kind,
+        })
+        .unwrap();
         self.next
     }
 
@@ -56,13 +60,23 @@ impl Play {
         let read = self.read.entry(block).or_default();
         let offset = read.len() as u64;
         read.push_str(text);
-        self.step(&StreamStep::BlockDelta { block, offset, text: text.to_owned() })
+        self.step(&StreamStep::BlockDelta {
+            block,
+            offset,
+            text: text.to_owned(),
+        })
     }
 
     fn stop(&mut self, block: u32) -> Result<(), Diverged> {
         let text = self.read.entry(block).or_default().clone();
         let hash = hash_text(&text);
-        self.step(&StreamStep::BlockStop { block, bytes: text.len() as u64, hash, opaque: None, committed: true })
+        self.step(&StreamStep::BlockStop {
+            block,
+            bytes: text.len() as u64,
+            hash,
+            opaque: None,
+            committed: true,
+        })
     }
 
     /// A whole block.
@@ -74,7 +88,12 @@ impl Play {
 
     fn rewind(&mut self) -> Result<(), Diverged> {
         let hash = hash_blocks(std::iter::empty());
-        self.step(&StreamStep::Rewind { keep: Vec::new(), cause: FailureClass::StreamInterrupted, attempt: 1, hash })
+        self.step(&StreamStep::Rewind {
+            keep: Vec::new(),
+            cause: FailureClass::StreamInterrupted,
+            attempt: 1,
+            hash,
+        })
     }
 
     fn finish(&mut self) -> Result<(), Diverged> {
@@ -85,7 +104,10 @@ impl Play {
 }
 
 fn call(id: &str) -> BlockKind {
-    BlockKind::ToolCall { id: id.to_owned(), name: "add".to_owned() }
+    BlockKind::ToolCall {
+        id: id.to_owned(),
+        name: "add".to_owned(),
+    }
 }
 
 #[test]
@@ -110,7 +132,11 @@ fn another_text_is_noticed_at_once_and_a_shorter_one_at_its_end() {
     let block = play.start(BlockKind::Text);
     play.say(block, "One").unwrap();
     assert_eq!(play.seam.sent_text(), "One two");
-    assert_eq!(play.seam.finish(), Err(Diverged), "the sent text is longer than the answer");
+    assert_eq!(
+        play.seam.finish(),
+        Err(Diverged),
+        "the sent text is longer than the answer"
+    );
     assert_eq!(play.say(block, " six"), Err(Diverged));
     assert_eq!(play.text, "One two", "nothing of the other text was sent");
 }
@@ -143,14 +169,23 @@ fn a_tool_call_is_sent_when_it_is_whole_and_keeps_the_id_that_was_sent() {
     play.block(call("a"), "{\"x\": 1}").unwrap();
     let open = play.start(call("b"));
     play.say(open, "{\"x\":").unwrap();
-    let whole =
-        SentCall { id: "a".to_owned(), name: "add".to_owned(), arguments: "{\"x\": 1}".to_owned(), opaque: None };
+    let whole = SentCall {
+        id: "a".to_owned(),
+        name: "add".to_owned(),
+        arguments: "{\"x\": 1}".to_owned(),
+        opaque: None,
+    };
     assert_eq!(play.sent, [AnswerPiece::ToolCall(whole)]);
     play.rewind().unwrap();
     play.block(call("c"), "{\"x\":1}").unwrap();
     play.block(call("d"), "{\"x\":2}").unwrap();
     play.finish().unwrap();
-    assert_eq!(play.sent.len(), 2, "the first call was sent already: {:?}", play.sent);
+    assert_eq!(
+        play.sent.len(),
+        2,
+        "the first call was sent already: {:?}",
+        play.sent
+    );
     assert!(matches!(&play.sent[1], AnswerPiece::ToolCall(second) if second.id == "d"));
 }
 
@@ -171,7 +206,13 @@ fn other_reasoning_is_left_out_and_the_answer_goes_on() {
     play.block(BlockKind::Reasoning, "Well.").unwrap();
     play.block(BlockKind::Text, "Yes").unwrap();
     play.finish().unwrap();
-    assert_eq!(play.sent, [AnswerPiece::Reasoning("Hm.".to_owned()), AnswerPiece::Text("Yes".to_owned())]);
+    assert_eq!(
+        play.sent,
+        [
+            AnswerPiece::Reasoning("Hm.".to_owned()),
+            AnswerPiece::Text("Yes".to_owned())
+        ]
+    );
 }
 
 #[test]
@@ -186,34 +227,62 @@ fn a_block_that_grows_before_another_of_its_kind_is_sent_as_it_came_or_is_anothe
     let mut play = Play::new(HoldBack::Off);
     let (first, second) = (play.start(BlockKind::Text), play.start(BlockKind::Text));
     play.say(second, "three").unwrap();
-    assert_eq!(play.say(first, "One "), Err(Diverged), "the text behind it was sent");
+    assert_eq!(
+        play.say(first, "One "),
+        Err(Diverged),
+        "the text behind it was sent"
+    );
 }
 
 #[test]
 fn reasoning_is_sent_with_what_its_provider_needs_back_once() {
-    let signature = |bytes: &[u8]| Opaque { kind: "anthropic.signature".to_owned(), bytes: bytes.to_vec() };
+    let signature = |bytes: &[u8]| Opaque {
+        kind: "anthropic.signature".to_owned(),
+        bytes: bytes.to_vec(),
+    };
     let mut play = Play::new(HoldBack::Bytes(64));
     let signed = |play: &mut Play, text: &str, bytes: &[u8]| {
         let block = play.start(BlockKind::Reasoning);
         play.say(block, text).unwrap();
         let (hash, opaque) = (hash_text(text), Some(signature(bytes)));
-        let stop = StreamStep::BlockStop { block, bytes: text.len() as u64, hash, opaque, committed: true };
+        let stop = StreamStep::BlockStop {
+            block,
+            bytes: text.len() as u64,
+            hash,
+            opaque,
+            committed: true,
+        };
         play.step(&stop).unwrap();
     };
     signed(&mut play, "Hm.", b"a");
-    let first = [AnswerPiece::Reasoning("Hm.".to_owned()), AnswerPiece::Signed(signature(b"a"))];
-    assert_eq!(play.sent, first, "what is held back of other texts is not held back of this one");
+    let first = [
+        AnswerPiece::Reasoning("Hm.".to_owned()),
+        AnswerPiece::Signed(signature(b"a")),
+    ];
+    assert_eq!(
+        play.sent, first,
+        "what is held back of other texts is not held back of this one"
+    );
     play.rewind().unwrap();
     signed(&mut play, "Hm.", b"b");
-    assert_eq!(play.sent.len(), 2, "the same reasoning is signed already: {:?}", play.sent);
+    assert_eq!(
+        play.sent.len(),
+        2,
+        "the same reasoning is signed already: {:?}",
+        play.sent
+    );
     play.rewind().unwrap();
     signed(&mut play, "Well.", b"c");
-    assert_eq!(play.sent[2..], [AnswerPiece::SignedAnew("Well.".to_owned(), signature(b"c"))]);
+    assert_eq!(
+        play.sent[2..],
+        [AnswerPiece::SignedAnew("Well.".to_owned(), signature(b"c"))]
+    );
 }
 
 proptest! {
-    /// Any number of attempts that break anywhere, with any pace and any hold-back: what was sent is the last
-    /// attempt's answer, or the seam says that it is not, and then it sent the beginning of one of them.
+    /// Any number of attempts that break anywhere, with any pace and any hold-back: what was sent
+    /// is the last attempt's answer, or the seam says that it is not, and then it sent the
+    /// beginning of one of them.
     #[test]
     fn what_is_sent_is_the_last_answer_or_a_divergence_is_told(
         attempts in prop::collection::vec(("[abß]{0,12}", 1_usize..5), 1..5),

@@ -1,12 +1,20 @@
 //! What of an answer that is made in the background is gone on with, by what was recorded.
 
 use super::*;
-use crate::domain::{completion::Exactness, failure::Wait, failure::WaitSource, invocation::RecoveryStrategy};
+use crate::domain::{
+    completion::Exactness, failure::Wait, failure::WaitSource, invocation::RecoveryStrategy,
+};
 
 const CLASS: FailureClass = FailureClass::StreamInterrupted;
 
 fn started(attempt: u32, cause: AttemptCause) -> StreamStep {
-    StreamStep::AttemptStarted { attempt, target: "main".into(), cause, model: "m-1".to_owned(), repaired: None }
+    StreamStep::AttemptStarted {
+        attempt,
+        target: "main".into(),
+        cause,
+        model: "m-1".to_owned(),
+        repaired: None,
+    }
 }
 
 fn decided(attempt: u32) -> StreamStep {
@@ -14,7 +22,10 @@ fn decided(attempt: u32) -> StreamStep {
         attempt,
         class: CLASS,
         strategy: RecoveryStrategy::Retry,
-        wait: Wait { duration: Duration::ZERO, source: WaitSource::Backoff },
+        wait: Wait {
+            duration: Duration::ZERO,
+            source: WaitSource::Backoff,
+        },
         display: String::new(),
         budget_left: 1.0,
         adaptation: None,
@@ -24,14 +35,25 @@ fn decided(attempt: u32) -> StreamStep {
 fn left(steps: Vec<StreamStep>) -> RecoveredState {
     let mut left = RecoveredState::default();
     for (seq, step) in (1..).zip(steps) {
-        left.see(&Entry { epoch: 1, seq, attempt: 0, at: jiff::Timestamp::UNIX_EPOCH, step }).unwrap();
+        left.see(&Entry {
+            epoch: 1,
+            seq,
+            attempt: 0,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            step,
+        })
+        .unwrap();
     }
     left.orphan_last();
     left
 }
 
 fn handle(attempt: u32) -> UpstreamHandle {
-    UpstreamHandle { attempt, target: "main".into(), id: "resp_1".to_owned() }
+    UpstreamHandle {
+        attempt,
+        target: "main".into(),
+        id: "resp_1".to_owned(),
+    }
 }
 
 #[test]
@@ -46,20 +68,33 @@ fn an_answer_is_read_on_whatever_its_attempt_was_made_for_unless_it_is_only_the_
         (AttemptCause::Continue(CLASS), false),
         (AttemptCause::Extend, false),
     ] {
-        let left = left(vec![started(1, AttemptCause::Initial), decided(1), started(2, cause)]);
+        let left = left(vec![
+            started(1, AttemptCause::Initial),
+            decided(1),
+            started(2, cause),
+        ]);
         assert_eq!(left.may_be_read_on(&handle(2)), is_whole, "{cause:?}");
     }
 }
 
 #[test]
 fn what_a_note_had_asked_for_is_asked_for_anew() {
-    let note = StreamStep::ContextInjected { attempt: 1, note: "n".to_owned(), vehicle: "v".to_owned(), message: 1 };
+    let note = StreamStep::ContextInjected {
+        attempt: 1,
+        note: "n".to_owned(),
+        vehicle: "v".to_owned(),
+        message: 1,
+    };
     assert!(!left(vec![started(1, AttemptCause::Initial), note]).may_be_read_on(&handle(1)));
 }
 
 #[test]
 fn an_attempt_that_was_given_up_is_not_under_way_any_more() {
-    let left = left(vec![started(1, AttemptCause::Initial), decided(1), started(2, AttemptCause::Retry(CLASS))]);
+    let left = left(vec![
+        started(1, AttemptCause::Initial),
+        decided(1),
+        started(2, AttemptCause::Retry(CLASS)),
+    ]);
     assert!(!left.is_under_way(&handle(1)));
     assert!(left.is_under_way(&handle(2)));
 }
@@ -84,10 +119,21 @@ fn an_answer_that_kills_its_readers_is_not_read_for_ever() {
 
 #[test]
 fn what_an_answer_cost_is_counted_with_the_attempt_that_brings_it() {
-    let usage = Usage { input_tokens: 10, output_tokens: 8, exactness: Exactness::Exact, ..Usage::default() };
+    let usage = Usage {
+        input_tokens: 10,
+        output_tokens: 8,
+        exactness: Exactness::Exact,
+        ..Usage::default()
+    };
     let spent = |attempt| StreamStep::Usage { attempt, usage };
     let again = started(2, AttemptCause::Retry(CLASS));
-    let mut left = left(vec![started(1, AttemptCause::Initial), spent(1), decided(1), again, spent(2)]);
+    let mut left = left(vec![
+        started(1, AttemptCause::Initial),
+        spent(1),
+        decided(1),
+        again,
+        spent(2),
+    ]);
     left.count_once(&handle(2));
     let counted: Vec<Usage> = left.attempts.iter().map(|record| record.usage).collect();
     assert_eq!(counted, [usage, Usage::default()]);

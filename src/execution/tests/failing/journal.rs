@@ -11,9 +11,10 @@ use crate::{
         upstream::UpstreamHandle,
     },
     journal::{
-        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish, FinishError, Held,
-        Journal, JournalError, JournalFuture, Limits, Listing, Locked, MemoryJournal, NewInvocation, Owner, Page,
-        Record, Renewed, Stats, StoreHealth, Takeover, Thread, ThreadError, ThreadKey, ToolExecution,
+        AppendError, BeginResult, CancelWish, Changes, Compacted, Entry, ExecutionListing, Finish,
+        FinishError, Held, Journal, JournalError, JournalFuture, Limits, Listing, Locked,
+        MemoryJournal, NewInvocation, Owner, Page, Record, Renewed, Stats, StoreHealth, Takeover,
+        Thread, ThreadError, ThreadKey, ToolExecution,
     },
 };
 
@@ -33,11 +34,22 @@ impl Failing {
     pub(super) fn new() -> Self {
         let none = AtomicUsize::default;
         let inner = MemoryJournal::new(Limits::default());
-        Self { inner, begins: none(), appends: none(), finishes: none(), locks: none(), writer: Semaphore::new(1) }
+        Self {
+            inner,
+            begins: none(),
+            appends: none(),
+            finishes: none(),
+            locks: none(),
+            writer: Semaphore::new(1),
+        }
     }
 
     fn fails(left: &AtomicUsize) -> Option<JournalError> {
-        let fails = left.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        let fails = left
+            .try_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok();
         fails.then(|| JournalError::Unavailable("as the test said".to_owned()))
     }
 }
@@ -58,21 +70,34 @@ impl Journal for Failing {
         }
     }
 
-    fn append<'a>(&'a self, id: &'a InvocationId, entries: &'a [Entry]) -> JournalFuture<'a, (), AppendError> {
+    fn append<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        entries: &'a [Entry],
+    ) -> JournalFuture<'a, (), AppendError> {
         match Self::fails(&self.appends) {
             Some(error) => Box::pin(async { Err(error.into()) }),
             None => self.inner.append(id, entries),
         }
     }
 
-    fn remember<'a>(&'a self, _: &'a Held, _: &'a UpstreamHandle) -> JournalFuture<'a, bool, AppendError> {
+    fn remember<'a>(
+        &'a self,
+        _: &'a Held,
+        _: &'a UpstreamHandle,
+    ) -> JournalFuture<'a, bool, AppendError> {
         Box::pin(async {
             let _turn = self.writer.acquire().await;
             std::future::pending().await
         })
     }
 
-    fn read<'a>(&'a self, id: &'a InvocationId, after_seq: u64, limit: usize) -> JournalFuture<'a, Option<Page>> {
+    fn read<'a>(
+        &'a self,
+        id: &'a InvocationId,
+        after_seq: u64,
+        limit: usize,
+    ) -> JournalFuture<'a, Option<Page>> {
         self.inner.read(id, after_seq, limit)
     }
 
@@ -90,7 +115,11 @@ impl Journal for Failing {
         self.inner.get(id)
     }
 
-    fn get_by_request<'a>(&'a self, tenant: &'a TenantId, request: &'a RequestId) -> JournalFuture<'a, Option<Record>> {
+    fn get_by_request<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        request: &'a RequestId,
+    ) -> JournalFuture<'a, Option<Record>> {
         self.inner.get_by_request(tenant, request)
     }
 
@@ -98,7 +127,11 @@ impl Journal for Failing {
         self.inner.list(wanted, limit)
     }
 
-    fn executions<'a>(&'a self, wanted: &'a ExecutionListing, limit: usize) -> JournalFuture<'a, Vec<ToolExecution>> {
+    fn executions<'a>(
+        &'a self,
+        wanted: &'a ExecutionListing,
+        limit: usize,
+    ) -> JournalFuture<'a, Vec<ToolExecution>> {
         self.inner.executions(wanted, limit)
     }
 
@@ -106,7 +139,12 @@ impl Journal for Failing {
         self.inner.free_request(id)
     }
 
-    fn renew<'a>(&'a self, owner: &'a Owner, held: &'a [Held], now: Timestamp) -> JournalFuture<'a, Renewed> {
+    fn renew<'a>(
+        &'a self,
+        owner: &'a Owner,
+        held: &'a [Held],
+        now: Timestamp,
+    ) -> JournalFuture<'a, Renewed> {
         self.inner.renew(owner, held, now)
     }
 
@@ -122,7 +160,12 @@ impl Journal for Failing {
         self.inner.expired(now, limit)
     }
 
-    fn take_over<'a>(&'a self, expected: &'a Held, owner: &'a Owner, now: Timestamp) -> JournalFuture<'a, Takeover> {
+    fn take_over<'a>(
+        &'a self,
+        expected: &'a Held,
+        owner: &'a Owner,
+        now: Timestamp,
+    ) -> JournalFuture<'a, Takeover> {
         self.inner.take_over(expected, owner, now)
     }
 
@@ -171,7 +214,12 @@ impl Journal for Failing {
         self.inner.keeps_properties()
     }
 
-    fn swap_property<'a>(&'a self, name: &'a str, expected: &'a str, new: String) -> JournalFuture<'a, bool> {
+    fn swap_property<'a>(
+        &'a self,
+        name: &'a str,
+        expected: &'a str,
+        new: String,
+    ) -> JournalFuture<'a, bool> {
         self.inner.swap_property(name, expected, new)
     }
 

@@ -20,7 +20,10 @@ fn with(field: &str, value: Value) -> Value {
 
 fn param(body: &Value) -> String {
     let object = read(body).unwrap_err().object(Protocol::Openai);
-    object["error"]["param"].as_str().unwrap_or_default().to_owned()
+    object["error"]["param"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
@@ -39,15 +42,32 @@ fn every_field_that_is_modelled_arrives_and_the_others_are_passed_on() {
     assert!(request.stream && request.include_usage);
     let call = &request.call;
     let sampling = call.sampling;
-    assert_eq!((sampling.temperature, sampling.top_p, sampling.seed), (Some(0.5), Some(1.0), Some(-3)));
-    assert_eq!((sampling.frequency_penalty, sampling.presence_penalty), (Some(0.1), Some(-0.1)));
+    assert_eq!(
+        (sampling.temperature, sampling.top_p, sampling.seed),
+        (Some(0.5), Some(1.0), Some(-3))
+    );
+    assert_eq!(
+        (sampling.frequency_penalty, sampling.presence_penalty),
+        (Some(0.1), Some(-0.1))
+    );
     assert_eq!(call.max_output_tokens, Some(9), "the newer name goes first");
-    assert_eq!((call.parallel_tool_calls, call.reasoning_effort.as_deref()), (Some(false), Some("low")));
+    assert_eq!(
+        (call.parallel_tool_calls, call.reasoning_effort.as_deref()),
+        (Some(false), Some("low"))
+    );
     assert_eq!(call.stop, ["END"]);
     assert_eq!(call.tools[0].parameters, r#"{"type":"object"}"#);
     assert_eq!(call.tool_choice, ToolChoice::Tool("add".to_owned()));
-    assert!(matches!(&call.response_format, ResponseFormat::JsonSchema { strict: true, .. }));
-    assert_eq!(request.labels, [("team", "red"), ("user", "u-1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+    assert!(matches!(
+        &call.response_format,
+        ResponseFormat::JsonSchema { strict: true, .. }
+    ));
+    assert_eq!(
+        request.labels,
+        [("team", "red"), ("user", "u-1")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into()
+    );
     let passed: Vec<&String> = call.extra.keys().collect();
     assert_eq!(passed, ["logit_bias"], "null is as good as nothing");
 }
@@ -69,7 +89,10 @@ fn what_cannot_be_given_is_refused_by_its_name() {
     ] {
         assert_eq!(param(&with(field, value)), field);
     }
-    assert_eq!(param(&json!({"messages": [{"role": "user", "content": "Hi"}]})), "model");
+    assert_eq!(
+        param(&json!({"messages": [{"role": "user", "content": "Hi"}]})),
+        "model"
+    );
     assert_eq!(param(&json!([])), "body");
 }
 
@@ -90,7 +113,10 @@ fn a_conversation_with_tools_is_carried_in_its_order() {
     .unwrap();
     let messages = &request.call.messages;
     let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
-    assert_eq!(roles, [Role::Developer, Role::User, Role::Assistant, Role::Tool]);
+    assert_eq!(
+        roles,
+        [Role::Developer, Role::User, Role::Assistant, Role::Tool]
+    );
     let png = Media {
         mime_type: "image/png".into(),
         source: MediaSource::Bytes(b"hi".into()),
@@ -98,40 +124,91 @@ fn a_conversation_with_tools_is_carried_in_its_order() {
         detail: Some("low".into()),
     };
     assert_eq!(messages[1].parts[1], Part::Image(png));
-    assert!(matches!(&messages[1].parts[2], Part::Image(Media { mime_type, .. }) if mime_type == "image/jpeg"));
+    assert!(
+        matches!(&messages[1].parts[2], Part::Image(Media { mime_type, .. }) if mime_type == "image/jpeg")
+    );
     assert!(
         matches!(&messages[2].parts[..], [Part::Reasoning(_), Part::ToolCall(call)] if call.arguments == "{\"a\":1}")
     );
-    assert!(matches!(&messages[3].parts[0], Part::ToolResult(result) if result.name == "add" && result.content == "2"));
+    assert!(
+        matches!(&messages[3].parts[0], Part::ToolResult(result) if result.name == "add" && result.content == "2")
+    );
 }
 
 #[test]
 fn a_part_that_cannot_be_carried_is_refused_with_its_place() {
     let user = |part: Value| with("messages", json!([{"role": "user", "content": [part]}]));
     for (body, path) in [
-        (user(json!({"type": "video"})), "messages[0].content[0].type"),
+        (
+            user(json!({"type": "video"})),
+            "messages[0].content[0].type",
+        ),
         (
             user(json!({"type": "image_url", "image_url": {"url": "file:///etc"}})),
             "messages[0].content[0].image_url.url",
         ),
-        (user(json!({"type": "file", "file": {"file_id": "f"}})), "messages[0].content[0].file.file_id"),
-        (with("messages", json!([{"role": "critic", "content": "x"}])), "messages[0].role"),
-        (with("messages", json!([{"role": "tool", "content": "x"}])), "messages[0].tool_call_id"),
-        (with("messages", json!([{"role": "user"}])), "messages[0].content"),
-        (with("messages", json!([{"role": "user", "name": 7, "content": "x"}])), "messages[0].name"),
-        (with("messages", json!([{"role": 7, "content": "x"}])), "messages[0].role"),
         (
-            user(json!({"type": "image_url", "image_url": {"url": "https://host/a.png", "detail": 7}})),
+            user(json!({"type": "file", "file": {"file_id": "f"}})),
+            "messages[0].content[0].file.file_id",
+        ),
+        (
+            with("messages", json!([{"role": "critic", "content": "x"}])),
+            "messages[0].role",
+        ),
+        (
+            with("messages", json!([{"role": "tool", "content": "x"}])),
+            "messages[0].tool_call_id",
+        ),
+        (
+            with("messages", json!([{"role": "user"}])),
+            "messages[0].content",
+        ),
+        (
+            with(
+                "messages",
+                json!([{"role": "user", "name": 7, "content": "x"}]),
+            ),
+            "messages[0].name",
+        ),
+        (
+            with("messages", json!([{"role": 7, "content": "x"}])),
+            "messages[0].role",
+        ),
+        (
+            user(
+                json!({"type": "image_url", "image_url": {"url": "https://host/a.png", "detail": 7}}),
+            ),
             "messages[0].content[0].image_url.detail",
         ),
-        (with("messages", json!([["user", "an array is no message"]])), "messages[0].role"),
-        (with("messages", json!([{"role": "user", "content": "x"}, 7])), "messages[1].role"),
-        (with("messages", json!([])), "messages"),
-        (with("messages", json!({"role": "user", "content": "x"})), "messages"),
-        (with("tools", json!([["function", {"name": "add"}]])), "tools[0].function.name"),
-        (with("tools", json!([{"type": "function", "function": ["add", "Adds.", {}]}])), "tools[0].function.name"),
         (
-            with("tools", json!([{"type": "function", "function": {"name": "add", "strict": "yes"}}])),
+            with("messages", json!([["user", "an array is no message"]])),
+            "messages[0].role",
+        ),
+        (
+            with("messages", json!([{"role": "user", "content": "x"}, 7])),
+            "messages[1].role",
+        ),
+        (with("messages", json!([])), "messages"),
+        (
+            with("messages", json!({"role": "user", "content": "x"})),
+            "messages",
+        ),
+        (
+            with("tools", json!([["function", {"name": "add"}]])),
+            "tools[0].function.name",
+        ),
+        (
+            with(
+                "tools",
+                json!([{"type": "function", "function": ["add", "Adds.", {}]}]),
+            ),
+            "tools[0].function.name",
+        ),
+        (
+            with(
+                "tools",
+                json!([{"type": "function", "function": {"name": "add", "strict": "yes"}}]),
+            ),
             "tools[0].function.strict",
         ),
     ] {

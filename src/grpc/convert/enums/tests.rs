@@ -8,11 +8,18 @@ use super::*;
 fn every_failure_class_maps_to_the_contract_and_back() {
     for class in FailureClass::ALL {
         let wire = v1::FailureClass::from(class);
-        let name = wire.as_str_name().strip_prefix("FAILURE_CLASS_").unwrap().to_ascii_lowercase();
+        let name = wire
+            .as_str_name()
+            .strip_prefix("FAILURE_CLASS_")
+            .unwrap()
+            .to_ascii_lowercase();
         assert_eq!(name, class.as_str());
         assert_eq!(FailureClass::try_from(wire), Ok(class));
     }
-    assert_eq!(FailureClass::try_from(v1::FailureClass::Unspecified), Err(Unset));
+    assert_eq!(
+        FailureClass::try_from(v1::FailureClass::Unspecified),
+        Err(Unset)
+    );
 }
 
 #[test]
@@ -22,25 +29,46 @@ fn every_value_of_the_contract_maps_to_its_number_and_back() {
         let role = v1::Role::try_from(number).unwrap();
         assert_eq!(v1::Role::from(Role::try_from(role).unwrap()), role);
         let surface = v1::FailureSurface::try_from(number).unwrap();
-        assert_eq!(v1::FailureSurface::from(Surface::try_from(surface).unwrap()), surface);
+        assert_eq!(
+            v1::FailureSurface::from(Surface::try_from(surface).unwrap()),
+            surface
+        );
         let detail = v1::InvalidRequestDetail::try_from(number).unwrap();
-        assert_eq!(v1::InvalidRequestDetail::from(InvalidRequestDetail::try_from(detail).unwrap()), detail);
+        assert_eq!(
+            v1::InvalidRequestDetail::from(InvalidRequestDetail::try_from(detail).unwrap()),
+            detail
+        );
     }
     for number in 1..=7 {
         let strategy = v1::RecoveryStrategy::try_from(number).unwrap();
-        assert_eq!(v1::RecoveryStrategy::from(RecoveryStrategy::try_from(strategy).unwrap()), strategy);
+        assert_eq!(
+            v1::RecoveryStrategy::from(RecoveryStrategy::try_from(strategy).unwrap()),
+            strategy
+        );
         let code = v1::FailureCode::try_from(number).unwrap();
-        assert_eq!(v1::FailureCode::from(FailureCode::try_from(code).unwrap()), code);
+        assert_eq!(
+            v1::FailureCode::from(FailureCode::try_from(code).unwrap()),
+            code
+        );
     }
     for number in 1..=8 {
         let reason = v1::FinishReason::try_from(number).unwrap();
-        assert_eq!(v1::FinishReason::from(FinishReason::try_from(reason).unwrap()), reason);
+        assert_eq!(
+            v1::FinishReason::from(FinishReason::try_from(reason).unwrap()),
+            reason
+        );
     }
     for number in 1..=3 {
         let exactness = v1::UsageExactness::try_from(number).unwrap();
-        assert_eq!(v1::UsageExactness::from(Exactness::from(exactness)), exactness);
+        assert_eq!(
+            v1::UsageExactness::from(Exactness::from(exactness)),
+            exactness
+        );
         let mode = v1::InjectionMode::try_from(number).unwrap();
-        assert_eq!(v1::InjectionMode::from(InjectionMode::try_from(mode).unwrap()), mode);
+        assert_eq!(
+            v1::InjectionMode::from(InjectionMode::try_from(mode).unwrap()),
+            mode
+        );
         let gate = v1::GateKind::try_from(number).unwrap();
         assert_eq!(v1::GateKind::from(GateKind::try_from(gate).unwrap()), gate);
     }
@@ -52,43 +80,120 @@ fn no_recovery_is_exactly_none_and_none_is_never_beside_another() {
     assert_eq!(strategies_field(&[]), [none]);
     assert_eq!(strategies_field(&[RecoveryStrategy::None]), [none]);
     assert_eq!(
-        strategies_field(&[RecoveryStrategy::None, RecoveryStrategy::Retry, RecoveryStrategy::Fallback]),
-        [i32::from(v1::RecoveryStrategy::Retry), v1::RecoveryStrategy::Fallback.into()]
+        strategies_field(&[
+            RecoveryStrategy::None,
+            RecoveryStrategy::Retry,
+            RecoveryStrategy::Fallback
+        ]),
+        [
+            i32::from(v1::RecoveryStrategy::Retry),
+            v1::RecoveryStrategy::Fallback.into()
+        ]
     );
 }
 
 #[test]
 fn a_wait_names_its_source() {
-    let wait = |source| Some(Wait { duration: Duration::from_millis(1_500), source });
+    let wait = |source| {
+        Some(Wait {
+            duration: Duration::from_millis(1_500),
+            source,
+        })
+    };
     for (source, switch, class, expected) in [
         (WaitSource::Backoff, false, None, v1::WaitSource::Backoff),
-        (WaitSource::Backoff, true, None, v1::WaitSource::TargetSwitch),
-        (WaitSource::RetryAfter, true, None, v1::WaitSource::RetryAfter),
-        (WaitSource::RetryAfterMs, false, None, v1::WaitSource::RetryAfter),
-        (WaitSource::RateLimitReset, false, None, v1::WaitSource::RateLimitReset),
-        (WaitSource::RetryInfo, false, None, v1::WaitSource::RetryInfo),
-        (WaitSource::BodyField, false, None, v1::WaitSource::ErrorBody),
+        (
+            WaitSource::Backoff,
+            true,
+            None,
+            v1::WaitSource::TargetSwitch,
+        ),
+        (
+            WaitSource::RetryAfter,
+            true,
+            None,
+            v1::WaitSource::RetryAfter,
+        ),
+        (
+            WaitSource::RetryAfterMs,
+            false,
+            None,
+            v1::WaitSource::RetryAfter,
+        ),
+        (
+            WaitSource::RateLimitReset,
+            false,
+            None,
+            v1::WaitSource::RateLimitReset,
+        ),
+        (
+            WaitSource::RetryInfo,
+            false,
+            None,
+            v1::WaitSource::RetryInfo,
+        ),
+        (
+            WaitSource::BodyField,
+            false,
+            None,
+            v1::WaitSource::ErrorBody,
+        ),
         (WaitSource::Text, false, None, v1::WaitSource::ErrorText),
-        (WaitSource::Parked, false, Some(FailureClass::RateLimited), v1::WaitSource::Gate),
-        (WaitSource::Parked, false, Some(FailureClass::Overloaded), v1::WaitSource::Circuit),
+        (
+            WaitSource::Parked,
+            false,
+            Some(FailureClass::RateLimited),
+            v1::WaitSource::Gate,
+        ),
+        (
+            WaitSource::Parked,
+            false,
+            Some(FailureClass::Overloaded),
+            v1::WaitSource::Circuit,
+        ),
         (WaitSource::Parked, false, None, v1::WaitSource::Circuit),
     ] {
-        assert_eq!(wait_fields(wait(source), switch, class), (1_500, expected.into()), "{source:?}");
+        assert_eq!(
+            wait_fields(wait(source), switch, class),
+            (1_500, expected.into()),
+            "{source:?}"
+        );
     }
-    let no_wait = Wait { duration: Duration::ZERO, source: WaitSource::Backoff };
-    assert_eq!(wait_fields(Some(no_wait), false, None), (0, v1::WaitSource::Unspecified.into()));
-    assert_eq!(wait_fields(None, true, None), (0, v1::WaitSource::Unspecified.into()));
+    let no_wait = Wait {
+        duration: Duration::ZERO,
+        source: WaitSource::Backoff,
+    };
+    assert_eq!(
+        wait_fields(Some(no_wait), false, None),
+        (0, v1::WaitSource::Unspecified.into())
+    );
+    assert_eq!(
+        wait_fields(None, true, None),
+        (0, v1::WaitSource::Unspecified.into())
+    );
 }
 
 #[test]
 fn names_that_events_carry_as_text_map_to_their_number_or_stay_unset() {
     assert_eq!(vehicle("tool_result"), v1::InjectionVehicle::ToolResult);
     assert_eq!(vehicle("user_text_block"), v1::InjectionVehicle::TextPart);
-    assert_eq!(vehicle("after_tool_results"), v1::InjectionVehicle::UserMessage);
+    assert_eq!(
+        vehicle("after_tool_results"),
+        v1::InjectionVehicle::UserMessage
+    );
     assert_eq!(vehicle("carrier pigeon"), v1::InjectionVehicle::Unspecified);
-    assert_eq!(skip_reason("not_actionable"), v1::InjectionSkipReason::NotActionable);
-    assert_eq!(skip_reason("a tool call waits for its answer"), v1::InjectionSkipReason::NoLegalPlace);
-    assert_eq!(skip_reason("this target refused a note before"), v1::InjectionSkipReason::TargetRefused);
+    assert_eq!(
+        skip_reason("not_actionable"),
+        v1::InjectionSkipReason::NotActionable
+    );
+    assert_eq!(
+        skip_reason("a tool call waits for its answer"),
+        v1::InjectionSkipReason::NoLegalPlace
+    );
+    assert_eq!(
+        skip_reason("this target refused a note before"),
+        v1::InjectionSkipReason::TargetRefused
+    );
     assert_eq!(skip_reason(""), v1::InjectionSkipReason::Unspecified);
     assert_eq!(store_kind("journal"), v1::StoreKind::Journal);
 }

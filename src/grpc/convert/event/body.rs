@@ -1,6 +1,7 @@
 //! The typed body of each event.
 //!
-//! One exhaustive match, so that a new event does not compile until it is converted or excluded on purpose.
+//! One exhaustive match, so that a new event does not compile until it is converted or excluded on
+//! purpose.
 
 use crate::{
     domain::{
@@ -12,8 +13,8 @@ use crate::{
     grpc::{
         convert::{
             enums::{
-                cause_class, class_field, detail_field, skip_reason, store_kind, strategies_field, vehicle,
-                wait_fields, wait_source,
+                cause_class, class_field, detail_field, skip_reason, store_kind, strategies_field,
+                vehicle, wait_fields, wait_source,
             },
             outcome::{bounded, target_field, usage},
             release::wire_decision,
@@ -28,13 +29,21 @@ use v1::recovery_event::Body;
 const MAX_PATHS: usize = 100;
 
 /// The body; `None` for an event that the contract does not include.
-#[expect(clippy::too_many_lines, reason = "one arm an event: splitting it would need arms that cannot happen")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one arm an event: splitting it would need arms that cannot happen"
+)]
 pub(super) fn body(event: &Event) -> Option<Body> {
     Some(match &event.body {
-        EventBody::FirstToken { .. } | EventBody::AttemptSucceeded { .. } | EventBody::CallsRefused { .. } => {
+        EventBody::FirstToken { .. }
+        | EventBody::AttemptSucceeded { .. }
+        | EventBody::CallsRefused { .. } => {
             return None;
         }
-        EventBody::InvocationStarted { deadline_ms, max_retries } => {
+        EventBody::InvocationStarted {
+            deadline_ms,
+            max_retries,
+        } => {
             let deadline = after(event.at, std::time::Duration::from_millis(*deadline_ms));
             Body::InvocationStarted(v1::InvocationStartedEvent {
                 // Only a new invocation starts: one that is joined or replayed started before.
@@ -43,22 +52,27 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 deadline: Some(wire_time(deadline)),
             })
         }
-        EventBody::InvocationSucceeded { duration_ms, usage: spent } => {
-            Body::InvocationSucceeded(v1::InvocationSucceededEvent {
-                duration_ms: *duration_ms,
-                attempts: 1,
-                usage: Some(usage(spent)),
-            })
-        }
-        EventBody::InvocationRecovered { duration_ms, attempts, strategies, usage: spent, first_failure } => {
-            Body::InvocationRecovered(v1::InvocationRecoveredEvent {
-                duration_ms: *duration_ms,
-                attempts: *attempts,
-                usage: Some(usage(spent)),
-                recovery_applied: strategies_field(strategies),
-                first_failure_class: class_field(*first_failure),
-            })
-        }
+        EventBody::InvocationSucceeded {
+            duration_ms,
+            usage: spent,
+        } => Body::InvocationSucceeded(v1::InvocationSucceededEvent {
+            duration_ms: *duration_ms,
+            attempts: 1,
+            usage: Some(usage(spent)),
+        }),
+        EventBody::InvocationRecovered {
+            duration_ms,
+            attempts,
+            strategies,
+            usage: spent,
+            first_failure,
+        } => Body::InvocationRecovered(v1::InvocationRecoveredEvent {
+            duration_ms: *duration_ms,
+            attempts: *attempts,
+            usage: Some(usage(spent)),
+            recovery_applied: strategies_field(strategies),
+            first_failure_class: class_field(*first_failure),
+        }),
         EventBody::InvocationFailed {
             duration_ms,
             attempts,
@@ -83,7 +97,11 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             recovery_hint: recovery_hint.clone(),
             stopped_by: class_field(*stopped_by),
         }),
-        EventBody::InvocationParked { class, wait_ms, in_line } => Body::InvocationParked(v1::InvocationParkedEvent {
+        EventBody::InvocationParked {
+            class,
+            wait_ms,
+            in_line,
+        } => Body::InvocationParked(v1::InvocationParkedEvent {
             failure_class: class_field(Some(*class)),
             wait_ms: *wait_ms,
             wait_source: wait_source(WaitSource::Parked, false, Some(*class)).into(),
@@ -100,7 +118,10 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             })
         }
         EventBody::AttemptReadOn { reason, requests } => {
-            Body::AttemptReadOn(v1::AttemptReadOnEvent { reason: reason.clone(), requests: *requests })
+            Body::AttemptReadOn(v1::AttemptReadOnEvent {
+                reason: reason.clone(),
+                requests: *requests,
+            })
         }
         EventBody::AttemptFailed {
             class,
@@ -123,12 +144,23 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             sent: *sent,
             usage: Some(usage(spent)),
         }),
-        EventBody::RecoveryAttempted { error, class, retry, max_retries, strategy, wait, adaptation, .. } => {
+        EventBody::RecoveryAttempted {
+            error,
+            class,
+            retry,
+            max_retries,
+            strategy,
+            wait,
+            adaptation,
+            ..
+        } => {
             let to_other = *strategy == RecoveryStrategy::Fallback;
             let (wait_ms, wait_source) = wait_fields(Some(*wait), to_other, Some(*class));
             let scope = event.scope.as_deref();
             Body::RecoveryAttempted(v1::RecoveryAttemptedEvent {
-                operation: scope.map(|scope| scope.operation.as_str().to_owned()).unwrap_or_default(),
+                operation: scope
+                    .map(|scope| scope.operation.as_str().to_owned())
+                    .unwrap_or_default(),
                 error: error.clone(),
                 attempt: *retry,
                 max_retries: *max_retries,
@@ -140,76 +172,113 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 adaptation: adaptation.clone().unwrap_or_default(),
             })
         }
-        EventBody::ContextInjected { vehicle: place, class, note_bytes } => {
-            Body::ContextInjected(v1::ContextInjectedEvent {
-                vehicle: vehicle(place).into(),
-                failure_class: class_field(Some(*class)),
-                note_bytes: *note_bytes,
-            })
-        }
+        EventBody::ContextInjected {
+            vehicle: place,
+            class,
+            note_bytes,
+        } => Body::ContextInjected(v1::ContextInjectedEvent {
+            vehicle: vehicle(place).into(),
+            failure_class: class_field(Some(*class)),
+            note_bytes: *note_bytes,
+        }),
         EventBody::ContextInjectionSkipped { reason, class } => {
             Body::ContextInjectionSkipped(v1::ContextInjectionSkippedEvent {
                 reason: skip_reason(reason).into(),
                 failure_class: class_field(Some(*class)),
             })
         }
-        EventBody::FallbackChosen { from, class } => Body::FallbackChosen(v1::FallbackChosenEvent {
-            from_target: from.as_str().to_owned(),
-            to_target: target_field(event.target.as_ref()),
-            failure_class: class_field(Some(*class)),
-            reason: class.phrase().to_owned(),
-        }),
+        EventBody::FallbackChosen { from, class } => {
+            Body::FallbackChosen(v1::FallbackChosenEvent {
+                from_target: from.as_str().to_owned(),
+                to_target: target_field(event.target.as_ref()),
+                failure_class: class_field(Some(*class)),
+                reason: class.phrase().to_owned(),
+            })
+        }
         EventBody::HedgeStarted { beside, after_ms } => Body::HedgeStarted(v1::HedgeStartedEvent {
             slow_target: beside.as_str().to_owned(),
             hedge_target: target_field(event.target.as_ref()),
             delay_ms: *after_ms,
         }),
-        EventBody::CircuitOpened { generation, from, evidence, retry_in_ms, reason, class, streak, forced } => {
-            Body::CircuitOpened(v1::CircuitOpenedEvent {
-                generation: *generation,
-                previous_state: v1::CircuitState::from(*from).into(),
-                evidence: Some(circuit_evidence(evidence)),
-                rule: reason.clone(),
-                cause: class_field(*class),
-                retry_in_ms: *retry_in_ms,
-                streak: *streak,
-                forced: *forced,
-            })
-        }
-        EventBody::CircuitHalfOpen { generation, open_ms, probes } => {
+        EventBody::CircuitOpened {
+            generation,
+            from,
+            evidence,
+            retry_in_ms,
+            reason,
+            class,
+            streak,
+            forced,
+        } => Body::CircuitOpened(v1::CircuitOpenedEvent {
+            generation: *generation,
+            previous_state: v1::CircuitState::from(*from).into(),
+            evidence: Some(circuit_evidence(evidence)),
+            rule: reason.clone(),
+            cause: class_field(*class),
+            retry_in_ms: *retry_in_ms,
+            streak: *streak,
+            forced: *forced,
+        }),
+        EventBody::CircuitHalfOpen {
+            generation,
+            open_ms,
+            probes,
+        } => {
             let (generation, open_ms, probes) = (*generation, *open_ms, *probes);
-            Body::CircuitHalfOpen(v1::CircuitHalfOpenEvent { generation, open_ms, probes })
-        }
-        EventBody::CircuitRecovering { generation, admitted_percent, evidence } => {
-            Body::CircuitRecovering(v1::CircuitRecoveringEvent {
-                generation: *generation,
-                admitted_ratio: f64::from(*admitted_percent) / 100.0,
-                evidence: Some(circuit_evidence(evidence)),
+            Body::CircuitHalfOpen(v1::CircuitHalfOpenEvent {
+                generation,
+                open_ms,
+                probes,
             })
         }
-        EventBody::CircuitClosed { generation, from, evidence, disturbed_ms, forced } => {
-            Body::CircuitClosed(v1::CircuitClosedEvent {
-                generation: *generation,
-                previous_state: v1::CircuitState::from(*from).into(),
-                evidence: Some(circuit_evidence(evidence)),
-                disturbed_ms: *disturbed_ms,
-                forced: *forced,
-            })
-        }
-        EventBody::GateClosed { gate, reopens_in_ms, source, class } => Body::GateClosed(v1::GateClosedEvent {
+        EventBody::CircuitRecovering {
+            generation,
+            admitted_percent,
+            evidence,
+        } => Body::CircuitRecovering(v1::CircuitRecoveringEvent {
+            generation: *generation,
+            admitted_ratio: f64::from(*admitted_percent) / 100.0,
+            evidence: Some(circuit_evidence(evidence)),
+        }),
+        EventBody::CircuitClosed {
+            generation,
+            from,
+            evidence,
+            disturbed_ms,
+            forced,
+        } => Body::CircuitClosed(v1::CircuitClosedEvent {
+            generation: *generation,
+            previous_state: v1::CircuitState::from(*from).into(),
+            evidence: Some(circuit_evidence(evidence)),
+            disturbed_ms: *disturbed_ms,
+            forced: *forced,
+        }),
+        EventBody::GateClosed {
+            gate,
+            reopens_in_ms,
+            source,
+            class,
+        } => Body::GateClosed(v1::GateClosedEvent {
             kind: v1::GateKind::from(*gate).into(),
             cause: class_field(Some(*class)),
             reopens_in_ms: Some(*reopens_in_ms),
             wait_source: wait_source(*source, false, Some(*class)).into(),
         }),
-        EventBody::GateOpened { gate, closed_ms } => {
-            Body::GateOpened(v1::GateOpenedEvent { kind: v1::GateKind::from(*gate).into(), closed_ms: *closed_ms })
-        }
+        EventBody::GateOpened { gate, closed_ms } => Body::GateOpened(v1::GateOpenedEvent {
+            kind: v1::GateKind::from(*gate).into(),
+            closed_ms: *closed_ms,
+        }),
         EventBody::BudgetExhausted { level, capacity } => {
             Body::BudgetExhausted(budget_exhausted(event, *level, *capacity))
         }
-        EventBody::ReleaseDecided { subject, release, to, decision } => {
-            let (release_id, subject, to_release_id) = (release.clone(), subject.clone(), to.clone());
+        EventBody::ReleaseDecided {
+            subject,
+            release,
+            to,
+            decision,
+        } => {
+            let (release_id, subject, to_release_id) =
+                (release.clone(), subject.clone(), to.clone());
             let wire = Some(wire_decision(decision));
             if decision.action == ReleaseAction::RolledBack {
                 Body::ReleaseRolledBack(v1::ReleaseRolledBackEvent {
@@ -219,10 +288,18 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                     decision: wire,
                 })
             } else {
-                Body::ReleaseDecided(v1::ReleaseDecidedEvent { release_id, subject, decision: wire })
+                Body::ReleaseDecided(v1::ReleaseDecidedEvent {
+                    release_id,
+                    subject,
+                    decision: wire,
+                })
             }
         }
-        EventBody::ConfigurationReloaded { generation, changed, needs_restart } => {
+        EventBody::ConfigurationReloaded {
+            generation,
+            changed,
+            needs_restart,
+        } => {
             let first = |paths: &[String]| paths.iter().take(MAX_PATHS).cloned().collect();
             Body::ConfigurationReloaded(v1::ConfigurationReloadedEvent {
                 generation: *generation,
@@ -234,12 +311,14 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             let faults = setting_faults(faults);
             Body::ConfigurationRejected(v1::ConfigurationRejectedEvent { faults })
         }
-        EventBody::StoreLost { store, reason } => {
-            Body::StoreLost(v1::StoreLostEvent { kind: store_kind(store).into(), reason: reason.clone() })
-        }
-        EventBody::StoreFound { store, lost_ms } => {
-            Body::StoreFound(v1::StoreFoundEvent { kind: store_kind(store).into(), lost_ms: *lost_ms })
-        }
+        EventBody::StoreLost { store, reason } => Body::StoreLost(v1::StoreLostEvent {
+            kind: store_kind(store).into(),
+            reason: reason.clone(),
+        }),
+        EventBody::StoreFound { store, lost_ms } => Body::StoreFound(v1::StoreFoundEvent {
+            kind: store_kind(store).into(),
+            lost_ms: *lost_ms,
+        }),
     })
 }
 
@@ -273,5 +352,8 @@ fn budget_exhausted(event: &Event, level: f64, capacity: f64) -> v1::BudgetExhau
     } else {
         (v1::BudgetScope::Invocation, None)
     };
-    v1::BudgetExhaustedEvent { scope: scope.into(), budget }
+    v1::BudgetExhaustedEvent {
+        scope: scope.into(),
+        budget,
+    }
 }

@@ -30,14 +30,25 @@ fn scope() -> Arc<EventScope> {
         tenant: "tenant".into(),
         route: "fast".into(),
         operation: "executor".into(),
-        labels: [("team".to_owned(), "a".to_owned()), ("env".to_owned(), "prod".to_owned())].into(),
+        labels: [
+            ("team".to_owned(), "a".to_owned()),
+            ("env".to_owned(), "prod".to_owned()),
+        ]
+        .into(),
         trace_id: String::new(),
     })
 }
 
 fn event(scope: Option<Arc<EventScope>>, body: EventBody) -> Event {
     let target = Some(TargetId::from("openai"));
-    Event { cursor: Cursor(1), at: Timestamp::UNIX_EPOCH, scope, attempt: 1, target, body }
+    Event {
+        cursor: Cursor(1),
+        at: Timestamp::UNIX_EPOCH,
+        scope,
+        attempt: 1,
+        target,
+        body,
+    }
 }
 
 fn circuit_closed() -> EventBody {
@@ -75,7 +86,10 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 fn labels(labels: &[(&str, &str)]) -> std::collections::HashMap<String, String> {
-    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }
 
 #[test]
@@ -104,11 +118,23 @@ fn an_event_must_match_every_field_by_any_of_its_values() {
         (|filter| filter.operations = names(&["planner"]), false),
         (|filter| filter.event_types = vec![STARTED, FAILED], true),
         (|filter| filter.event_types = vec![STARTED], false),
-        (|filter| filter.labels = labels(&[("team", "a"), ("env", "prod")]), true),
-        (|filter| filter.labels = labels(&[("team", "a"), ("env", "test")]), false),
+        (
+            |filter| filter.labels = labels(&[("team", "a"), ("env", "prod")]),
+            true,
+        ),
+        (
+            |filter| filter.labels = labels(&[("team", "a"), ("env", "test")]),
+            false,
+        ),
         (|filter| filter.labels = labels(&[("absent", "")]), false),
-        (|filter| filter.min_severity = v1::Severity::Warning.into(), true),
-        (|filter| filter.min_severity = v1::Severity::Error.into(), false),
+        (
+            |filter| filter.min_severity = v1::Severity::Warning.into(),
+            true,
+        ),
+        (
+            |filter| filter.min_severity = v1::Severity::Error.into(),
+            false,
+        ),
         (
             |filter| {
                 filter.routes = names(&["fast"]);
@@ -120,7 +146,11 @@ fn an_event_must_match_every_field_by_any_of_its_values() {
     for (change, expected) in rows {
         let mut filter = Filter::default();
         change(&mut filter);
-        assert_eq!(wanted(filter.clone(), &attempt_failed()), *expected, "{filter:?}");
+        assert_eq!(
+            wanted(filter.clone(), &attempt_failed()),
+            *expected,
+            "{filter:?}"
+        );
     }
 }
 
@@ -129,15 +159,36 @@ fn an_event_without_an_invocation_matches_no_filter_on_one() {
     let circuit = event(None, circuit_closed());
     let none = Filter::default;
     for filter in [
-        Filter { invocation_ids: names(&["i1"]), ..none() },
-        Filter { thread_ids: names(&["t1"]), ..none() },
-        Filter { routes: names(&["fast"]), ..none() },
-        Filter { operations: names(&["executor"]), ..none() },
-        Filter { labels: labels(&[("team", "a")]), ..none() },
+        Filter {
+            invocation_ids: names(&["i1"]),
+            ..none()
+        },
+        Filter {
+            thread_ids: names(&["t1"]),
+            ..none()
+        },
+        Filter {
+            routes: names(&["fast"]),
+            ..none()
+        },
+        Filter {
+            operations: names(&["executor"]),
+            ..none()
+        },
+        Filter {
+            labels: labels(&[("team", "a")]),
+            ..none()
+        },
     ] {
         assert!(!wanted(filter, &circuit));
     }
-    assert!(wanted(Filter { targets: names(&["openai"]), ..none() }, &circuit));
+    assert!(wanted(
+        Filter {
+            targets: names(&["openai"]),
+            ..none()
+        },
+        &circuit
+    ));
 }
 
 #[test]
@@ -149,6 +200,18 @@ fn every_fault_of_a_filter_is_reported_at_once() {
         ..v1::RecoveryEventFilter::default()
     }))
     .unwrap_err();
-    let fields: Vec<&str> = faults.kept().iter().map(|fault| fault.field.as_str()).collect();
-    assert_eq!(fields, ["filter.event_types[1]", "filter.event_types[2]", "filter.min_severity", "filter.targets[1]"]);
+    let fields: Vec<&str> = faults
+        .kept()
+        .iter()
+        .map(|fault| fault.field.as_str())
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            "filter.event_types[1]",
+            "filter.event_types[2]",
+            "filter.min_severity",
+            "filter.targets[1]"
+        ]
+    );
 }

@@ -4,7 +4,10 @@ use super::*;
 use crate::layers::spans::EntryPoint;
 
 fn tool(name: &str) -> v1::invocation::Call {
-    v1::invocation::Call::Tool(v1::ToolCall { name: name.to_owned(), ..v1::ToolCall::default() })
+    v1::invocation::Call::Tool(v1::ToolCall {
+        name: name.to_owned(),
+        ..v1::ToolCall::default()
+    })
 }
 
 fn arrival() -> Arrival {
@@ -12,13 +15,29 @@ fn arrival() -> Arrival {
 }
 
 fn fields(wire: v1::Invocation) -> Vec<String> {
-    request(wire, arrival()).unwrap_err().kept().iter().map(|fault| fault.field.clone()).collect()
+    request(wire, arrival())
+        .unwrap_err()
+        .kept()
+        .iter()
+        .map(|fault| fault.field.clone())
+        .collect()
 }
 
 #[test]
 fn what_is_left_out_takes_the_contract_s_default() {
-    let read = request(v1::Invocation { call: Some(tool("search")), ..v1::Invocation::default() }, arrival()).unwrap();
-    let call = ToolInvocation { name: "search".to_owned(), arguments: "{}".to_owned(), ..ToolInvocation::default() };
+    let read = request(
+        v1::Invocation {
+            call: Some(tool("search")),
+            ..v1::Invocation::default()
+        },
+        arrival(),
+    )
+    .unwrap();
+    let call = ToolInvocation {
+        name: "search".to_owned(),
+        arguments: "{}".to_owned(),
+        ..ToolInvocation::default()
+    };
     let expected = InvocationRequest::new(arrival(), Call::Tool(call));
     assert_eq!(read, expected);
 }
@@ -46,8 +65,14 @@ fn every_field_of_a_request_arrives() {
     };
     let read = request(wire, arrival()).unwrap();
     assert_eq!(read.route, Some("fast".into()));
-    assert_eq!((read.request_id, read.thread), (Some("r1".into()), Some("t1".into())));
-    assert_eq!((read.deadline, read.resumable), (Some(Duration::from_millis(1500)), true));
+    assert_eq!(
+        (read.request_id, read.thread),
+        (Some("r1".into()), Some("t1".into()))
+    );
+    assert_eq!(
+        (read.deadline, read.resumable),
+        (Some(Duration::from_millis(1500)), true)
+    );
     assert_eq!(read.labels.get("team").map(String::as_str), Some("a"));
     let expected = Overrides {
         max_retries: Some(0),
@@ -68,7 +93,11 @@ fn every_fault_of_an_invocation_is_reported_at_once() {
         operation: "o".repeat(65),
         request_id: "r".repeat(129),
         thread_id: "a\nb".to_owned(),
-        labels: [("k".repeat(65), String::new()), ("v".to_owned(), "v".repeat(257))].into(),
+        labels: [
+            ("k".repeat(65), String::new()),
+            ("v".to_owned(), "v".repeat(257)),
+        ]
+        .into(),
         call: Some(v1::invocation::Call::Tool(v1::ToolCall {
             name: String::new(),
             arguments_json: "[]".to_owned(),
@@ -118,25 +147,62 @@ fn an_invocation_that_calls_nothing_is_refused() {
 #[test]
 fn only_a_kept_thread_lets_a_call_go_without_messages() {
     let call = Some(v1::invocation::Call::Model(v1::ModelCall::default()));
-    let wire = v1::Invocation { call, ..v1::Invocation::default() };
+    let wire = v1::Invocation {
+        call,
+        ..v1::Invocation::default()
+    };
     assert_eq!(fields(wire.clone()), ["invocation.model.messages"]);
-    assert!(request(v1::Invocation { thread_id: "t1".to_owned(), ..wire }, arrival()).is_ok());
+    assert!(
+        request(
+            v1::Invocation {
+                thread_id: "t1".to_owned(),
+                ..wire
+            },
+            arrival()
+        )
+        .is_ok()
+    );
 }
 
 #[test]
 fn too_many_labels_are_refused() {
     let labels: HashMap<String, String> = (0..17).map(|n| (n.to_string(), String::new())).collect();
-    let wire = v1::Invocation { call: Some(tool("f")), labels, ..v1::Invocation::default() };
+    let wire = v1::Invocation {
+        call: Some(tool("f")),
+        labels,
+        ..v1::Invocation::default()
+    };
     assert_eq!(fields(wire), ["invocation.labels"]);
 }
 
 #[test]
 fn stated_side_effects_keep_what_is_not_known_apart_from_no() {
-    let stated = v1::SideEffects { read_only: Some(false), idempotent: Some(true), ..v1::SideEffects::default() };
-    let call = v1::ToolCall { name: "f".to_owned(), side_effects: Some(stated), ..v1::ToolCall::default() };
+    let stated = v1::SideEffects {
+        read_only: Some(false),
+        idempotent: Some(true),
+        ..v1::SideEffects::default()
+    };
+    let call = v1::ToolCall {
+        name: "f".to_owned(),
+        side_effects: Some(stated),
+        ..v1::ToolCall::default()
+    };
     let call = Some(v1::invocation::Call::Tool(call));
-    let read = request(v1::Invocation { call, ..v1::Invocation::default() }, arrival()).unwrap();
-    let Call::Tool(tool) = read.call else { panic!("a tool call") };
-    let expected = SideEffects { read_only: Some(false), idempotent: Some(true), ..SideEffects::default() };
+    let read = request(
+        v1::Invocation {
+            call,
+            ..v1::Invocation::default()
+        },
+        arrival(),
+    )
+    .unwrap();
+    let Call::Tool(tool) = read.call else {
+        panic!("a tool call")
+    };
+    let expected = SideEffects {
+        read_only: Some(false),
+        idempotent: Some(true),
+        ..SideEffects::default()
+    };
     assert_eq!(tool.side_effects, Some(expected));
 }

@@ -7,27 +7,53 @@ use crate::domain::message::Part;
 
 fn model_call(wire: v1::ModelCall) -> Result<ModelCall, Violations> {
     let mut faults = Violations::default();
-    let call = read_model_call(&Path::Root("invocation").field("model"), wire, false, &mut faults);
+    let call = read_model_call(
+        &Path::Root("invocation").field("model"),
+        wire,
+        false,
+        &mut faults,
+    );
     faults.or(call)
 }
 
 fn hello() -> v1::Message {
-    let content = v1::part::Content::Text(v1::TextPart { text: "hello".to_owned() });
-    let part = v1::Part { content: Some(content), ..v1::Part::default() };
-    v1::Message { role: v1::Role::User.into(), parts: vec![part], ..v1::Message::default() }
+    let content = v1::part::Content::Text(v1::TextPart {
+        text: "hello".to_owned(),
+    });
+    let part = v1::Part {
+        content: Some(content),
+        ..v1::Part::default()
+    };
+    v1::Message {
+        role: v1::Role::User.into(),
+        parts: vec![part],
+        ..v1::Message::default()
+    }
 }
 
 fn call() -> v1::ModelCall {
-    v1::ModelCall { messages: vec![hello()], ..v1::ModelCall::default() }
+    v1::ModelCall {
+        messages: vec![hello()],
+        ..v1::ModelCall::default()
+    }
 }
 
 fn fields(wire: v1::ModelCall) -> Vec<String> {
-    model_call(wire).unwrap_err().kept().iter().map(|fault| fault.field.clone()).collect()
+    model_call(wire)
+        .unwrap_err()
+        .kept()
+        .iter()
+        .map(|fault| fault.field.clone())
+        .collect()
 }
 
 fn tool(name: &str, schema: &str) -> v1::ToolDefinition {
     let (name, input_schema_json) = (name.to_owned(), schema.to_owned());
-    v1::ToolDefinition { name, input_schema_json, ..v1::ToolDefinition::default() }
+    v1::ToolDefinition {
+        name,
+        input_schema_json,
+        ..v1::ToolDefinition::default()
+    }
 }
 
 fn value(kind: Kind) -> prost_types::Value {
@@ -37,18 +63,46 @@ fn value(kind: Kind) -> prost_types::Value {
 #[test]
 fn the_smallest_call_leaves_everything_to_the_provider() {
     let read = model_call(call()).unwrap();
-    assert_eq!(read, ModelCall { messages: read.messages.clone(), ..ModelCall::default() });
+    assert_eq!(
+        read,
+        ModelCall {
+            messages: read.messages.clone(),
+            ..ModelCall::default()
+        }
+    );
 }
 
 #[test]
 fn words_in_short_are_one_more_message_of_the_user() {
-    let short = |messages| v1::ModelCall { messages, text: "hello".to_owned(), ..v1::ModelCall::default() };
-    assert_eq!(model_call(short(Vec::new())), model_call(call()), "the smallest call");
-    let system = v1::Message { role: v1::Role::System.into(), text: "Be brief.".to_owned(), ..v1::Message::default() };
+    let short = |messages| v1::ModelCall {
+        messages,
+        text: "hello".to_owned(),
+        ..v1::ModelCall::default()
+    };
+    assert_eq!(
+        model_call(short(Vec::new())),
+        model_call(call()),
+        "the smallest call"
+    );
+    let system = v1::Message {
+        role: v1::Role::System.into(),
+        text: "Be brief.".to_owned(),
+        ..v1::Message::default()
+    };
     let read = model_call(short(vec![system])).unwrap();
-    let messages: Vec<_> = read.messages.iter().map(|message| (message.role, message.parts.clone())).collect();
+    let messages: Vec<_> = read
+        .messages
+        .iter()
+        .map(|message| (message.role, message.parts.clone()))
+        .collect();
     let text_part = |text: &str| vec![Part::Text(text.to_owned())];
-    assert_eq!(messages, [(Role::System, text_part("Be brief.")), (Role::User, text_part("hello"))]);
+    assert_eq!(
+        messages,
+        [
+            (Role::System, text_part("Be brief.")),
+            (Role::User, text_part("hello"))
+        ]
+    );
 }
 
 #[test]
@@ -56,7 +110,10 @@ fn every_fault_of_a_call_is_reported_at_once() {
     let wire = v1::ModelCall {
         messages: Vec::new(),
         tools: vec![tool("", "{}"), tool("a", "{"), tool("a", "[]")],
-        tool_choice: Some(v1::ToolChoice { mode: v1::ToolChoiceMode::Named.into(), name: "b".to_owned() }),
+        tool_choice: Some(v1::ToolChoice {
+            mode: v1::ToolChoiceMode::Named.into(),
+            name: "b".to_owned(),
+        }),
         sampling: Some(v1::Sampling {
             temperature: Some(2.1),
             top_p: Some(f64::NAN),
@@ -74,7 +131,11 @@ fn every_fault_of_a_call_is_reported_at_once() {
         }),
         stop: vec!["END".to_owned(), String::new()],
         extra: Some(prost_types::Struct {
-            fields: [("logit_bias".to_owned(), value(Kind::NumberValue(f64::INFINITY)))].into(),
+            fields: [(
+                "logit_bias".to_owned(),
+                value(Kind::NumberValue(f64::INFINITY)),
+            )]
+            .into(),
         }),
         ..v1::ModelCall::default()
     };
@@ -102,23 +163,45 @@ fn every_fault_of_a_call_is_reported_at_once() {
 #[test]
 fn an_unknown_mode_is_reported_by_its_number() {
     let wire = v1::ModelCall {
-        tool_choice: Some(v1::ToolChoice { mode: 9, name: String::new() }),
-        response_format: Some(v1::ResponseFormat { kind: 7, ..v1::ResponseFormat::default() }),
+        tool_choice: Some(v1::ToolChoice {
+            mode: 9,
+            name: String::new(),
+        }),
+        response_format: Some(v1::ResponseFormat {
+            kind: 7,
+            ..v1::ResponseFormat::default()
+        }),
         ..call()
     };
     let faults = model_call(wire).unwrap_err();
-    let reasons: Vec<&str> = faults.kept().iter().map(|fault| fault.reason.as_str()).collect();
+    let reasons: Vec<&str> = faults
+        .kept()
+        .iter()
+        .map(|fault| fault.reason.as_str())
+        .collect();
     assert_eq!(reasons, ["9 is no mode", "7 is no kind of answer"]);
 }
 
 #[test]
 fn a_schema_or_name_where_none_is_taken_is_a_fault() {
     let wire = v1::ModelCall {
-        tool_choice: Some(v1::ToolChoice { mode: v1::ToolChoiceMode::Auto.into(), name: "a".to_owned() }),
-        response_format: Some(v1::ResponseFormat { schema_json: "{}".to_owned(), ..v1::ResponseFormat::default() }),
+        tool_choice: Some(v1::ToolChoice {
+            mode: v1::ToolChoiceMode::Auto.into(),
+            name: "a".to_owned(),
+        }),
+        response_format: Some(v1::ResponseFormat {
+            schema_json: "{}".to_owned(),
+            ..v1::ResponseFormat::default()
+        }),
         ..call()
     };
-    assert_eq!(fields(wire), ["invocation.model.tool_choice.name", "invocation.model.response_format.schema_json"]);
+    assert_eq!(
+        fields(wire),
+        [
+            "invocation.model.tool_choice.name",
+            "invocation.model.response_format.schema_json"
+        ]
+    );
 }
 
 #[test]
@@ -128,10 +211,21 @@ fn a_tool_choice_is_read_in_each_of_its_modes() {
         (v1::ToolChoiceMode::Auto, "", ToolChoice::Auto),
         (v1::ToolChoiceMode::None, "", ToolChoice::None),
         (v1::ToolChoiceMode::Required, "", ToolChoice::Required),
-        (v1::ToolChoiceMode::Named, "a", ToolChoice::Tool("a".to_owned())),
+        (
+            v1::ToolChoiceMode::Named,
+            "a",
+            ToolChoice::Tool("a".to_owned()),
+        ),
     ] {
-        let choice = v1::ToolChoice { mode: mode.into(), name: name.to_owned() };
-        let wire = v1::ModelCall { tools: vec![tool("a", "")], tool_choice: Some(choice), ..call() };
+        let choice = v1::ToolChoice {
+            mode: mode.into(),
+            name: name.to_owned(),
+        };
+        let wire = v1::ModelCall {
+            tools: vec![tool("a", "")],
+            tool_choice: Some(choice),
+            ..call()
+        };
         assert_eq!(model_call(wire).unwrap().tool_choice, expected);
     }
 }
@@ -149,25 +243,46 @@ fn raw_json_is_passed_on_as_written_and_defaults_are_filled_in() {
         ..call()
     };
     let read = model_call(wire).unwrap();
-    assert_eq!((read.tools[0].parameters.as_str(), read.tools[1].parameters.as_str()), (schema, NO_ARGUMENTS));
-    let expected =
-        ResponseFormat::JsonSchema { name: "response".into(), description: None, schema: schema.into(), strict: false };
+    assert_eq!(
+        (
+            read.tools[0].parameters.as_str(),
+            read.tools[1].parameters.as_str()
+        ),
+        (schema, NO_ARGUMENTS)
+    );
+    let expected = ResponseFormat::JsonSchema {
+        name: "response".into(),
+        description: None,
+        schema: schema.into(),
+        strict: false,
+    };
     assert_eq!(read.response_format, expected);
 }
 
 #[test]
 fn extra_keeps_whole_numbers_whole_and_nothing_else() {
     let list = prost_types::ListValue {
-        values: vec![value(Kind::NumberValue(5.0)), value(Kind::NumberValue(0.5)), value(Kind::NumberValue(-3.0))],
+        values: vec![
+            value(Kind::NumberValue(5.0)),
+            value(Kind::NumberValue(0.5)),
+            value(Kind::NumberValue(-3.0)),
+        ],
     };
-    let inner = prost_types::Struct { fields: [("big".to_owned(), value(Kind::NumberValue(1e300)))].into() };
+    let inner = prost_types::Struct {
+        fields: [("big".to_owned(), value(Kind::NumberValue(1e300)))].into(),
+    };
     let fields = [
         ("list".to_owned(), value(Kind::ListValue(list))),
         ("inner".to_owned(), value(Kind::StructValue(inner))),
         ("none".to_owned(), value(Kind::NullValue(0))),
         ("yes".to_owned(), value(Kind::BoolValue(true))),
     ];
-    let wire = v1::ModelCall { extra: Some(prost_types::Struct { fields: fields.into() }), ..call() };
+    let wire = v1::ModelCall {
+        extra: Some(prost_types::Struct {
+            fields: fields.into(),
+        }),
+        ..call()
+    };
     let expected = serde_json::json!({"list": [5, 0.5, -3], "inner": {"big": 1e300}, "none": null, "yes": true});
     assert_eq!(Value::Object(model_call(wire).unwrap().extra), expected);
 }

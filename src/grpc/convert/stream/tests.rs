@@ -12,35 +12,71 @@ use crate::domain::{
 };
 
 fn place(seq: u64) -> EventPosition {
-    EventPosition { epoch: 1, seq, at: Timestamp::UNIX_EPOCH }
+    EventPosition {
+        epoch: 1,
+        seq,
+        at: Timestamp::UNIX_EPOCH,
+    }
 }
 
 fn writer() -> StreamWriter {
     let disposition = v1::RequestDisposition::New;
-    StreamWriter::new("i1".into(), ResponseContext { operation: "executor".into(), thread: None, disposition }, 2)
+    StreamWriter::new(
+        "i1".into(),
+        ResponseContext {
+            operation: "executor".into(),
+            thread: None,
+            disposition,
+        },
+        2,
+    )
 }
 
 fn attempt(number: u32, cause: AttemptCause) -> StreamStep {
-    StreamStep::AttemptStarted { attempt: number, target: "a".into(), cause, model: "m-1".to_owned(), repaired: None }
+    StreamStep::AttemptStarted {
+        attempt: number,
+        target: "a".into(),
+        cause,
+        model: "m-1".to_owned(),
+        repaired: None,
+    }
 }
 
 fn block(id: u32, kind: BlockKind, text: &str) -> [StreamStep; 3] {
-    let opaque = Some(Opaque { kind: "anthropic.signature".to_owned(), bytes: vec![0, 255] });
+    let opaque = Some(Opaque {
+        kind: "anthropic.signature".to_owned(),
+        bytes: vec![0, 255],
+    });
     let (bytes, hash) = (text.len() as u64, hash_text(text));
     [
         StreamStep::BlockStart { block: id, kind },
-        StreamStep::BlockDelta { block: id, offset: 0, text: text.to_owned() },
-        StreamStep::BlockStop { block: id, bytes, hash, opaque, committed: true },
+        StreamStep::BlockDelta {
+            block: id,
+            offset: 0,
+            text: text.to_owned(),
+        },
+        StreamStep::BlockStop {
+            block: id,
+            bytes,
+            hash,
+            opaque,
+            committed: true,
+        },
     ]
 }
 
 fn tool_call() -> BlockKind {
-    BlockKind::ToolCall { id: "c1".to_owned(), name: "search".to_owned() }
+    BlockKind::ToolCall {
+        id: "c1".to_owned(),
+        name: "search".to_owned(),
+    }
 }
 
 fn bodies(writer: &mut StreamWriter, steps: &[StreamStep]) -> Vec<Body> {
     let numbered = steps.iter().zip(1_u64..);
-    numbered.map(|(step, seq)| writer.step(place(seq), step).unwrap().body.unwrap()).collect()
+    numbered
+        .map(|(step, seq)| writer.step(place(seq), step).unwrap().body.unwrap())
+        .collect()
 }
 
 fn outcome(result: Result<Completion, Failure>) -> StreamStep {
@@ -75,30 +111,68 @@ fn hash_by_the_contract(blocks: &[(u32, v1::BlockKind, &str)]) -> Vec<u8> {
 fn a_stopped_tool_call_shows_its_whole_arguments_and_only_it_may_be_committed() {
     let mut writer = writer();
     let [start, delta, stop] = block(1, tool_call(), r#"{"q":1}"#);
-    let sent = bodies(&mut writer, &[attempt(1, AttemptCause::Initial), start, delta, stop]);
-    let Body::BlockStart(start) = &sent[1] else { panic!("a start") };
-    assert_eq!((start.call_id.as_str(), start.tool_name.as_str()), ("c1", "search"));
-    let Body::BlockStop(stop) = &sent[3] else { panic!("a stop") };
-    assert_eq!((stop.arguments_json.as_deref(), stop.committed), (Some(r#"{"q":1}"#), true));
+    let sent = bodies(
+        &mut writer,
+        &[attempt(1, AttemptCause::Initial), start, delta, stop],
+    );
+    let Body::BlockStart(start) = &sent[1] else {
+        panic!("a start")
+    };
+    assert_eq!(
+        (start.call_id.as_str(), start.tool_name.as_str()),
+        ("c1", "search")
+    );
+    let Body::BlockStop(stop) = &sent[3] else {
+        panic!("a stop")
+    };
+    assert_eq!(
+        (stop.arguments_json.as_deref(), stop.committed),
+        (Some(r#"{"q":1}"#), true)
+    );
     assert_eq!(stop.hash, Sha256::digest(br#"{"q":1}"#).to_vec());
-    assert_eq!((stop.length_bytes, stop.opaque[0].data.as_slice()), (7, [0, 255].as_slice()));
+    assert_eq!(
+        (stop.length_bytes, stop.opaque[0].data.as_slice()),
+        (7, [0, 255].as_slice())
+    );
     let sent = bodies(&mut writer, &block(2, BlockKind::Text, "hi"));
-    let Body::BlockStop(stop) = &sent[2] else { panic!("a stop") };
-    assert_eq!((stop.arguments_json.as_deref(), stop.committed), (None, false));
+    let Body::BlockStop(stop) = &sent[2] else {
+        panic!("a stop")
+    };
+    assert_eq!(
+        (stop.arguments_json.as_deref(), stop.committed),
+        (None, false)
+    );
 }
 
 #[test]
 fn events_carry_their_place_and_the_attempt_that_runs() {
     let mut writer = writer();
-    let first = writer.step(place(5), &attempt(3, AttemptCause::Fallback(FailureClass::Overloaded))).unwrap();
-    assert_eq!((first.invocation_id.as_str(), first.epoch, first.seq, first.attempt), ("i1", 1, 5, 3));
-    let Some(Body::AttemptStarted(started)) = first.body else { panic!("an attempt") };
+    let first = writer
+        .step(
+            place(5),
+            &attempt(3, AttemptCause::Fallback(FailureClass::Overloaded)),
+        )
+        .unwrap();
+    assert_eq!(
+        (
+            first.invocation_id.as_str(),
+            first.epoch,
+            first.seq,
+            first.attempt
+        ),
+        ("i1", 1, 5, 3)
+    );
+    let Some(Body::AttemptStarted(started)) = first.body else {
+        panic!("an attempt")
+    };
     assert_eq!(started.after, i32::from(v1::FailureClass::Overloaded));
     let [start, ..] = block(1, BlockKind::Text, "");
     assert_eq!(writer.step(place(6), &start).unwrap().attempt, 3);
     let beat = writer.heartbeat(place(6), Some(Duration::from_secs(10)));
     assert_eq!((beat.seq, beat.attempt), (0, 3));
-    let Some(Body::Heartbeat(beat)) = beat.body else { panic!("a heartbeat") };
+    let Some(Body::Heartbeat(beat)) = beat.body else {
+        panic!("a heartbeat")
+    };
     assert_eq!((beat.last_seq, beat.upstream_silence_ms), (6, Some(10_000)));
 }
 
@@ -108,7 +182,10 @@ fn the_end_hashes_all_blocks_as_the_contract_specifies() {
     // Blocks may begin out of order; the hash goes by their ids.
     bodies(&mut writer, &block(2, tool_call(), "{}"));
     bodies(&mut writer, &block(1, BlockKind::Text, "héllo"));
-    let expected = hash_by_the_contract(&[(1, v1::BlockKind::Text, "héllo"), (2, v1::BlockKind::ToolCall, "{}")]);
+    let expected = hash_by_the_contract(&[
+        (1, v1::BlockKind::Text, "héllo"),
+        (2, v1::BlockKind::ToolCall, "{}"),
+    ]);
     let answer = Completion {
         tool_output: None,
         message: Message::text(Role::Assistant, "héllo"),
@@ -118,15 +195,31 @@ fn the_end_hashes_all_blocks_as_the_contract_specifies() {
         response_id: None,
         usage: Usage::default(),
     };
-    let Some(Body::Snapshot(snapshot)) = writer.snapshot(place(6)).body else { panic!("a snapshot") };
+    let Some(Body::Snapshot(snapshot)) = writer.snapshot(place(6)).body else {
+        panic!("a snapshot")
+    };
     assert_eq!(snapshot.hash, expected);
-    let ids: Vec<u32> = snapshot.blocks.iter().filter_map(|block| Some(block.start.as_ref()?.block_id)).collect();
+    let ids: Vec<u32> = snapshot
+        .blocks
+        .iter()
+        .filter_map(|block| Some(block.start.as_ref()?.block_id))
+        .collect();
     assert_eq!(ids, [1, 2]);
     let last = writer.step(place(7), &outcome(Ok(answer))).unwrap();
-    let Some(Body::Terminal(terminal)) = last.body else { panic!("the end") };
-    assert_eq!((terminal.result_hash, terminal.final_model.as_str()), (expected, "m"));
-    assert_eq!(terminal.recovery_applied, [i32::from(v1::RecoveryStrategy::None)]);
-    let Some(v1::terminal::Outcome::Completed(completed)) = terminal.outcome else { panic!("an answer") };
+    let Some(Body::Terminal(terminal)) = last.body else {
+        panic!("the end")
+    };
+    assert_eq!(
+        (terminal.result_hash, terminal.final_model.as_str()),
+        (expected, "m")
+    );
+    assert_eq!(
+        terminal.recovery_applied,
+        [i32::from(v1::RecoveryStrategy::None)]
+    );
+    let Some(v1::terminal::Outcome::Completed(completed)) = terminal.outcome else {
+        panic!("an answer")
+    };
     assert_eq!(completed.finish_reason, i32::from(v1::FinishReason::Stop));
 }
 
@@ -134,13 +227,24 @@ fn the_end_hashes_all_blocks_as_the_contract_specifies() {
 fn a_failure_and_a_cancellation_end_a_stream_differently() {
     use v1::terminal::Outcome as End;
     let end = |class| {
-        let sent = writer().step(place(1), &outcome(Err(Failure::local(class, "client gone")))).unwrap();
-        let Some(Body::Terminal(terminal)) = sent.body else { panic!("the end") };
+        let sent = writer()
+            .step(
+                place(1),
+                &outcome(Err(Failure::local(class, "client gone"))),
+            )
+            .unwrap();
+        let Some(Body::Terminal(terminal)) = sent.body else {
+            panic!("the end")
+        };
         terminal.outcome.unwrap()
     };
-    assert!(matches!(end(FailureClass::Timeout), End::Failed(failure) if failure.failed_operation == "executor"));
+    assert!(
+        matches!(end(FailureClass::Timeout), End::Failed(failure) if failure.failed_operation == "executor")
+    );
     let cancelled = end(FailureClass::Cancelled);
-    assert!(matches!(cancelled, End::Cancelled(sent) if sent.reason == "client gone" && sent.failure.is_some()));
+    assert!(
+        matches!(cancelled, End::Cancelled(sent) if sent.reason == "client gone" && sent.failure.is_some())
+    );
 }
 
 #[test]
@@ -159,8 +263,16 @@ fn a_rewind_reports_what_stays_and_a_recovery_how_many_attempts_are_left() {
     };
     let hash = hash_blocks([&kept].into_iter());
     let class = FailureClass::StreamInterrupted;
-    let rewind = StreamStep::Rewind { keep: vec![(1, 5)], cause: class, attempt: 1, hash };
-    let wait = Wait { duration: Duration::from_millis(40), source: WaitSource::Backoff };
+    let rewind = StreamStep::Rewind {
+        keep: vec![(1, 5)],
+        cause: class,
+        attempt: 1,
+        hash,
+    };
+    let wait = Wait {
+        duration: Duration::from_millis(40),
+        source: WaitSource::Backoff,
+    };
     let strategy = RecoveryStrategy::Fallback;
     let recovery = StreamStep::Recovery {
         attempt: 1,
@@ -172,12 +284,28 @@ fn a_rewind_reports_what_stays_and_a_recovery_how_many_attempts_are_left() {
         adaptation: None,
     };
     let sent = bodies(&mut writer, &[rewind, recovery]);
-    let Body::Rewind(rewind) = &sent[0] else { panic!("a rewind") };
-    assert_eq!(rewind.keep, [v1::KeptBlock { block_id: 1, length_bytes: 5 }]);
-    assert_eq!(rewind.hash, hash_by_the_contract(&[(1, v1::BlockKind::Text, "hello")]));
-    let Body::Recovery(recovery) = &sent[1] else { panic!("a recovery") };
+    let Body::Rewind(rewind) = &sent[0] else {
+        panic!("a rewind")
+    };
+    assert_eq!(
+        rewind.keep,
+        [v1::KeptBlock {
+            block_id: 1,
+            length_bytes: 5
+        }]
+    );
+    assert_eq!(
+        rewind.hash,
+        hash_by_the_contract(&[(1, v1::BlockKind::Text, "hello")])
+    );
+    let Body::Recovery(recovery) = &sent[1] else {
+        panic!("a recovery")
+    };
     assert_eq!((recovery.attempts_left, recovery.wait_ms), (2, 40));
-    assert_eq!(recovery.wait_source, i32::from(v1::WaitSource::TargetSwitch));
+    assert_eq!(
+        recovery.wait_source,
+        i32::from(v1::WaitSource::TargetSwitch)
+    );
     assert!((recovery.budget_left - 0.25).abs() < 1e-9);
 }
 
@@ -208,13 +336,30 @@ fn a_stream_header_states_how_content_is_delivered() {
             retention: Duration::from_mins(15),
             mode,
         };
-        let Some(Body::Accepted(sent)) = writer().accepted(place(1), &header).body else { panic!("a welcome") };
-        assert_eq!((sent.resume_token.as_str(), sent.retention_ms), ("token", 900_000));
+        let Some(Body::Accepted(sent)) = writer().accepted(place(1), &header).body else {
+            panic!("a welcome")
+        };
+        assert_eq!(
+            (sent.resume_token.as_str(), sent.retention_ms),
+            ("token", 900_000)
+        );
         assert_eq!(sent.disposition, i32::from(v1::RequestDisposition::New));
         (sent.rewind_mode, sent.hold_back_bytes)
     };
-    assert_eq!(accepted(RewindMode::Rewind), (v1::RewindMode::Rewind.into(), None));
-    assert_eq!(accepted(RewindMode::HoldBack { bytes: 64 }), (v1::RewindMode::Holdback.into(), Some(64)));
-    assert_eq!(accepted(RewindMode::HoldBack { bytes: 0 }), (v1::RewindMode::Holdback.into(), None));
-    assert_eq!(accepted(RewindMode::Atomic), (v1::RewindMode::Atomic.into(), None));
+    assert_eq!(
+        accepted(RewindMode::Rewind),
+        (v1::RewindMode::Rewind.into(), None)
+    );
+    assert_eq!(
+        accepted(RewindMode::HoldBack { bytes: 64 }),
+        (v1::RewindMode::Holdback.into(), Some(64))
+    );
+    assert_eq!(
+        accepted(RewindMode::HoldBack { bytes: 0 }),
+        (v1::RewindMode::Holdback.into(), None)
+    );
+    assert_eq!(
+        accepted(RewindMode::Atomic),
+        (v1::RewindMode::Atomic.into(), None)
+    );
 }

@@ -1,4 +1,5 @@
-//! A call that is split: its chunks are executed through the same layers, a few at a time, and merged.
+//! A call that is split: its chunks are executed through the same layers, a few at a time, and
+//! merged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +12,18 @@ use crate::{
         fold::StreamStep,
         tool::ToolReply,
     },
-    layers::{Deltas, attempt::PendingAttempt, guarded::NextLayer, invocation::InvocationScope, spans::AttemptSpan},
+    layers::{
+        Deltas, attempt::PendingAttempt, guarded::NextLayer, invocation::InvocationScope,
+        spans::AttemptSpan,
+    },
     policy::{
         retry_budget::Settled,
         tool_recovery::chunk::{ChunkPlan, ChunkRun, ChunkTask},
     },
 };
 
-/// Before the deadline, the time in which no further chunk is begun: what is done by then is returned.
+/// Before the deadline, the time in which no further chunk is begun: what is done by then is
+/// returned.
 const LAST_CHUNK_BEFORE: Duration = Duration::from_millis(250);
 
 /// A call that was split.
@@ -37,12 +42,17 @@ pub(super) struct ExecutedChunk {
 
 impl ChunkedCall {
     pub(super) fn new(plan: ChunkPlan) -> Self {
-        Self { run: ChunkRun::new(plan) }
+        Self {
+            run: ChunkRun::new(plan),
+        }
     }
 
     /// The chunks that are to be executed now, each after its wait, which leaves time for it.
     pub(super) fn next(&mut self, scope: &InvocationScope) -> Vec<ChunkTask> {
-        let left = scope.invocation.deadline.saturating_duration_since(Instant::now());
+        let left = scope
+            .invocation
+            .deadline
+            .saturating_duration_since(Instant::now());
         if left < LAST_CHUNK_BEFORE {
             self.run.stop("the time is up");
         }
@@ -71,14 +81,28 @@ impl ChunkedCall {
 
 impl<S> RetryLoop<S> {
     /// The attempt that executes a chunk, and its span.
-    pub(super) fn chunk(&mut self, tool_call: &ToolCallState, task: &ChunkTask) -> (PendingAttempt, AttemptSpan) {
+    pub(super) fn chunk(
+        &mut self,
+        tool_call: &ToolCallState,
+        task: &ChunkTask,
+    ) -> (PendingAttempt, AttemptSpan) {
         let span = self.scope.trace.attempt();
         let tool = Some(tool_call.attempt(&task.arguments));
-        (PendingAttempt { tool, ..self.next_attempt(span.trace()) }, span)
+        (
+            PendingAttempt {
+                tool,
+                ..self.next_attempt(span.trace())
+            },
+            span,
+        )
     }
 
     /// The last steps of a call that was split.
-    pub(super) fn after_chunks(&mut self, tool_call: &mut ToolCallState, chunked: ChunkedCall) -> Vec<StreamStep> {
+    pub(super) fn after_chunks(
+        &mut self,
+        tool_call: &mut ToolCallState,
+        chunked: ChunkedCall,
+    ) -> Vec<StreamStep> {
         match chunked.run.finish(&tool_call.offer.spec.name) {
             Ok(mut output) => {
                 self.settle(Settled::Succeeded);
@@ -94,7 +118,12 @@ impl<S> RetryLoop<S> {
                     let words = "no part of the call was done before the deadline";
                     Failure::local(FailureClass::Timeout, words).of_tool(&tool_call.offer.spec.name)
                 });
-                vec![self.end_explained(tool_call, failure, "not one part of the split call was done", &[])]
+                vec![self.end_explained(
+                    tool_call,
+                    failure,
+                    "not one part of the split call was done",
+                    &[],
+                )]
             }
         }
     }

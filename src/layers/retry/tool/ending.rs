@@ -1,4 +1,5 @@
-//! How a tool call ends: with its result, or with a failure that explains what was tried and what else could be done.
+//! How a tool call ends: with its result, or with a failure that explains what was tried and what
+//! else could be done.
 
 use std::sync::Arc;
 
@@ -25,17 +26,30 @@ use crate::{
 
 impl<S> RetryLoop<S> {
     /// The last steps of a call whose tool returned this: its text as a block, then the end.
-    pub(super) fn returned(&mut self, tool_call: &ToolCallState, output: ToolOutput) -> Vec<StreamStep> {
+    pub(super) fn returned(
+        &mut self,
+        tool_call: &ToolCallState,
+        output: ToolOutput,
+    ) -> Vec<StreamStep> {
         let (attempt, text) = (self.scope.next_number() - 1, output.reply.text());
         self.assembler.begin_attempt();
         let mut steps = Vec::new();
         let mut deltas = Vec::new();
         if !text.is_empty() {
-            deltas.push(Delta::BlockStart { block: 0, kind: BlockKind::Text });
+            deltas.push(Delta::BlockStart {
+                block: 0,
+                kind: BlockKind::Text,
+            });
             deltas.push(Delta::BlockDelta { block: 0, text });
-            deltas.push(Delta::BlockStop { block: 0, opaque: None });
+            deltas.push(Delta::BlockStop {
+                block: 0,
+                opaque: None,
+            });
         }
-        deltas.push(Delta::Finish { reason: FinishReason::Stop, raw: String::new() });
+        deltas.push(Delta::Finish {
+            reason: FinishReason::Stop,
+            raw: String::new(),
+        });
         for delta in deltas {
             steps.extend(self.assembler.push(attempt, delta));
         }
@@ -48,53 +62,89 @@ impl<S> RetryLoop<S> {
             }
             let messages = messages(&tool_call.call, &output);
             if let Ok(completion) = &mut outcome.result {
-                completion.message = messages.last().cloned().unwrap_or_else(|| completion.message.clone());
+                completion.message = messages
+                    .last()
+                    .cloned()
+                    .unwrap_or_else(|| completion.message.clone());
                 completion.model = String::new();
                 completion.tool_output = Some(Box::new(output));
             }
-            outcome.history_patch = HistoryPatch { replace_tail: 0, messages };
+            outcome.history_patch = HistoryPatch {
+                replace_tail: 0,
+                messages,
+            };
         }
         steps.push(end);
         steps
     }
 
-    /// The end of a tool call that an earlier owner began, where it must not be executed once more; `None` where it is.
+    /// The end of a tool call that an earlier owner began, where it must not be executed once more;
+    /// `None` where it is.
     pub(super) fn taken_over(&mut self, tool_call: &mut ToolCallState) -> Option<StreamStep> {
         if tool_call.offer.effects.repeatable {
             return None;
         }
         let words = "the replica that executed the tool went away, and whether it was executed is not known";
-        let mut failure = Failure::local(FailureClass::OutcomeUnknown, words).of_tool(&tool_call.offer.spec.name);
+        let mut failure =
+            Failure::local(FailureClass::OutcomeUnknown, words).of_tool(&tool_call.offer.spec.name);
         failure.never_sent = false;
         failure.target = Some(tool_call.offer.target.id.clone());
-        let end = self.failed(failure, "The tool is executed at most once, and it may have been executed.");
+        let end = self.failed(
+            failure,
+            "The tool is executed at most once, and it may have been executed.",
+        );
         Some(self.explained(tool_call, end))
     }
 }
 
-/// What a caller appends to its history: the result, and before it the call, where the caller did not name one of its own.
+/// What a caller appends to its history: the result, and before it the call, where the caller did
+/// not name one of its own.
 fn messages(call: &ToolInvocation, output: &ToolOutput) -> Vec<Message> {
-    let id = call.call_id.clone().unwrap_or_else(|| format!("call_{}", Uuid::now_v7().simple()));
+    let id = call
+        .call_id
+        .clone()
+        .unwrap_or_else(|| format!("call_{}", Uuid::now_v7().simple()));
     let called = call.call_id.is_none().then(|| {
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        let part = Part::ToolCall(ToolCall { id: id.clone(), name, arguments, opaque: None });
+        let part = Part::ToolCall(ToolCall {
+            id: id.clone(),
+            name,
+            arguments,
+            opaque: None,
+        });
         Message::new(Role::Assistant, vec![part])
     });
     let content = output.reply.text();
-    let result = ToolResult { call_id: id, name: call.name.clone(), content, is_error: false };
-    called.into_iter().chain([Message::new(Role::Tool, vec![Part::ToolResult(result)])]).collect()
+    let result = ToolResult {
+        call_id: id,
+        name: call.name.clone(),
+        content,
+        is_error: false,
+    };
+    called
+        .into_iter()
+        .chain([Message::new(Role::Tool, vec![Part::ToolResult(result)])])
+        .collect()
 }
 
 impl<S> RetryLoop<S> {
     /// The end that the ladder decided upon.
-    pub(super) fn ended(&mut self, tool_call: &ToolCallState, failure: Failure, step: ToolStep) -> AfterExecution {
+    pub(super) fn ended(
+        &mut self,
+        tool_call: &ToolCallState,
+        failure: Failure,
+        step: ToolStep,
+    ) -> AfterExecution {
         let end = match step {
             ToolStep::Offer { explanation, .. } | ToolStep::Explain { explanation } => {
                 self.impossible = true;
                 self.with_explanation(tool_call, failure, &explanation)
             }
             ToolStep::OutcomeUnknown { reason } => {
-                let failure = Failure { user_message: words_of_unknown(tool_call), ..failure };
+                let failure = Failure {
+                    user_message: words_of_unknown(tool_call),
+                    ..failure
+                };
                 self.end_with(tool_call, failure, reason, Vec::new())
             }
             ToolStep::Fail { reason, finding } => {
@@ -108,16 +158,27 @@ impl<S> RetryLoop<S> {
             | ToolStep::RefetchList { reason }
             | ToolStep::Adapt { reason, .. }
             | ToolStep::Alternative { reason, .. }
-            | ToolStep::Chunk { reason, .. } => self.end_with(tool_call, failure, reason, Vec::new()),
+            | ToolStep::Chunk { reason, .. } => {
+                self.end_with(tool_call, failure, reason, Vec::new())
+            }
         };
         AfterExecution::Ended(end)
     }
 
     /// The end that the planner decided upon, with what it explains.
     pub(super) fn explained(&mut self, tool_call: &ToolCallState, end: StreamStep) -> StreamStep {
-        let StreamStep::Terminal(outcome) = end else { return end };
-        let Err(failure) = outcome.result.clone() else { return StreamStep::Terminal(outcome) };
-        self.end_explained(tool_call, failure, outcome.reasoning.trim_end_matches('.'), &[])
+        let StreamStep::Terminal(outcome) = end else {
+            return end;
+        };
+        let Err(failure) = outcome.result.clone() else {
+            return StreamStep::Terminal(outcome);
+        };
+        self.end_explained(
+            tool_call,
+            failure,
+            outcome.reasoning.trim_end_matches('.'),
+            &[],
+        )
     }
 
     /// An end that explains a failure after which nothing more is tried, for this reason.
@@ -149,7 +210,12 @@ impl<S> RetryLoop<S> {
             failure.user_message = format!("{} {}", explained.summary, explained.why);
         }
         failure.recovery_hint.clone_from(&explained.operator_hint);
-        let alternatives = explained.alternatives.iter().chain(&explained.remedies).cloned().collect();
+        let alternatives = explained
+            .alternatives
+            .iter()
+            .chain(&explained.remedies)
+            .cloned()
+            .collect();
         self.end_with(tool_call, failure, explained.text(), alternatives)
     }
 
@@ -161,13 +227,32 @@ impl<S> RetryLoop<S> {
         alternatives: Vec<String>,
     ) -> StreamStep {
         let target = failure.target.clone();
-        let past = history::note(&tool_call.plan.past.iter().map(|past| past.attempt.clone()).collect::<Vec<_>>());
-        let reasoning = if past.is_empty() { reasoning } else { format!("{reasoning}\n\n{past}") };
-        self.terminal(Err(failure), reasoning, alternatives, HistoryPatch::default(), target)
+        let past = history::note(
+            &tool_call
+                .plan
+                .past
+                .iter()
+                .map(|past| past.attempt.clone())
+                .collect::<Vec<_>>(),
+        );
+        let reasoning = if past.is_empty() {
+            reasoning
+        } else {
+            format!("{reasoning}\n\n{past}")
+        };
+        self.terminal(
+            Err(failure),
+            reasoning,
+            alternatives,
+            HistoryPatch::default(),
+            target,
+        )
     }
 }
 
 fn words_of_unknown(tool_call: &ToolCallState) -> String {
     let tool = quoted(&tool_call.offer.spec.name);
-    format!("Whether {tool} took effect is not known: its result was lost. Please check before it is done again.")
+    format!(
+        "Whether {tool} took effect is not known: its result was lost. Please check before it is done again."
+    )
 }

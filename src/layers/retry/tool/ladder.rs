@@ -1,4 +1,5 @@
-//! What follows a failed execution: one step of the ladder for tools, taken with the planner's waits, budget and deadline.
+//! What follows a failed execution: one step of the ladder for tools, taken with the planner's
+//! waits, budget and deadline.
 
 use std::time::Duration;
 
@@ -31,10 +32,24 @@ const REFETCH_WITHIN: Duration = Duration::from_secs(5);
 
 impl<S> RetryLoop<S> {
     /// Takes the next step after a failure.
-    pub(super) async fn take_step(&mut self, tool_call: &mut ToolCallState, failure: Failure) -> AfterExecution {
+    pub(super) async fn take_step(
+        &mut self,
+        tool_call: &mut ToolCallState,
+        failure: Failure,
+    ) -> AfterExecution {
         if failure.class.is_local_refusal() {
-            if !is_left(&failure) || !matches!(self.next_step(tool_call, &failure), ToolStep::Alternative { .. }) {
-                return self.again_with(tool_call, failure, RecoveryOptions::again(BackoffKind::Backoff), false);
+            if !is_left(&failure)
+                || !matches!(
+                    self.next_step(tool_call, &failure),
+                    ToolStep::Alternative { .. }
+                )
+            {
+                return self.again_with(
+                    tool_call,
+                    failure,
+                    RecoveryOptions::again(BackoffKind::Backoff),
+                    false,
+                );
             }
         } else {
             tool_call.learn_failure(&self.scope, &failure);
@@ -44,11 +59,20 @@ impl<S> RetryLoop<S> {
             let step = self.next_step(tool_call, &failure);
             match step {
                 ToolStep::RefetchList { .. } => self.refetch(tool_call).await,
-                ToolStep::Retry { backoff_kind, reason, .. } => {
+                ToolStep::Retry {
+                    backoff_kind,
+                    reason,
+                    ..
+                } => {
                     tool_call.tried.retries += 1;
                     tool_call.note(&reason);
                     tool_call.cause = AttemptCause::Retry(failure.class);
-                    return self.again_with(tool_call, failure, RecoveryOptions::again(backoff_kind), false);
+                    return self.again_with(
+                        tool_call,
+                        failure,
+                        RecoveryOptions::again(backoff_kind),
+                        false,
+                    );
                 }
                 ToolStep::Adapt { adapted, reason } => {
                     tool_call.tried.adaptations += 1;
@@ -56,19 +80,40 @@ impl<S> RetryLoop<S> {
                     tool_call.adapt(adapted);
                     tool_call.cause = AttemptCause::Adapt(failure.class);
                     self.report_change(&failure, &reason);
-                    return self.again_with(tool_call, failure, RecoveryOptions::again(BackoffKind::AtOnce), true);
+                    return self.again_with(
+                        tool_call,
+                        failure,
+                        RecoveryOptions::again(BackoffKind::AtOnce),
+                        true,
+                    );
                 }
                 ToolStep::Alternative { tool, reason } => {
                     let Some(offer) = tool_call.plan.offer(&tool.target).cloned() else {
-                        return self.ended(tool_call, failure, ToolStep::Fail { reason, finding: None });
+                        return self.ended(
+                            tool_call,
+                            failure,
+                            ToolStep::Fail {
+                                reason,
+                                finding: None,
+                            },
+                        );
                     };
                     tool_call.tried.alternatives += 1;
                     tool_call.note(&reason);
                     tool_call.replace(&failure, offer, tool);
                     tool_call.cause = AttemptCause::Fallback(failure.class);
-                    return self.again_with(tool_call, failure, RecoveryOptions::elsewhere(), false);
+                    return self.again_with(
+                        tool_call,
+                        failure,
+                        RecoveryOptions::elsewhere(),
+                        false,
+                    );
                 }
-                ToolStep::Chunk { plan, backoff_kind, reason } => {
+                ToolStep::Chunk {
+                    plan,
+                    backoff_kind,
+                    reason,
+                } => {
                     return self.split(tool_call, failure, plan, backoff_kind, &reason);
                 }
                 end @ (ToolStep::Offer { .. }
@@ -88,7 +133,9 @@ impl<S> RetryLoop<S> {
         backoff_kind: Option<BackoffKind>,
         reason: &str,
     ) -> AfterExecution {
-        self.reserved = self.targets.reserve(&tool_call.offer.target.id, Cost::Transient, Instant::now());
+        self.reserved =
+            self.targets
+                .reserve(&tool_call.offer.target.id, Cost::Transient, Instant::now());
         if self.reserved.is_none() {
             return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
         }
@@ -98,7 +145,8 @@ impl<S> RetryLoop<S> {
         self.report_change(&failure, reason);
         self.take_note_of(&failure);
         let wait = self.wait_before_chunks(&failure, backoff_kind);
-        let announced = self.report_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), None);
+        let announced =
+            self.report_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), None);
         self.wait = Some(wait);
         AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), Vec::from_iter(announced))
     }
@@ -111,16 +159,26 @@ impl<S> RetryLoop<S> {
         options: RecoveryOptions,
         adapts: bool,
     ) -> AfterExecution {
-        self.step = Some(LadderStep { target: tool_call.offer.target.id.clone(), options, adapts });
+        self.step = Some(LadderStep {
+            target: tool_call.offer.target.id.clone(),
+            options,
+            adapts,
+        });
         AfterExecution::Planned(self.decide(failure))
     }
 
     fn wait_before_chunks(&self, failure: &Failure, backoff_kind: Option<BackoffKind>) -> Wait {
         let stated = failure.retry_after.filter(|_| backoff_kind.is_some());
-        let left = self.scope.invocation.deadline.saturating_duration_since(Instant::now()) / 2;
-        stated
-            .filter(|wait| wait.duration < left)
-            .unwrap_or(Wait { duration: Duration::ZERO, source: WaitSource::Backoff })
+        let left = self
+            .scope
+            .invocation
+            .deadline
+            .saturating_duration_since(Instant::now())
+            / 2;
+        stated.filter(|wait| wait.duration < left).unwrap_or(Wait {
+            duration: Duration::ZERO,
+            source: WaitSource::Backoff,
+        })
     }
 
     /// The step that the policy decides upon.
@@ -129,15 +187,28 @@ impl<S> RetryLoop<S> {
         let scope = &self.scope;
         let others = tool_call.plan.catalogue.all();
         let written = tool_call.written();
-        let candidates: Vec<AlternativeTool<'_>> =
-            others.iter().map(|offer| self.candidate(tool_call, offer, &written, now)).collect();
-        let made = scope.counted_attempts().saturating_sub(scope.unsent_attempts());
-        let allowed = if scope.plan.retry.enabled { scope.plan.retry.max_retries + 1 } else { 1 };
+        let candidates: Vec<AlternativeTool<'_>> = others
+            .iter()
+            .map(|offer| self.candidate(tool_call, offer, &written, now))
+            .collect();
+        let made = scope
+            .counted_attempts()
+            .saturating_sub(scope.unsent_attempts());
+        let allowed = if scope.plan.retry.enabled {
+            scope.plan.retry.max_retries + 1
+        } else {
+            1
+        };
         let left = scope.invocation.deadline.saturating_duration_since(now);
         let state = self.targets.state(&tool_call.offer.target.id);
-        let usual = state.and_then(|state| state.latency().p50(now)).unwrap_or(GUESSED_P50);
-        let current =
-            tool_call.plan.catalogue.offer(&tool_call.offer.target.provider, &tool_call.offer.spec.name, None);
+        let usual = state
+            .and_then(|state| state.latency().p50(now))
+            .unwrap_or(GUESSED_P50);
+        let current = tool_call.plan.catalogue.offer(
+            &tool_call.offer.target.provider,
+            &tool_call.offer.spec.name,
+            None,
+        );
         let learnt = tool_call.plan.knowledge.learnt();
         decide(&ToolSituation {
             failure,
@@ -172,15 +243,15 @@ impl<S> RetryLoop<S> {
         now: Instant,
     ) -> AlternativeTool<'a> {
         let target = &offer.target.id;
-        let declared = &tool_call.plan.offers[..tool_call.plan.declared.min(tool_call.plan.offers.len())];
-        let healthy = self
-            .targets
-            .state(target)
-            .is_none_or(|state| state.is_healthy() && matches!(state.availability(now, false), Availability::Now));
+        let declared =
+            &tool_call.plan.offers[..tool_call.plan.declared.min(tool_call.plan.offers.len())];
+        let healthy = self.targets.state(target).is_none_or(|state| {
+            state.is_healthy() && matches!(state.availability(now, false), Availability::Now)
+        });
         // Releases on trial come before the tool that was named.
         let mut before = declared.iter().take_while(|it| it.target.id != *target);
-        let is_stable_release =
-            tool_call.plan.named.as_ref() == Some(target) && before.any(|it| it.target.id == tool_call.offer.target.id);
+        let is_stable_release = tool_call.plan.named.as_ref() == Some(target)
+            && before.any(|it| it.target.id == tool_call.offer.target.id);
         AlternativeTool {
             target: target.clone(),
             spec: &offer.spec,
@@ -188,20 +259,36 @@ impl<S> RetryLoop<S> {
             equivalence: if is_stable_release {
                 Some(Equivalence::StableRelease)
             } else {
-                declared.iter().position(|it| it.target.id == *target).map(Equivalence::Group)
+                declared
+                    .iter()
+                    .position(|it| it.target.id == *target)
+                    .map(Equivalence::Group)
             },
             same_capability: false,
             effects: offer.effects.clone(),
             healthy,
-            tried: self.scope.attempts().iter().any(|record| record.target.as_ref() == Some(target) && record.sent),
+            tried: self
+                .scope
+                .attempts()
+                .iter()
+                .any(|record| record.target.as_ref() == Some(target) && record.sent),
         }
     }
 
     /// Fetches the list of the tool's server anew; the call continues with what is listed now.
     async fn refetch(&mut self, tool_call: &mut ToolCallState) {
         let server = &tool_call.offer.target.provider;
-        let left = self.scope.invocation.deadline.saturating_duration_since(Instant::now()) / 2;
-        let fetched = timeout(REFETCH_WITHIN.min(left), tool_call.plan.catalogue.refetch(server)).await;
+        let left = self
+            .scope
+            .invocation
+            .deadline
+            .saturating_duration_since(Instant::now())
+            / 2;
+        let fetched = timeout(
+            REFETCH_WITHIN.min(left),
+            tool_call.plan.catalogue.refetch(server),
+        )
+        .await;
         if !matches!(fetched, Ok(Ok(()))) {
             tracing::debug!(%server, invocation = %self.scope.invocation.id, "a list of tools could not be fetched anew");
         }
@@ -226,7 +313,8 @@ impl ToolCallState {
     /// Continues with another tool.
     fn replace(&mut self, failure: &Failure, offer: ToolOffer, tool: RankedTool) {
         if is_refusal(failure.class) && offer.spec.name != self.offer.spec.name {
-            self.mistaken.get_or_insert_with(|| self.offer.target.id.clone());
+            self.mistaken
+                .get_or_insert_with(|| self.offer.target.id.clone());
         }
         self.offer = offer;
         self.listed = std::sync::Arc::clone(&self.offer.spec);

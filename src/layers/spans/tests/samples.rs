@@ -1,4 +1,5 @@
-//! An invocation that is retried once, with its attempts and its answer, and a collector of its spans.
+//! An invocation that is retried once, with its attempts and its answer, and a collector of its
+//! spans.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +23,8 @@ use crate::domain::{
     target::{Capabilities, Dialect, Target},
 };
 
-pub(super) const RPC: EntryPoint = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
+pub(super) const RPC: EntryPoint =
+    EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Collected(pub(super) Arc<Mutex<Vec<SpanData>>>);
@@ -37,32 +39,48 @@ impl SpanExporter for Collected {
 impl Collected {
     pub(super) fn spans() -> (Spans, Self) {
         let collected = Self::default();
-        let provider = SdkTracerProvider::builder().with_simple_exporter(collected.clone()).build();
+        let provider = SdkTracerProvider::builder()
+            .with_simple_exporter(collected.clone())
+            .build();
         (Spans::new(provider.tracer("test")), collected)
     }
 
     pub(super) fn named(&self, name: &str) -> SpanData {
         let spans = self.0.lock().unwrap();
-        spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no span {name}")).clone()
+        spans
+            .iter()
+            .find(|span| span.name == name)
+            .unwrap_or_else(|| panic!("no span {name}"))
+            .clone()
     }
 
     pub(super) fn parent_of(&self, span: &SpanData) -> String {
         let spans = self.0.lock().unwrap();
-        let parent = spans.iter().find(|other| other.span_context.span_id() == span.parent_span_id);
+        let parent = spans
+            .iter()
+            .find(|other| other.span_context.span_id() == span.parent_span_id);
         parent.map_or_else(String::new, |parent| parent.name.to_string())
     }
 }
 
 pub(super) fn value(span: &SpanData, key: &str) -> Option<Value> {
-    span.attributes.iter().rfind(|pair| pair.key.as_str() == key).map(|pair| pair.value.clone())
+    span.attributes
+        .iter()
+        .rfind(|pair| pair.key.as_str() == key)
+        .map(|pair| pair.value.clone())
 }
 
 pub(super) fn text(span: &SpanData, key: &str) -> String {
-    value(span, key).map(|value| value.to_string()).unwrap_or_default()
+    value(span, key)
+        .map(|value| value.to_string())
+        .unwrap_or_default()
 }
 
 pub(super) fn invocation(traceparent: Option<&str>) -> Invocation {
-    let call = ModelCall { messages: vec![Message::new(Role::User, vec![])], ..ModelCall::default() };
+    let call = ModelCall {
+        messages: vec![Message::new(Role::User, vec![])],
+        ..ModelCall::default()
+    };
     Invocation {
         thread: Some("thread-1".into()),
         tenant: "acme".into(),
@@ -72,7 +90,12 @@ pub(super) fn invocation(traceparent: Option<&str>) -> Invocation {
             tracestate: Some("vendor=1".to_owned()),
             baggage: None,
         },
-        ..Invocation::new("inv-1".into(), "default".into(), Call::Model(Arc::new(call)), Instant::now())
+        ..Invocation::new(
+            "inv-1".into(),
+            "default".into(),
+            Call::Model(Arc::new(call)),
+            Instant::now(),
+        )
     }
 }
 
@@ -94,11 +117,20 @@ pub(super) fn record(number: u32, cause: AttemptCause, wait: Option<Wait>) -> At
     AttemptRecord {
         wait,
         sent: true,
-        ..AttemptRecord::begun(number, cause, "main".into(), "claude-x".to_owned(), crate::domain::clock::wall_now())
+        ..AttemptRecord::begun(
+            number,
+            cause,
+            "main".into(),
+            "claude-x".to_owned(),
+            crate::domain::clock::wall_now(),
+        )
     }
 }
 
-pub(super) fn outcome(result: Result<Completion, Failure>, attempts: Vec<AttemptRecord>) -> Outcome {
+pub(super) fn outcome(
+    result: Result<Completion, Failure>,
+    attempts: Vec<AttemptRecord>,
+) -> Outcome {
     Outcome {
         invocation: "inv-1".into(),
         operation: None,
@@ -126,7 +158,10 @@ pub(super) fn answer() -> Completion {
     }
 }
 
-pub(super) const WAIT: Wait = Wait { duration: Duration::from_millis(350), source: WaitSource::RetryAfter };
+pub(super) const WAIT: Wait = Wait {
+    duration: Duration::from_millis(350),
+    source: WaitSource::RetryAfter,
+};
 pub(super) const RETRY: AttemptCause = AttemptCause::Retry(FailureClass::RateLimited);
 
 pub(super) fn begun(root: &InvocationSpan, number: u32, cause: AttemptCause) -> AttemptSpan {
@@ -138,15 +173,28 @@ pub(super) fn begun(root: &InvocationSpan, number: u32, cause: AttemptCause) -> 
 /// An invocation that is rate limited once, waits, and is answered.
 pub(super) fn recover(spans: &Spans, traceparent: Option<&str>) {
     let root = spans.invocation(RPC, &invocation(traceparent));
-    let mut limited = Failure::local(FailureClass::RateLimited, "rate_limit_error: tokens per minute");
+    let mut limited = Failure::local(
+        FailureClass::RateLimited,
+        "rate_limit_error: tokens per minute",
+    );
     limited.status = Some(429);
-    let call = ModelCall { max_output_tokens: Some(100), ..ModelCall::default() };
+    let call = ModelCall {
+        max_output_tokens: Some(100),
+        ..ModelCall::default()
+    };
     let target = target();
-    let start = |attempt| ChatStart { target: &target, call: &call, thread: None, attempt, stream: true };
+    let start = |attempt| ChatStart {
+        target: &target,
+        call: &call,
+        thread: None,
+        attempt,
+        stream: true,
+    };
 
     let first = begun(&root, 1, AttemptCause::Initial);
     let chat = first.trace().chat(start(1));
-    chat.http("POST", "https://api.example.com/v1/messages", 0).finish_failed(&limited);
+    chat.http("POST", "https://api.example.com/v1/messages", 0)
+        .finish_failed(&limited);
     chat.finish_failed(&limited);
     first.finish_failed(&limited, true);
 
@@ -168,13 +216,29 @@ pub(super) fn recover(spans: &Spans, traceparent: Option<&str>) {
         headers: vec![],
     });
     chat.first_chunk(Duration::from_millis(1500));
-    chat.read(&Delta::BlockDelta { block: 0, text: "the content".to_owned() });
-    chat.read(&Delta::ReadOn(Break { fault: TransportFault::Cut, requests: 1 }));
-    chat.read(&Delta::Usage(Usage { input_tokens: 412, output_tokens: 96, ..Usage::default() }));
-    chat.read(&Delta::Finish { reason: FinishReason::Stop, raw: "end_turn".to_owned() });
+    chat.read(&Delta::BlockDelta {
+        block: 0,
+        text: "the content".to_owned(),
+    });
+    chat.read(&Delta::ReadOn(Break {
+        fault: TransportFault::Cut,
+        requests: 1,
+    }));
+    chat.read(&Delta::Usage(Usage {
+        input_tokens: 412,
+        output_tokens: 96,
+        ..Usage::default()
+    }));
+    chat.read(&Delta::Finish {
+        reason: FinishReason::Stop,
+        raw: "end_turn".to_owned(),
+    });
     http.finish(200);
     chat.finish_ok();
     second.finish_ok(true);
-    let attempts = vec![record(1, AttemptCause::Initial, None), record(2, RETRY, Some(WAIT))];
+    let attempts = vec![
+        record(1, AttemptCause::Initial, None),
+        record(2, RETRY, Some(WAIT)),
+    ];
     root.finish(&outcome(Ok(answer()), attempts));
 }

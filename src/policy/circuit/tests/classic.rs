@@ -14,7 +14,11 @@ fn five_consecutive_failures_open_for_sixty_seconds_whatever_the_dice() {
         bench.calls(4, 10, FAILURE);
         assert_eq!(bench.state(), CircuitState::Closed);
         let retry_after = Some(Duration::from_secs(200));
-        bench.call(Signal::Failed { kind: FailKind::Slow, retry_after, local_origin: false });
+        bench.call(Signal::Failed {
+            kind: FailKind::Slow,
+            retry_after,
+            local_origin: false,
+        });
         assert_eq!(bench.state(), CircuitState::Open);
         assert_eq!(bench.retry_in(), Duration::from_mins(1));
         bench.pass(59_999);
@@ -33,7 +37,10 @@ fn one_probe_goes_out_and_its_success_closes() {
     assert_eq!((0..100).filter(|_| bench.try_admit().is_ok()).count(), 0);
     bench.report(&probe, ANSWER);
     assert_eq!(bench.state(), CircuitState::Closed);
-    assert_eq!(&bench.transitions[1..], [TransitionKind::HalfOpen, TransitionKind::Closed]);
+    assert_eq!(
+        &bench.transitions[1..],
+        [TransitionKind::HalfOpen, TransitionKind::Closed]
+    );
 }
 
 #[test]
@@ -55,7 +62,13 @@ fn a_success_between_failures_starts_the_count_anew_and_neutral_calls_do_not() {
     bench.calls(4, 10, FAILURE);
     assert_eq!(bench.state(), CircuitState::Closed);
     bench.calls(9, 10, Signal::Neutral);
-    bench.calls(9, 10, Signal::Cancelled { after_slow_threshold: true });
+    bench.calls(
+        9,
+        10,
+        Signal::Cancelled {
+            after_slow_threshold: true,
+        },
+    );
     assert_eq!(bench.state(), CircuitState::Closed);
     bench.call(FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// Runs calls at 50 per second, of which a share fails at once and the others succeed after 0.6 s; returns how often
-/// the circuit opened.
+/// Runs calls at 50 per second, of which a share fails at once and the others succeed after 0.6 s;
+/// returns how often the circuit opened.
 fn opens(seed: u64, calls: u32, failure_share: f64, alternative_healthy: bool) -> usize {
     let mut rng = TestRng(seed);
     let mut circuit = Circuit::new(Arc::new(CircuitPolicy::default()));
@@ -14,8 +14,14 @@ fn opens(seed: u64, calls: u32, failure_share: f64, alternative_healthy: bool) -
     let mut opened = 0;
     for _ in 0..calls {
         now += Duration::from_millis(20);
-        let context = ReportContext { now, rng: 0.5, alternative_healthy };
-        let Ok(permit) = circuit.admit(now, 0.5) else { continue };
+        let context = ReportContext {
+            now,
+            rng: 0.5,
+            alternative_healthy,
+        };
+        let Ok(permit) = circuit.admit(now, 0.5) else {
+            continue;
+        };
         let mut transitions = Vec::new();
         if rng.roll() < failure_share {
             transitions = circuit.report(&permit, FAILURE, context);
@@ -27,8 +33,10 @@ fn opens(seed: u64, calls: u32, failure_share: f64, alternative_healthy: bool) -
         {
             transitions.extend(circuit.report(&permit, ANSWER, context));
         }
-        opened +=
-            transitions.iter().filter(|transitions| matches!(transitions.kind, TransitionKind::Opened { .. })).count();
+        opened += transitions
+            .iter()
+            .filter(|transitions| matches!(transitions.kind, TransitionKind::Opened { .. }))
+            .count();
     }
     opened
 }
@@ -43,7 +51,9 @@ fn thirty_percent_failures_at_fifty_per_second_do_not_open_in_ten_hours() {
 #[test]
 #[ignore = "a hundred hours of calls take half a minute without optimisation"]
 fn thirty_percent_failures_open_at_most_twice_in_a_hundred_hours() {
-    let opened: usize = (1..=10).map(|seed| opens(seed, 50 * 36_000, 0.3, false)).sum();
+    let opened: usize = (1..=10)
+        .map(|seed| opens(seed, 50 * 36_000, 0.3, false))
+        .sum();
     assert!(opened <= 2, "{opened}");
 }
 

@@ -1,4 +1,5 @@
-//! Invariants of every history, through all states: leases, generations, deadlines, and the way back to closed.
+//! Invariants of every history, through all states: leases, generations, deadlines, and the way
+//! back to closed.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 
@@ -38,14 +39,21 @@ fn neutral() -> impl Strategy<Value = Signal> {
     prop_oneof![
         Just(Signal::Neutral),
         Just(Signal::RateLimited),
-        Just(Signal::Cancelled { after_slow_threshold: false }),
+        Just(Signal::Cancelled {
+            after_slow_threshold: false
+        }),
         Just(Signal::Abandoned),
     ]
 }
 
 /// A policy that trips early, so that random histories go through all states.
 fn nervous() -> CircuitPolicy {
-    CircuitPolicy { run_at_low_rate: 2, run_at_high_rate: 3, stage_outcomes: 3, ..CircuitPolicy::default() }
+    CircuitPolicy {
+        run_at_low_rate: 2,
+        run_at_high_rate: 3,
+        stage_outcomes: 3,
+        ..CircuitPolicy::default()
+    }
 }
 
 proptest! {

@@ -26,12 +26,22 @@ fn nineteen_are_too_few_to_judge() {
 
 #[test]
 fn the_last_twenty_that_are_old_enough_decide_and_four_fifths_of_them_must_be_slow() {
-    for (fast, waiting, degraded) in [(3, 16, false), (4, 16, true), (5, 16, true), (5, 15, false), (90, 16, true)] {
+    for (fast, waiting, degraded) in [
+        (3, 16, false),
+        (4, 16, true),
+        (5, 16, true),
+        (5, 15, false),
+        (90, 16, true),
+    ] {
         let mut bench = Bench::new();
         bench.calls(fast, 10, ANSWER);
         let _waiting = begun(&mut bench, waiting);
         bench.pass(2500);
-        assert_eq!(bench.circuit.degraded(), degraded, "{waiting} wait after {fast} that were answered");
+        assert_eq!(
+            bench.circuit.degraded(),
+            degraded,
+            "{waiting} wait after {fast} that were answered"
+        );
     }
 }
 
@@ -44,7 +54,11 @@ fn a_brown_out_is_over_when_less_than_seven_tenths_are_slow() {
         bench.pass(2500);
         bench.calls(fast, 0, ANSWER);
         bench.pass(2500);
-        assert_eq!(bench.circuit.degraded(), degraded, "{fast} were answered at once");
+        assert_eq!(
+            bench.circuit.degraded(),
+            degraded,
+            "{fast} were answered at once"
+        );
     }
 }
 
@@ -58,7 +72,11 @@ fn slow_answers_are_called_degraded_until_less_than_seven_tenths_of_the_window_a
             bench.report(permit, ANSWER);
         }
         bench.calls(fast, 10, ANSWER);
-        assert_eq!(bench.circuit.degraded(), degraded, "40 slow and {fast} fast");
+        assert_eq!(
+            bench.circuit.degraded(),
+            degraded,
+            "40 slow and {fast} fast"
+        );
     }
 }
 
@@ -78,7 +96,10 @@ fn failures_are_called_degraded_from_half_of_the_outcomes_until_less_than_four_t
 
 #[test]
 fn shares_of_a_degraded_target_without_calls_are_forgotten_after_a_minute_unless_a_call_waits() {
-    let patient = CircuitPolicy { first_token_timeout: Duration::from_mins(5), ..CircuitPolicy::default() };
+    let patient = CircuitPolicy {
+        first_token_timeout: Duration::from_mins(5),
+        ..CircuitPolicy::default()
+    };
     for somebody_waits in [false, true] {
         let mut bench = Bench::with(patient.clone());
         for _ in 0..20 {
@@ -101,21 +122,30 @@ fn timeouts_are_reported_as_slow_and_open_for_longer_than_errors_do() {
             bench.calls(1, 20, ANSWER);
             bench.calls(1, 20, failure);
         }
-        assert_eq!((bench.evidence().failures, bench.evidence().slow), (10, slow));
+        assert_eq!(
+            (bench.evidence().failures, bench.evidence().slow),
+            (10, slow)
+        );
         bench.calls(400, 20, ANSWER);
         bench.alternative = true;
         while bench.state() == CircuitState::Closed {
             bench.calls(8, 20, failure);
             bench.calls(1, 20, ANSWER);
         }
-        let opened = bench.transitions.iter().find_map(|transitions| match transitions {
-            TransitionKind::Opened { retry_in, .. } => retry_in.map(|wait| wait.as_secs()),
-            TransitionKind::HalfOpen
-            | TransitionKind::Recovering { .. }
-            | TransitionKind::Closed
-            | TransitionKind::Degraded(_) => None,
-        });
-        assert_eq!(bench.reason(), "share of failures while another target is healthy");
+        let opened = bench
+            .transitions
+            .iter()
+            .find_map(|transitions| match transitions {
+                TransitionKind::Opened { retry_in, .. } => retry_in.map(|wait| wait.as_secs()),
+                TransitionKind::HalfOpen
+                | TransitionKind::Recovering { .. }
+                | TransitionKind::Closed
+                | TransitionKind::Degraded(_) => None,
+            });
+        assert_eq!(
+            bench.reason(),
+            "share of failures while another target is healthy"
+        );
         assert_eq!(opened, Some(open_s), "{failure:?}");
     }
 }

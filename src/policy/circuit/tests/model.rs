@@ -1,4 +1,5 @@
-//! The closed circuit against a naive model that keeps every attempt and judges all of them again after each step.
+//! The closed circuit against a naive model that keeps every attempt and judges all of them again
+//! after each step.
 
 use proptest::{prelude::*, sample::Index};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
@@ -6,7 +7,10 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state
 use super::*;
 
 /// Counts are small: they fit a float.
-#[expect(clippy::cast_precision_loss, reason = "histories have fewer than a thousand attempts")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "histories have fewer than a thousand attempts"
+)]
 fn float(count: usize) -> f64 {
     count as f64
 }
@@ -81,8 +85,12 @@ impl Word {
             Self::Timeout => TIMEOUT,
             Self::Local => LOCAL,
             Self::Neutral => Signal::Neutral,
-            Self::GaveUpEarly => Signal::Cancelled { after_slow_threshold: false },
-            Self::GaveUpLate => Signal::Cancelled { after_slow_threshold: true },
+            Self::GaveUpEarly => Signal::Cancelled {
+                after_slow_threshold: false,
+            },
+            Self::GaveUpLate => Signal::Cancelled {
+                after_slow_threshold: true,
+            },
             Self::Abandoned => Signal::Abandoned,
         }
     }
@@ -115,7 +123,9 @@ impl Model {
 
     /// Which attempt the index means, among those with a permit.
     fn holder(&self, index: Index) -> Option<usize> {
-        let holders: Vec<_> = (0..self.attempts.len()).filter(|at| self.attempts[*at].has_permit).collect();
+        let holders: Vec<_> = (0..self.attempts.len())
+            .filter(|at| self.attempts[*at].has_permit)
+            .collect();
         (!holders.is_empty()).then(|| *index.get(&holders))
     }
 
@@ -125,7 +135,11 @@ impl Model {
             (0, _) => false,
             (1, Word::Failure | Word::Timeout) => true,
             _ => {
-                self.attempts[at].reported = if word == Word::Answer { self.attempts[at].reported } else { 2 };
+                self.attempts[at].reported = if word == Word::Answer {
+                    self.attempts[at].reported
+                } else {
+                    2
+                };
                 return;
             }
         };
@@ -146,7 +160,12 @@ impl Model {
         };
         let at = if cut {
             let now = self.now;
-            self.attempts.push(Attempt { admitted: now, known, has_permit: false, ..self.attempts[at].clone() });
+            self.attempts.push(Attempt {
+                admitted: now,
+                known,
+                has_permit: false,
+                ..self.attempts[at].clone()
+            });
             self.attempts.last_mut().unwrap().committed = None;
             self.attempts.len() - 1
         } else {
@@ -173,7 +192,9 @@ impl Model {
     fn settle(&mut self) {
         while !self.open {
             let next = self.attempts.iter_mut().find(|attempt| {
-                attempt.epoch == self.epoch && attempt.committed.is_none() && attempt.known != Known::Removed
+                attempt.epoch == self.epoch
+                    && attempt.committed.is_none()
+                    && attempt.known != Known::Removed
             });
             let Some(next) = next else { return };
             if next.known == Known::Nothing {
@@ -189,7 +210,8 @@ impl Model {
         }
     }
 
-    /// A closed circuit looks at its window after each report and tick; that begins the first part of it.
+    /// A closed circuit looks at its window after each report and tick; that begins the first part
+    /// of it.
     fn look(&mut self) {
         if !self.open {
             self.window_origin.get_or_insert(self.now);
@@ -198,15 +220,25 @@ impl Model {
 
     /// What was committed, in order.
     fn committed(&self) -> Vec<&Attempt> {
-        self.attempts.iter().filter(|a| a.epoch == self.epoch && a.committed.is_some()).collect()
+        self.attempts
+            .iter()
+            .filter(|a| a.epoch == self.epoch && a.committed.is_some())
+            .collect()
     }
 
     fn trips(&self) -> bool {
         let committed = self.committed();
         let length = self.run_length();
-        let run: Vec<_> =
-            committed.iter().rev().take_while(|a| !matches!(a.known, Known::Answered { .. })).copied().collect();
-        let failed = run.iter().filter(|a| matches!(a.known, Known::Failed { .. })).count();
+        let run: Vec<_> = committed
+            .iter()
+            .rev()
+            .take_while(|a| !matches!(a.known, Known::Answered { .. }))
+            .copied()
+            .collect();
+        let failed = run
+            .iter()
+            .filter(|a| matches!(a.known, Known::Failed { .. }))
+            .count();
         let unanswered: Vec<_> = run.iter().filter(|a| a.known != Known::Local).collect();
         let span = match (unanswered.first(), unanswered.last()) {
             (Some(last), Some(first)) => last.admitted.saturating_sub(first.admitted),
@@ -217,24 +249,39 @@ impl Model {
             .take_while(|a| !matches!(a.known, Known::Failed { .. }))
             .filter(|a| a.known == Known::Local)
             .count();
-        if committed.last().is_some_and(|last| last.known == Known::Local) {
+        if committed
+            .last()
+            .is_some_and(|last| last.known == Known::Local)
+        {
             return local >= length;
         }
         if failed >= length || (unanswered.len() >= length && span >= 1000) {
             return true;
         }
-        let Some(basis) = self.basis() else { return false };
-        let failures = basis.iter().filter(|a| matches!(a.known, Known::Failed { .. })).count();
+        let Some(basis) = self.basis() else {
+            return false;
+        };
+        let failures = basis
+            .iter()
+            .filter(|a| matches!(a.known, Known::Failed { .. }))
+            .count();
         let share = float(failures) / float(basis.len());
         share >= 0.8 || (self.alternative && share >= 0.5)
     }
 
     fn basis(&self) -> Option<Vec<&Attempt>> {
         let origin = self.window_origin?;
-        let counted: Vec<_> = self.committed().into_iter().filter(|a| a.known != Known::Local).collect();
+        let counted: Vec<_> = self
+            .committed()
+            .into_iter()
+            .filter(|a| a.known != Known::Local)
+            .collect();
         let part = |at: u64| (at - origin) / 500;
-        let window: Vec<_> =
-            counted.iter().filter(|a| part(self.now) - part(a.committed.unwrap()) < 20).copied().collect();
+        let window: Vec<_> = counted
+            .iter()
+            .filter(|a| part(self.now) - part(a.committed.unwrap()) < 20)
+            .copied()
+            .collect();
         if window.len() >= 6 {
             return Some(window);
         }
@@ -246,8 +293,15 @@ impl Model {
     fn run_around(&self, at: usize) -> (usize, usize) {
         let continues = |a: &&Attempt| !matches!(a.known, Known::Nothing | Known::Answered { .. });
         let mine = |a: &&Attempt| a.epoch == self.epoch;
-        let before = self.attempts[..=at].iter().filter(mine).rev().take_while(continues);
-        let after = self.attempts[at + 1..].iter().filter(mine).take_while(continues);
+        let before = self.attempts[..=at]
+            .iter()
+            .filter(mine)
+            .rev()
+            .take_while(continues);
+        let after = self.attempts[at + 1..]
+            .iter()
+            .filter(mine)
+            .take_while(continues);
         let failed = |a: &&Attempt| matches!(a.known, Known::Failed { .. });
         (before.filter(failed).count(), after.filter(failed).count())
     }
@@ -255,8 +309,13 @@ impl Model {
     fn run_length(&self) -> usize {
         let origin = self.attempts.first().map_or(0, |first| first.admitted);
         let part = |at: u64| (at - origin) / 500;
-        let arrived = self.attempts.iter().filter(|a| a.has_permit && a.known != Known::Removed);
-        let recent = arrived.filter(|a| part(self.now) - part(a.admitted) < 20).count();
+        let arrived = self
+            .attempts
+            .iter()
+            .filter(|a| a.has_permit && a.known != Known::Removed);
+        let recent = arrived
+            .filter(|a| part(self.now) - part(a.admitted) < 20)
+            .count();
         let rate = float(recent) / 10.0;
         let more = 3.0 * (rate / 0.5).ln() / 8.0_f64.ln();
         4 + [0.5, 1.5, 2.5].iter().filter(|step| more >= **step).count()
@@ -268,7 +327,12 @@ impl ReferenceStateMachine for Model {
     type Transition = Step;
 
     fn init_state() -> BoxedStrategy<Self> {
-        any::<bool>().prop_map(|alternative| Self { alternative, ..Self::default() }).boxed()
+        any::<bool>()
+            .prop_map(|alternative| Self {
+                alternative,
+                ..Self::default()
+            })
+            .boxed()
     }
 
     fn transitions(_: &Self) -> BoxedStrategy<Step> {
@@ -313,7 +377,8 @@ impl ReferenceStateMachine for Model {
                 }
                 state.look();
             }
-            // An open circuit is watched for less than the shortest open time: half-open is not modelled.
+            // An open circuit is watched for less than the shortest open time: half-open is not
+            // modelled.
             Step::Pass(ms) => {
                 state.now += if state.open { 0 } else { *ms };
                 state.settle();
@@ -347,7 +412,11 @@ impl StateMachineTest for Closed {
     fn init_test(model: &Model) -> Self {
         let mut bench = Bench::with(policy());
         bench.alternative = model.alternative;
-        Self { start: bench.now, bench, permits: Vec::new() }
+        Self {
+            start: bench.now,
+            bench,
+            permits: Vec::new(),
+        }
     }
 
     fn apply(mut state: Self, model: &Model, step: Step) -> Self {
@@ -381,7 +450,11 @@ impl StateMachineTest for Closed {
 
     fn check_invariants(state: &Self, model: &Model) {
         let seen = state.bench.circuit.snapshot(state.bench.now);
-        let expected = if model.open { CircuitState::Open } else { CircuitState::Closed };
+        let expected = if model.open {
+            CircuitState::Open
+        } else {
+            CircuitState::Closed
+        };
         assert_eq!(seen.state, expected, "{:?}", state.bench.transitions);
         assert_eq!(seen.stale_reports, model.stale);
         if !model.open {

@@ -10,11 +10,22 @@ fn at_one_call_per_second_eight_failures_in_a_row_open_and_seven_do_not() {
     bench.calls(1, 1000, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
     assert_eq!(bench.evidence().committed, 0, "evidence starts anew");
-    let Some(TransitionKind::Opened { evidence, retry_in, reason }) = bench.transitions.last() else {
+    let Some(TransitionKind::Opened {
+        evidence,
+        retry_in,
+        reason,
+    }) = bench.transitions.last()
+    else {
         panic!("{:?}", bench.transitions)
     };
-    assert_eq!((evidence.failures, evidence.consecutive, evidence.committed), (8, 8, 8));
-    assert_eq!((*retry_in, *reason), (Some(Duration::from_secs(1)), "failures in a row"));
+    assert_eq!(
+        (evidence.failures, evidence.consecutive, evidence.committed),
+        (8, 8, 8)
+    );
+    assert_eq!(
+        (*retry_in, *reason),
+        (Some(Duration::from_secs(1)), "failures in a row")
+    );
 }
 
 #[test]
@@ -44,7 +55,11 @@ fn errors_that_overtake_slow_answers_do_not_open() {
     for call in 0..60 {
         bench.pass(10);
         let permit = bench.admit();
-        if call % 3 == 0 { bench.report(&permit, FAILURE) } else { slow.push(permit) }
+        if call % 3 == 0 {
+            bench.report(&permit, FAILURE);
+        } else {
+            slow.push(permit);
+        }
     }
     // Twenty failures are known and not one success.
     assert_eq!(bench.state(), CircuitState::Closed);
@@ -64,7 +79,11 @@ fn failures_that_no_pending_call_can_interrupt_open_before_a_slow_head_is_decide
     assert_eq!(bench.state(), CircuitState::Closed);
     let _another = bench.admit();
     bench.calls(7, 20, FAILURE);
-    assert_eq!(bench.state(), CircuitState::Closed, "the pending call may still be answered");
+    assert_eq!(
+        bench.state(),
+        CircuitState::Closed,
+        "the pending call may still be answered"
+    );
     bench.calls(3, 20, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
 }
@@ -145,7 +164,10 @@ fn half_failures_open_only_when_another_target_is_healthy_and_are_degraded_other
             bench.calls(1, 100, FAILURE);
         }
         if alternative {
-            assert_eq!(bench.reason(), "share of failures while another target is healthy");
+            assert_eq!(
+                bench.reason(),
+                "share of failures while another target is healthy"
+            );
         } else {
             assert_eq!(bench.state(), CircuitState::Closed);
             assert!(bench.circuit.degraded());
@@ -214,11 +236,17 @@ fn local_failures_open_here_and_are_never_counted_in_the_shared_evidence() {
     assert_eq!(bench.evidence().committed, 0);
     bench.calls(7, 1000, FAILURE);
     bench.calls(7, 1000, LOCAL);
-    assert_eq!(bench.state(), CircuitState::Closed, "neither kind alone is eight in a row");
+    assert_eq!(
+        bench.state(),
+        CircuitState::Closed,
+        "neither kind alone is eight in a row"
+    );
     bench.calls(1, 1000, LOCAL);
     assert_eq!(bench.state(), CircuitState::Open);
     assert_eq!(bench.reason(), "local failures in a row");
-    let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else { panic!() };
+    let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else {
+        panic!()
+    };
     assert_eq!(evidence.failures, 7);
 }
 
@@ -227,14 +255,23 @@ fn outcomes_that_show_nothing_about_the_target_leave_no_trace() {
     let mut bench = Bench::new();
     bench.calls(7, 1000, FAILURE);
     let before = bench.evidence();
-    for signal in
-        [Signal::Neutral, Signal::RateLimited, Signal::Cancelled { after_slow_threshold: false }, Signal::Abandoned]
-    {
+    for signal in [
+        Signal::Neutral,
+        Signal::RateLimited,
+        Signal::Cancelled {
+            after_slow_threshold: false,
+        },
+        Signal::Abandoned,
+    ] {
         bench.calls(100, 10, signal);
         assert_eq!(bench.evidence(), before, "{signal:?}");
     }
     bench.calls(1, 0, FAILURE);
-    assert_eq!(bench.state(), CircuitState::Open, "the run went on, and the rate of calls did not rise");
+    assert_eq!(
+        bench.state(),
+        CircuitState::Open,
+        "the run went on, and the rate of calls did not rise"
+    );
 }
 
 #[test]
@@ -256,24 +293,52 @@ fn an_answer_that_is_cut_counts_once_more_as_a_failure() {
     let permit = bench.admit();
     bench.report(&permit, ANSWER);
     bench.report(&permit, LOCAL);
-    bench.report(&permit, Signal::Cancelled { after_slow_threshold: true });
-    assert_eq!((bench.evidence().committed, bench.evidence().failures), (1, 0));
+    bench.report(
+        &permit,
+        Signal::Cancelled {
+            after_slow_threshold: true,
+        },
+    );
+    assert_eq!(
+        (bench.evidence().committed, bench.evidence().failures),
+        (1, 0)
+    );
     let permit = bench.admit();
     for _ in 0..10 {
         bench.report(&permit, ANSWER);
         bench.report(&permit, FAILURE);
     }
-    assert_eq!((bench.evidence().committed, bench.evidence().failures), (3, 1));
+    assert_eq!(
+        (bench.evidence().committed, bench.evidence().failures),
+        (3, 1)
+    );
 }
 
 #[test]
 fn the_wait_that_the_tripping_failure_states_is_a_floor_up_to_five_minutes() {
-    for (stated, opened) in [(20_000, 20_000), (3_600_000, 300_000), (0, 1000), (400, 1000)] {
+    for (stated, opened) in [
+        (20_000, 20_000),
+        (3_600_000, 300_000),
+        (0, 1000),
+        (400, 1000),
+    ] {
         let mut bench = Bench::new();
         bench.calls(7, 1000, FAILURE);
         let retry_after = Some(Duration::from_millis(stated));
-        bench.calls(1, 1000, Signal::Failed { kind: FailKind::Fast, retry_after, local_origin: false });
-        assert_eq!(bench.retry_in(), Duration::from_millis(opened), "{stated} ms");
+        bench.calls(
+            1,
+            1000,
+            Signal::Failed {
+                kind: FailKind::Fast,
+                retry_after,
+                local_origin: false,
+            },
+        );
+        assert_eq!(
+            bench.retry_in(),
+            Duration::from_millis(opened),
+            "{stated} ms"
+        );
     }
 }
 
@@ -285,5 +350,9 @@ fn a_clock_that_was_read_before_the_lock_does_no_harm() {
     bench.now -= Duration::from_secs(30);
     bench.call(FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
-    assert_eq!(bench.retry_in(), Duration::from_secs(31), "the open time runs from the latest time seen");
+    assert_eq!(
+        bench.retry_in(),
+        Duration::from_secs(31),
+        "the open time runs from the latest time seen"
+    );
 }

@@ -8,11 +8,18 @@ fn forced_open_admits_no_call_until_it_is_released() {
     let transitions = bench.force(Forced::Open);
     assert!(matches!(
         transitions[..],
-        [TransitionKind::Opened { reason: "forced by an operator", retry_in: None, .. }]
+        [TransitionKind::Opened {
+            reason: "forced by an operator",
+            retry_in: None,
+            ..
+        }]
     ));
     bench.pass(3_600_000);
     assert!(bench.try_admit().is_err());
-    assert_eq!(bench.circuit.peek(bench.now, true), Peek::Wait { retry_in: None });
+    assert_eq!(
+        bench.circuit.peek(bench.now, true),
+        Peek::Wait { retry_in: None }
+    );
 }
 
 #[test]
@@ -56,9 +63,18 @@ fn a_reset_closes_from_every_state_and_forgets() {
     half_open.pass(1000);
     half_open.call(ANSWER);
     for mut bench in [Bench::opened(), half_open, Bench::recovering(), forced] {
-        assert!(matches!(bench.circuit.reset(bench.now)[..], [Transition { kind: TransitionKind::Closed, .. }]));
+        assert!(matches!(
+            bench.circuit.reset(bench.now)[..],
+            [Transition {
+                kind: TransitionKind::Closed,
+                ..
+            }]
+        ));
         let seen = bench.circuit.snapshot(bench.now);
-        assert_eq!((seen.state, seen.streak, seen.evidence.committed), (CircuitState::Closed, 0, 0));
+        assert_eq!(
+            (seen.state, seen.streak, seen.evidence.committed),
+            (CircuitState::Closed, 0, 0)
+        );
     }
 }
 
@@ -66,7 +82,10 @@ fn a_reset_closes_from_every_state_and_forgets() {
 fn new_settings_keep_the_open_time_and_the_evidence() {
     let mut bench = Bench::new();
     bench.calls(7, 1000, FAILURE);
-    let shorter = CircuitPolicy { open_base: Duration::from_millis(100), ..CircuitPolicy::default() };
+    let shorter = CircuitPolicy {
+        open_base: Duration::from_millis(100),
+        ..CircuitPolicy::default()
+    };
     bench.circuit.set_policy(Arc::new(CircuitPolicy::default()));
     bench.calls(1, 1000, FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
@@ -78,14 +97,26 @@ fn new_settings_keep_the_open_time_and_the_evidence() {
 fn a_recovery_is_not_left_half_way_when_the_mode_changes() {
     for mode in [CircuitMode::Consecutive, CircuitMode::Off] {
         let mut bench = Bench::recovering();
-        bench.circuit.set_policy(Arc::new(CircuitPolicy { mode, ..CircuitPolicy::default() }));
-        assert!(matches!(bench.circuit.drain()[..], [Transition { kind: TransitionKind::Closed, .. }]));
+        bench.circuit.set_policy(Arc::new(CircuitPolicy {
+            mode,
+            ..CircuitPolicy::default()
+        }));
+        assert!(matches!(
+            bench.circuit.drain()[..],
+            [Transition {
+                kind: TransitionKind::Closed,
+                ..
+            }]
+        ));
     }
 }
 
 #[test]
 fn switched_off_it_admits_everything_and_records_nothing() {
-    let mut bench = Bench::with(CircuitPolicy { mode: CircuitMode::Off, ..CircuitPolicy::default() });
+    let mut bench = Bench::with(CircuitPolicy {
+        mode: CircuitMode::Off,
+        ..CircuitPolicy::default()
+    });
     for _ in 0..100 {
         bench.pass(1000);
         let permit = bench.admit();
@@ -93,7 +124,13 @@ fn switched_off_it_admits_everything_and_records_nothing() {
     }
     assert_eq!(bench.transitions, []);
     let window_ms = bench.evidence().window_ms;
-    assert_eq!(bench.evidence(), crate::domain::event::Evidence { window_ms, ..Default::default() });
+    assert_eq!(
+        bench.evidence(),
+        crate::domain::event::Evidence {
+            window_ms,
+            ..Default::default()
+        }
+    );
 }
 
 #[test]
@@ -110,9 +147,18 @@ fn what_has_left_the_window_cannot_be_taken_back() {
 
 #[test]
 fn evidence_starts_anew_where_it_is_counted_differently_and_only_there() {
-    let mode = CircuitPolicy { mode: CircuitMode::Consecutive, ..CircuitPolicy::default() };
-    let window = CircuitPolicy { window: Duration::from_secs(20), ..CircuitPolicy::default() };
-    let others = CircuitPolicy { open_base: Duration::from_secs(2), ..CircuitPolicy::default() };
+    let mode = CircuitPolicy {
+        mode: CircuitMode::Consecutive,
+        ..CircuitPolicy::default()
+    };
+    let window = CircuitPolicy {
+        window: Duration::from_secs(20),
+        ..CircuitPolicy::default()
+    };
+    let others = CircuitPolicy {
+        open_base: Duration::from_secs(2),
+        ..CircuitPolicy::default()
+    };
     for (policy, failures) in [(mode, 0), (window, 0), (others, 3)] {
         let mut bench = Bench::new();
         bench.calls(3, 10, FAILURE);

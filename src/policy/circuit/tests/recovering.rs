@@ -5,11 +5,21 @@ use super::*;
 #[test]
 fn an_open_circuit_rejects_until_its_time_with_the_time_left() {
     let mut bench = Bench::opened();
-    assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: Duration::from_secs(1) });
+    assert_eq!(
+        bench.try_admit().unwrap_err(),
+        Reject {
+            retry_in: Duration::from_secs(1)
+        }
+    );
     bench.pass(400);
     let wait = Duration::from_millis(600);
     assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: wait });
-    assert_eq!(bench.circuit.peek(bench.now, false), Peek::Wait { retry_in: Some(wait) });
+    assert_eq!(
+        bench.circuit.peek(bench.now, false),
+        Peek::Wait {
+            retry_in: Some(wait)
+        }
+    );
     bench.pass(600);
     assert_eq!(bench.circuit.peek(bench.now, false), Peek::Ready);
     assert_eq!(bench.state(), CircuitState::Open, "looking changes nothing");
@@ -41,7 +51,12 @@ fn of_a_hundred_callers_at_half_open_two_get_through() {
     assert_eq!(bench.circuit.snapshot(bench.now).probes_outstanding, 2);
     bench.report(&probes[0], ANSWER);
     assert!(bench.try_admit().is_ok(), "the slot is free again");
-    assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: Duration::from_secs(1) });
+    assert_eq!(
+        bench.try_admit().unwrap_err(),
+        Reject {
+            retry_in: Duration::from_secs(1)
+        }
+    );
 }
 
 #[test]
@@ -86,9 +101,13 @@ fn a_probe_without_verdict_frees_its_slot_and_five_in_a_row_are_spaced() {
     let nothing = [
         Signal::Neutral,
         Signal::RateLimited,
-        Signal::Cancelled { after_slow_threshold: true },
+        Signal::Cancelled {
+            after_slow_threshold: true,
+        },
         Signal::Abandoned,
-        Signal::Cancelled { after_slow_threshold: false },
+        Signal::Cancelled {
+            after_slow_threshold: false,
+        },
     ];
     let mut bench = Bench::opened();
     bench.pass(1000);
@@ -97,20 +116,34 @@ fn a_probe_without_verdict_frees_its_slot_and_five_in_a_row_are_spaced() {
         bench.report(&probe, signal);
         assert_eq!(bench.state(), CircuitState::HalfOpen, "{signal:?}");
     }
-    assert_eq!(bench.try_admit().unwrap_err(), Reject { retry_in: Duration::from_secs(1) });
+    assert_eq!(
+        bench.try_admit().unwrap_err(),
+        Reject {
+            retry_in: Duration::from_secs(1)
+        }
+    );
     bench.pass(999);
     assert!(bench.try_admit().is_err());
     bench.pass(1);
     bench.call(ANSWER);
     bench.call(ANSWER);
-    assert_eq!(bench.state(), CircuitState::Recovering, "a verdict ends the spacing");
+    assert_eq!(
+        bench.state(),
+        CircuitState::Recovering,
+        "a verdict ends the spacing"
+    );
 }
 
 #[test]
 fn a_recovery_admits_a_quarter_then_half_then_all_then_closes() {
     let mut bench = Bench::recovering();
     for (percent, admitted_of_hundred) in [(25, 25), (50, 50), (100, 100)] {
-        assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: percent }));
+        assert_eq!(
+            bench.transitions.last(),
+            Some(&TransitionKind::Recovering {
+                admitted_percent: percent
+            })
+        );
         let permits: Vec<_> = (0..100).filter_map(|_| bench.try_admit().ok()).collect();
         assert_eq!(permits.len(), admitted_of_hundred);
         bench.pass(1000);
@@ -127,7 +160,9 @@ fn twenty_outcomes_end_a_stage_before_its_time() {
         let mut admitted = 0;
         while admitted < 20 {
             assert_eq!(bench.state(), CircuitState::Recovering);
-            let Ok(permit) = bench.try_admit() else { continue };
+            let Ok(permit) = bench.try_admit() else {
+                continue;
+            };
             bench.report(&permit, ANSWER);
             admitted += 1;
         }
@@ -140,16 +175,28 @@ fn time_alone_recovers_nothing() {
     let mut bench = Bench::recovering();
     bench.pass(3_600_000);
     assert_eq!(bench.state(), CircuitState::Recovering);
-    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: 25 }));
+    assert_eq!(
+        bench.transitions.last(),
+        Some(&TransitionKind::Recovering {
+            admitted_percent: 25
+        })
+    );
     bench.call(ANSWER);
-    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: 50 }));
+    assert_eq!(
+        bench.transitions.last(),
+        Some(&TransitionKind::Recovering {
+            admitted_percent: 50
+        })
+    );
 }
 
 #[test]
 fn a_recovery_in_which_ten_outcomes_are_mostly_failures_opens_again_for_longer() {
     let mut bench = Bench::recovering();
     let admitted = |bench: &mut Bench, signal| (0..4).for_each(|_| bench.call(signal));
-    for signal in [FAILURE, FAILURE, FAILURE, FAILURE, ANSWER, FAILURE, FAILURE, FAILURE, FAILURE] {
+    for signal in [
+        FAILURE, FAILURE, FAILURE, FAILURE, ANSWER, FAILURE, FAILURE, FAILURE, FAILURE,
+    ] {
         admitted(&mut bench, signal);
         assert_eq!(bench.state(), CircuitState::Recovering);
     }
@@ -177,7 +224,12 @@ fn an_answer_behind_a_slow_head_ends_a_stage() {
     for _ in 0..4 {
         bench.call(ANSWER);
     }
-    assert_eq!(bench.transitions.last(), Some(&TransitionKind::Recovering { admitted_percent: 50 }));
+    assert_eq!(
+        bench.transitions.last(),
+        Some(&TransitionKind::Recovering {
+            admitted_percent: 50
+        })
+    );
 }
 
 #[test]
@@ -195,7 +247,10 @@ fn the_open_time_starts_anew_only_after_a_complete_recovery() {
     bench.pass(4000);
     bench.calls(2, 0, ANSWER);
     bench.calls(400, 10, ANSWER);
-    assert_eq!((bench.state(), bench.circuit.snapshot(bench.now).streak), (CircuitState::Closed, 0));
+    assert_eq!(
+        (bench.state(), bench.circuit.snapshot(bench.now).streak),
+        (CircuitState::Closed, 0)
+    );
     bench.pass(20_000);
     bench.calls(20, 1000, FAILURE);
     assert!(bench.transitions.iter().rev().any(|transitions| {
@@ -214,12 +269,27 @@ fn what_a_call_of_an_earlier_generation_reports_changes_nothing() {
     let mut all_states = |bench: &mut Bench, state: CircuitState| {
         assert_eq!(bench.state(), state);
         let before = bench.circuit.snapshot(bench.now);
-        for signal in [ANSWER, FAILURE, TIMEOUT, LOCAL, Signal::Neutral, Signal::Abandoned].repeat(6) {
+        for signal in [
+            ANSWER,
+            FAILURE,
+            TIMEOUT,
+            LOCAL,
+            Signal::Neutral,
+            Signal::Abandoned,
+        ]
+        .repeat(6)
+        {
             bench.report(early.next().unwrap(), signal);
             stale += 1;
         }
         let after = bench.circuit.snapshot(bench.now);
-        assert_eq!(after, CircuitSnapshot { stale_reports: stale, ..before });
+        assert_eq!(
+            after,
+            CircuitSnapshot {
+                stale_reports: stale,
+                ..before
+            }
+        );
     };
     all_states(&mut bench, CircuitState::Open);
     bench.pass(1000);
@@ -249,14 +319,21 @@ fn the_wait_that_a_failed_probe_states_is_kept() {
     let mut bench = Bench::opened();
     bench.pass(1000);
     let retry_after = Some(Duration::from_secs(40));
-    bench.call(Signal::Failed { kind: FailKind::Fast, retry_after, local_origin: false });
+    bench.call(Signal::Failed {
+        kind: FailKind::Fast,
+        retry_after,
+        local_origin: false,
+    });
     assert_eq!(bench.retry_in(), Duration::from_secs(40));
 }
 
 #[test]
 fn the_share_that_a_stage_admits_is_exact() {
     for percent in [1, 30, 33, 99] {
-        let mut bench = Bench::with(CircuitPolicy { recovering_percent: vec![percent], ..CircuitPolicy::default() });
+        let mut bench = Bench::with(CircuitPolicy {
+            recovering_percent: vec![percent],
+            ..CircuitPolicy::default()
+        });
         bench.calls(8, 1000, FAILURE);
         bench.pass(1000);
         bench.calls(2, 0, ANSWER);
@@ -270,9 +347,16 @@ fn the_share_that_a_stage_admits_is_exact() {
 fn a_call_beyond_the_share_of_a_stage_gets_the_time_of_its_end() {
     let mut bench = Bench::recovering();
     bench.admit();
-    assert_eq!(bench.try_admit().unwrap_err().retry_in, Duration::from_secs(1));
+    assert_eq!(
+        bench.try_admit().unwrap_err().retry_in,
+        Duration::from_secs(1)
+    );
     bench.pass(980);
-    assert_eq!(bench.try_admit().unwrap_err().retry_in, Duration::from_millis(50), "but not at once");
+    assert_eq!(
+        bench.try_admit().unwrap_err().retry_in,
+        Duration::from_millis(50),
+        "but not at once"
+    );
 }
 
 #[test]
@@ -285,7 +369,11 @@ fn a_probe_that_comes_back_leaves_the_lease_of_the_other() {
     assert!(first.is_probe() && second.is_probe() && !Bench::new().admit().is_probe());
     bench.report(&first, Signal::Neutral);
     bench.pass(30_999);
-    assert_eq!(bench.state(), CircuitState::HalfOpen, "the lease of the first would be over");
+    assert_eq!(
+        bench.state(),
+        CircuitState::HalfOpen,
+        "the lease of the first would be over"
+    );
     bench.pass(1);
     assert_eq!(bench.state(), CircuitState::Open);
 }

@@ -1,4 +1,5 @@
-//! Attempts in the order of admission: their numbers, and runs that are certain before all are decided.
+//! Attempts in the order of admission: their numbers, and runs that are certain before all are
+//! decided.
 
 use super::{
     admission_queue::{AdmissionQueue, AttemptOutcome},
@@ -53,7 +54,12 @@ fn failures_behind_a_call_that_still_waits_are_the_evidence_they_open_on() {
     let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else {
         panic!("{:?}", bench.transitions)
     };
-    let seen = [evidence.committed, evidence.failures, evidence.slow, evidence.consecutive];
+    let seen = [
+        evidence.committed,
+        evidence.failures,
+        evidence.slow,
+        evidence.consecutive,
+    ];
     assert_eq!(seen, [8, 8, 8, 8]);
 }
 
@@ -78,22 +84,56 @@ fn a_probe_that_fails_is_reported_as_one_failure() {
     let Some(TransitionKind::Opened { evidence, .. }) = bench.transitions.last() else {
         panic!("{:?}", bench.transitions)
     };
-    assert_eq!([evidence.committed, evidence.failures, evidence.consecutive], [1, 1, 1]);
+    assert_eq!(
+        [evidence.committed, evidence.failures, evidence.consecutive],
+        [1, 1, 1]
+    );
 }
 
 #[test]
 fn a_window_gives_back_every_count_that_it_was_given() {
     let mut window = Sliding::new(Duration::from_secs(10));
     let start = Instant::now();
-    let one = OutcomeCounts { answered: 1, failed: 2, failed_slow: 3, silent: 4, slow: 5 };
+    let one = OutcomeCounts {
+        answered: 1,
+        failed: 2,
+        failed_slow: 3,
+        silent: 4,
+        slow: 5,
+    };
     window.add(start, one);
     window.add(start, one);
-    assert_eq!(window.total(start), OutcomeCounts { answered: 2, failed: 4, failed_slow: 6, silent: 8, slow: 10 });
+    assert_eq!(
+        window.total(start),
+        OutcomeCounts {
+            answered: 2,
+            failed: 4,
+            failed_slow: 6,
+            silent: 8,
+            slow: 10
+        }
+    );
     window.take_back(start, one);
     assert_eq!(window.total(start), one);
-    assert_eq!(window.total(start + Duration::from_secs(10)), OutcomeCounts::default());
-    let four = OutcomeCounts { answered: 2, failed: 1, silent: 1, slow: 1, ..OutcomeCounts::default() };
-    assert_eq!((four.committed(), four.failure_share() * 4.0, four.slow_share() * 4.0), (4, 1.0, 1.0));
+    assert_eq!(
+        window.total(start + Duration::from_secs(10)),
+        OutcomeCounts::default()
+    );
+    let four = OutcomeCounts {
+        answered: 2,
+        failed: 1,
+        silent: 1,
+        slow: 1,
+        ..OutcomeCounts::default()
+    };
+    assert_eq!(
+        (
+            four.committed(),
+            four.failure_share() * 4.0,
+            four.slow_share() * 4.0
+        ),
+        (4, 1.0, 1.0)
+    );
 }
 
 #[test]
@@ -104,6 +144,9 @@ fn the_last_outcomes_show_how_many_were_slow_while_they_are_recent() {
         window.commit(now, now, AttemptOutcome::Answered { slow }, &policy);
     }
     let seen = |later, max| window.last_slow(now + Duration::from_millis(later), max, &policy);
-    assert_eq!([seen(0, 1), seen(0, 2), seen(0, 3), seen(0, 9)], [(1, 0), (2, 0), (3, 1), (5, 3)]);
+    assert_eq!(
+        [seen(0, 1), seen(0, 2), seen(0, 3), seen(0, 9)],
+        [(1, 0), (2, 0), (3, 1), (5, 3)]
+    );
     assert_eq!([seen(300_000, 9), seen(300_001, 9)], [(5, 3), (0, 0)]);
 }

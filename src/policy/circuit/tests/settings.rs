@@ -8,9 +8,15 @@ fn the_defaults_are_valid_and_an_empty_section_means_them() {
     for policy in [CircuitPolicy::default(), CircuitPolicy::consecutive()] {
         assert_eq!(policy.validate(), []);
         let text = serde_json::to_string(&policy).unwrap();
-        assert_eq!(serde_json::from_str::<CircuitPolicy>(&text).unwrap(), policy);
+        assert_eq!(
+            serde_json::from_str::<CircuitPolicy>(&text).unwrap(),
+            policy
+        );
     }
-    assert_eq!(serde_json::from_str::<CircuitPolicy>("{}").unwrap(), CircuitPolicy::default());
+    assert_eq!(
+        serde_json::from_str::<CircuitPolicy>("{}").unwrap(),
+        CircuitPolicy::default()
+    );
     assert!(serde_json::from_str::<CircuitPolicy>(r#"{"open_bass": "1s"}"#).is_err());
     assert!(serde_json::from_str::<CircuitPolicy>(r#"{"open_base": 1}"#).is_err());
 }
@@ -55,13 +61,17 @@ fn every_setting_out_of_range_is_named() {
         let mut policy = good();
         policy[field] = value;
         let policy: CircuitPolicy = serde_json::from_value(policy).unwrap();
-        let named: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+        let named: Vec<_> = policy
+            .validate()
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
         assert!(named.contains(&field), "{field}: {named:?}");
     }
 }
 
-/// The least and the greatest value of a setting, one that is less and one that is greater; where nothing is less or
-/// greater, the bound itself is given again.
+/// The least and the greatest value of a setting, one that is less and one that is greater; where
+/// nothing is less or greater, the bound itself is given again.
 type SettingBounds<T> = (&'static str, [T; 4]);
 
 const DURATIONS: &[SettingBounds<&str>] = &[
@@ -88,14 +98,23 @@ const NUMBERS: &[SettingBounds<f64>] = &[
     ("high_rate", [1.001, 1e9, 1.0, 1e9]),
 ];
 
-fn is_named_beyond_its_bounds<T: serde::Serialize + PartialEq>((field, [min, max, below, above]): &SettingBounds<T>) {
+fn is_named_beyond_its_bounds<T: serde::Serialize + PartialEq>(
+    (field, [min, max, below, above]): &SettingBounds<T>,
+) {
     let faults = |value: &T| {
         let mut policy = serde_json::to_value(CircuitPolicy::default()).unwrap();
         policy[field] = serde_json::to_value(value).unwrap();
-        serde_json::from_value::<CircuitPolicy>(policy).unwrap().validate().len()
+        serde_json::from_value::<CircuitPolicy>(policy)
+            .unwrap()
+            .validate()
+            .len()
     };
     assert_eq!((faults(min), faults(max)), (0, 0), "{field}");
-    assert_eq!((faults(below) > 0, faults(above) > 0), (below != min, above != max), "{field}");
+    assert_eq!(
+        (faults(below) > 0, faults(above) > 0),
+        (below != min, above != max),
+        "{field}"
+    );
 }
 
 #[test]
@@ -107,7 +126,15 @@ fn every_bound_is_just_allowed_and_what_is_beyond_is_named() {
 #[test]
 fn the_run_that_opens_grows_with_the_logarithm_of_the_rate() {
     let policy = CircuitPolicy::default();
-    for (rate, length) in [(0.0, 8), (1.0, 8), (2.0, 9), (7.1, 11), (25.0, 13), (50.0, 14), (5000.0, 14)] {
+    for (rate, length) in [
+        (0.0, 8),
+        (1.0, 8),
+        (2.0, 9),
+        (7.1, 11),
+        (25.0, 13),
+        (50.0, 14),
+        (5000.0, 14),
+    ] {
         assert_eq!(policy.run_at(rate), length, "{rate} per second");
     }
 }
@@ -117,12 +144,18 @@ fn each_class_signals_to_the_circuit_what_the_table_lists() {
     use FailureClass as C;
     for class in C::ALL {
         let signal = signal_for(class, None, Some(Duration::from_secs(3)), true);
-        let failed = |kind| Signal::Failed { kind, retry_after: Some(Duration::from_secs(3)), local_origin: false };
+        let failed = |kind| Signal::Failed {
+            kind,
+            retry_after: Some(Duration::from_secs(3)),
+            local_origin: false,
+        };
         let expected = match class {
             C::Timeout => failed(FailKind::Slow),
             C::RateLimited => Signal::RateLimited,
             C::ContentFiltered | C::MalformedResponse => Signal::FirstToken,
-            C::Cancelled | C::ApprovalRejected => Signal::Cancelled { after_slow_threshold: true },
+            C::Cancelled | C::ApprovalRejected => Signal::Cancelled {
+                after_slow_threshold: true,
+            },
             C::Overloaded
             | C::ServerError
             | C::Network
@@ -156,11 +189,27 @@ fn the_fault_decides_what_the_class_leaves_open() {
     let of = |class, fault| signal_for(class, Some(fault), None, false);
     assert_eq!(of(FailureClass::Network, TransportFault::Dns), LOCAL);
     assert_eq!(of(FailureClass::Network, TransportFault::Refused), FAILURE);
-    assert_eq!(of(FailureClass::StreamInterrupted, TransportFault::IdleTimeout), TIMEOUT);
-    assert_eq!(of(FailureClass::StreamInterrupted, TransportFault::Cut), FAILURE);
+    assert_eq!(
+        of(FailureClass::StreamInterrupted, TransportFault::IdleTimeout),
+        TIMEOUT
+    );
+    assert_eq!(
+        of(FailureClass::StreamInterrupted, TransportFault::Cut),
+        FAILURE
+    );
     for fault in [TransportFault::Deadline, TransportFault::Cancelled] {
-        for class in [FailureClass::Timeout, FailureClass::Network, FailureClass::Deadline] {
-            assert_eq!(of(class, fault), Signal::Cancelled { after_slow_threshold: false }, "{class}");
+        for class in [
+            FailureClass::Timeout,
+            FailureClass::Network,
+            FailureClass::Deadline,
+        ] {
+            assert_eq!(
+                of(class, fault),
+                Signal::Cancelled {
+                    after_slow_threshold: false
+                },
+                "{class}"
+            );
         }
     }
 }
@@ -172,9 +221,15 @@ fn where_any_failure_counts_only_cancellations_and_local_refusals_do_not() {
         let failure = Failure::local(class, "");
         let plain = Signal::of(&failure, false, false, false);
         assert_eq!(plain, signal_for(class, None, None, false), "{class}");
-        let ignored = class == C::Cancelled || class.is_local_refusal() || matches!(plain, Signal::Failed { .. });
+        let ignored = class == C::Cancelled
+            || class.is_local_refusal()
+            || matches!(plain, Signal::Failed { .. });
         let expected = if ignored { plain } else { FAILURE };
-        assert_eq!(Signal::of(&failure, false, false, true), expected, "{class}");
+        assert_eq!(
+            Signal::of(&failure, false, false, true),
+            expected,
+            "{class}"
+        );
     }
 }
 
@@ -189,9 +244,16 @@ fn a_response_that_is_gone_shows_nothing_about_its_target() {
         (C::StreamInterrupted, Some(404), false, FAILURE),
         (C::ServerError, Some(500), true, FAILURE),
     ] {
-        let failure = Failure { status, ..Failure::local(class, "") };
+        let failure = Failure {
+            status,
+            ..Failure::local(class, "")
+        };
         for any_failure in [false, true] {
-            assert_eq!(Signal::of(&failure, false, attached, any_failure), expected, "{class} {status:?} {attached}");
+            assert_eq!(
+                Signal::of(&failure, false, attached, any_failure),
+                expected,
+                "{class} {status:?} {attached}"
+            );
         }
     }
 }

@@ -2,15 +2,23 @@
 
 use super::*;
 
-/// Admits a call each 20 ms for that time; each gives up after its patience, and succeeds where `answered` returns
-/// true.
-fn impatient(bench: &mut Bench, ms: u64, patience_ms: u64, mut answered: impl FnMut(usize) -> bool) -> Option<u64> {
+/// Admits a call each 20 ms for that time; each gives up after its patience, and succeeds where
+/// `answered` returns true.
+fn impatient(
+    bench: &mut Bench,
+    ms: u64,
+    patience_ms: u64,
+    mut answered: impl FnMut(usize) -> bool,
+) -> Option<u64> {
     let mut waiting = std::collections::VecDeque::new();
     for step in 0..ms / 20 {
         if let Ok(permit) = bench.try_admit() {
             waiting.push_back((step * 20 + patience_ms, waiting.len(), permit));
         }
-        while waiting.front().is_some_and(|(until, ..)| *until <= step * 20) {
+        while waiting
+            .front()
+            .is_some_and(|(until, ..)| *until <= step * 20)
+        {
             let (_, call, permit) = waiting.pop_front().unwrap();
             bench.report(&permit, if answered(call) { ANSWER } else { GAVE_UP });
         }
@@ -58,9 +66,15 @@ fn an_attempt_that_answers_after_the_first_token_timeout_stays_failed() {
     bench.pass(29_999);
     assert_eq!(bench.evidence().pending, 1);
     bench.pass(1);
-    assert_eq!((bench.evidence().pending, bench.evidence().consecutive), (0, 1));
+    assert_eq!(
+        (bench.evidence().pending, bench.evidence().consecutive),
+        (0, 1)
+    );
     bench.report(&permit, ANSWER);
-    assert_eq!((bench.evidence().committed, bench.evidence().consecutive), (1, 1));
+    assert_eq!(
+        (bench.evidence().committed, bench.evidence().consecutive),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -90,7 +104,10 @@ fn callers_who_give_up_on_a_hang_one_after_the_other_open() {
 #[test]
 fn callers_who_give_up_do_not_open_while_others_are_answered() {
     let mut bench = Bench::new();
-    assert_eq!(impatient(&mut bench, 120_000, 3000, |call| call % 10 == 0), None);
+    assert_eq!(
+        impatient(&mut bench, 120_000, 3000, |call| call % 10 == 0),
+        None
+    );
     assert!(bench.circuit.degraded());
 }
 
@@ -111,13 +128,21 @@ fn one_pause_does_not_open_however_many_give_up_on_it() {
 
 #[test]
 fn a_caller_who_vanishes_or_cancels_is_judged_by_how_long_he_waited() {
-    for signal in [Signal::Abandoned, Signal::Cancelled { after_slow_threshold: false }] {
+    for signal in [
+        Signal::Abandoned,
+        Signal::Cancelled {
+            after_slow_threshold: false,
+        },
+    ] {
         for (patience_ms, slow) in [(2499, 0), (2500, 1)] {
             let mut bench = Bench::new();
             let permit = bench.admit();
             bench.pass(patience_ms);
             bench.report(&permit, signal);
-            assert_eq!((bench.evidence().committed, bench.evidence().slow), (slow, slow));
+            assert_eq!(
+                (bench.evidence().committed, bench.evidence().slow),
+                (slow, slow)
+            );
             assert_eq!(bench.evidence().failures, 0);
         }
     }
@@ -132,7 +157,11 @@ fn giving_up_does_not_interrupt_failures_in_a_row_and_does_not_count_as_one() {
     }
     assert_eq!(bench.state(), CircuitState::Closed);
     bench.calls(2, 10, FAILURE);
-    assert_eq!(bench.state(), CircuitState::Closed, "at this rate it takes ten");
+    assert_eq!(
+        bench.state(),
+        CircuitState::Closed,
+        "at this rate it takes ten"
+    );
     bench.calls(1, 10, FAILURE);
     assert_eq!(bench.reason(), "failures in a row");
 }
@@ -140,18 +169,28 @@ fn giving_up_does_not_interrupt_failures_in_a_row_and_does_not_count_as_one() {
 #[test]
 fn the_memory_of_undecided_attempts_is_bounded() {
     assert!(size_of::<admission_queue::QueuedOutcome>() <= 24);
-    let mut bench = Bench::with(CircuitPolicy { max_pending: 64, ..CircuitPolicy::default() });
+    let mut bench = Bench::with(CircuitPolicy {
+        max_pending: 64,
+        ..CircuitPolicy::default()
+    });
     for _ in 0..1000 {
         let _hangs = bench.admit();
         bench.pass(1);
         assert!(bench.evidence().pending <= 65);
     }
-    assert_eq!(bench.evidence().committed, 0, "who is let go while young leaves no trace");
+    assert_eq!(
+        bench.evidence().committed,
+        0,
+        "who is let go while young leaves no trace"
+    );
 }
 
 #[test]
 fn a_hang_beyond_the_bound_of_memory_is_still_found() {
-    let mut bench = Bench::with(CircuitPolicy { max_pending: 64, ..CircuitPolicy::default() });
+    let mut bench = Bench::with(CircuitPolicy {
+        max_pending: 64,
+        ..CircuitPolicy::default()
+    });
     let mut calls = 0;
     while bench.state() == CircuitState::Closed {
         let _hangs = bench.admit();

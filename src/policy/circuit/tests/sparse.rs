@@ -1,8 +1,10 @@
-//! Where calls are few: two failures are enough to prefer another target, and probes are rare while that one works.
+//! Where calls are few: two failures are enough to prefer another target, and probes are rare while
+//! that one works.
 
 use super::*;
 
-/// A target that was healthy, and then failed twice, half a second apart, four seconds after its last success.
+/// A target that was healthy, and then failed twice, half a second apart, four seconds after its
+/// last success.
 fn failed_twice() -> Bench {
     let mut bench = Bench::new();
     bench.alternative = true;
@@ -15,7 +17,10 @@ fn failed_twice() -> Bench {
 #[test]
 fn two_failures_without_an_answer_in_three_seconds_are_called_degraded() {
     let bench = failed_twice();
-    assert_eq!((bench.state(), bench.circuit.degraded()), (CircuitState::Closed, true));
+    assert_eq!(
+        (bench.state(), bench.circuit.degraded()),
+        (CircuitState::Closed, true)
+    );
 }
 
 #[test]
@@ -60,25 +65,33 @@ fn callers_who_got_no_answer_at_all_count_like_failures() {
 }
 
 #[test]
-fn after_twice_the_time_of_the_failures_one_call_probes_and_the_others_still_prefer_other_targets() {
+fn after_twice_the_time_of_the_failures_one_call_probes_and_the_others_still_prefer_other_targets()
+{
     let mut bench = failed_twice();
     bench.pass(999);
     assert!(bench.circuit.degraded());
     bench.pass(1);
-    assert!(!bench.circuit.degraded(), "worth a look, and not to be stayed with");
+    assert!(
+        !bench.circuit.degraded(),
+        "worth a look, and not to be stayed with"
+    );
     let look = bench.admit();
     bench.pass(0);
     assert!(bench.circuit.degraded());
     bench.report(&look, FAILURE);
     bench.pass(2999);
-    assert!(bench.circuit.degraded(), "a look that fails shows that the outage lasts longer");
+    assert!(
+        bench.circuit.degraded(),
+        "a look that fails shows that the outage lasts longer"
+    );
     bench.pass(1);
     bench.call(ANSWER);
     assert!(!bench.circuit.degraded(), "one answer is enough");
 }
 
 #[test]
-fn an_absence_is_at_most_twice_as_long_as_the_outage_and_a_minute_of_failures_costs_four_attempts() {
+fn an_absence_is_at_most_twice_as_long_as_the_outage_and_a_minute_of_failures_costs_four_attempts()
+{
     let gap = 4;
     for outage in 1..=120_u64 {
         let mut bench = Bench::new();
@@ -97,7 +110,10 @@ fn an_absence_is_at_most_twice_as_long_as_the_outage_and_a_minute_of_failures_co
                 bench.call(FAILURE);
             }
         };
-        assert!(back <= outage + (2 * outage).min(25) + gap, "{outage} s: back after {back} s");
+        assert!(
+            back <= outage + (2 * outage).min(25) + gap,
+            "{outage} s: back after {back} s"
+        );
         assert!(failed <= 4 || outage > 60, "{outage} s: {failed} attempts");
     }
 }
@@ -109,7 +125,10 @@ fn a_target_whose_circuit_is_not_closed_is_failing_and_so_is_a_degraded_one() {
         bench.calls(1, 50, FAILURE);
         bench.calls(1, 50, ANSWER);
     }
-    assert!(bench.circuit.degraded(), "although the last call was answered");
+    assert!(
+        bench.circuit.degraded(),
+        "although the last call was answered"
+    );
 }
 
 #[test]
@@ -132,13 +151,22 @@ fn thirty_percent_failures_at_fifty_per_second_are_never_called_degraded() {
 
 #[test]
 fn while_another_target_serves_few_callers_the_first_look_is_late_and_while_many_wait_it_is_soon() {
-    for (gap_ms, alternative, open_s) in [(1000, true, 14), (1000, false, 1), (100, true, 2), (20, true, 1)] {
+    for (gap_ms, alternative, open_s) in [
+        (1000, true, 14),
+        (1000, false, 1),
+        (100, true, 2),
+        (20, true, 1),
+    ] {
         let mut bench = Bench::new();
         bench.alternative = alternative;
         bench.calls(200, gap_ms, ANSWER);
         while bench.state() == CircuitState::Closed {
             bench.calls(1, gap_ms, FAILURE);
         }
-        assert_eq!(bench.retry_in().as_secs(), open_s, "{gap_ms} ms, {alternative}");
+        assert_eq!(
+            bench.retry_in().as_secs(),
+            open_s,
+            "{gap_ms} ms, {alternative}"
+        );
     }
 }

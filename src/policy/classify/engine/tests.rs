@@ -24,16 +24,35 @@ fn rule(name: usize, phrases: &[String]) -> Rule {
 fn find(engine: &RuleEngine, text: &str) -> Option<(usize, String, usize)> {
     let mut reading = NormalizedText::default();
     reading.add(text);
-    let scene = RuleContext { provider: "", surface: Surface::Http, status: None, codes: &[] };
-    let Found { rule, span: (from, to) } = engine.find(&reading, &scene)?;
-    Some((rule.name.parse().unwrap(), reading.text[from..to].to_owned(), from))
+    let scene = RuleContext {
+        provider: "",
+        surface: Surface::Http,
+        status: None,
+        codes: &[],
+    };
+    let Found {
+        rule,
+        span: (from, to),
+    } = engine.find(&reading, &scene)?;
+    Some((
+        rule.name.parse().unwrap(),
+        reading.text[from..to].to_owned(),
+        from,
+    ))
 }
 
 /// A part of a phrase: words of which any will do; the last of each may be an open stem.
 type PhrasePart = Vec<(Vec<&'static str>, bool)>;
 
 /// Words, of which some begin with others, and one that fills a gap quickly.
-const WORDS: [&str; 6] = ["one", "two", "ten", "onetwo", "tenth", "abcdefghijklmnopqrstuvwxyzabcdefghij"];
+const WORDS: [&str; 6] = [
+    "one",
+    "two",
+    "ten",
+    "onetwo",
+    "tenth",
+    "abcdefghijklmnopqrstuvwxyzabcdefghij",
+];
 
 fn part() -> impl Strategy<Value = PhrasePart> {
     vec((vec(select(&WORDS[..5]), 1..3), any::<bool>()), 1..3)
@@ -41,8 +60,15 @@ fn part() -> impl Strategy<Value = PhrasePart> {
 
 /// A phrase as tables write it.
 fn written(parts: &[PhrasePart]) -> String {
-    let spelling = |(words, open): &(Vec<&str>, bool)| format!("{}{}", words.join(" "), if *open { "*" } else { "" });
-    let part = |part: &PhrasePart| format!("{{{}}}", part.iter().map(spelling).collect::<Vec<_>>().join("|"));
+    let spelling = |(words, open): &(Vec<&str>, bool)| {
+        format!("{}{}", words.join(" "), if *open { "*" } else { "" })
+    };
+    let part = |part: &PhrasePart| {
+        format!(
+            "{{{}}}",
+            part.iter().map(spelling).collect::<Vec<_>>().join("|")
+        )
+    };
     parts.iter().map(part).collect::<Vec<_>>().join(" .. ")
 }
 
@@ -61,25 +87,39 @@ fn places(text: &str, part: &PhrasePart) -> Vec<(usize, usize)> {
     places
 }
 
-/// Where a phrase that occurs in a text begins: each part behind the one before and near to it, the earliest ending
-/// first.
+/// Where a phrase that occurs in a text begins: each part behind the one before and near to it, the
+/// earliest ending first.
 fn begin(text: &str, parts: &[PhrasePart]) -> Option<usize> {
     let (first, others) = parts.split_first()?;
     let occurs = |(_, end): &(usize, usize)| {
         let next = |end: usize, part: &PhrasePart| {
-            let near = places(text, part).into_iter().filter(|(start, _)| (end..=end + NEAR).contains(start));
+            let near = places(text, part)
+                .into_iter()
+                .filter(|(start, _)| (end..=end + NEAR).contains(start));
             near.map(|place| place.1).min()
         };
         others.iter().try_fold(*end, next).is_some()
     };
-    places(text, first).into_iter().filter(occurs).map(|place| place.0).min()
+    places(text, first)
+        .into_iter()
+        .filter(occurs)
+        .map(|place| place.0)
+        .min()
 }
 
 #[test]
 fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
     let phrases: [&[&str]; 3] = [&["额度 .. 用尽"], &["请求 .. 频繁", "api 余额"], &["余额"]];
-    let owned = |phrases: &[&str]| phrases.iter().map(|phrase| (*phrase).to_owned()).collect::<Vec<_>>();
-    let rules = phrases.iter().enumerate().map(|(at, phrases)| rule(at, &owned(phrases)));
+    let owned = |phrases: &[&str]| {
+        phrases
+            .iter()
+            .map(|phrase| (*phrase).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rules = phrases
+        .iter()
+        .enumerate()
+        .map(|(at, phrases)| rule(at, &owned(phrases)));
     let engine = RuleEngine::new(rules.collect());
     let far = "额度".to_owned() + &"的".repeat(NEAR) + "额度已用尽";
     for (text, expected) in [
@@ -92,7 +132,11 @@ fn phrases_of_scripts_without_spaces_are_found_at_each_of_their_places() {
         ("用尽", None),
     ] {
         let found = find(&engine, text).map(|(rule, words, _)| (rule, words));
-        assert_eq!(found, expected.map(|(rule, span)| (rule, span.to_owned())), "{text}");
+        assert_eq!(
+            found,
+            expected.map(|(rule, span)| (rule, span.to_owned())),
+            "{text}"
+        );
     }
 }
 

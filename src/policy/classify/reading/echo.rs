@@ -1,7 +1,8 @@
-//! Finds where a JSON value that repeats the caller's input ends: a string, or everything within its brackets.
+//! Finds where a JSON value that repeats the caller's input ends: a string, or everything within
+//! its brackets.
 //!
-//! JSON inside a string of JSON has its quotes escaped, once more at every level; the quote before a value shows its
-//! level.
+//! JSON inside a string of JSON has its quotes escaped, once more at every level; the quote before
+//! a value shows its level.
 
 /// Bytes between the quote that ends a key and the value of that key.
 const NEAR: usize = 8;
@@ -19,11 +20,14 @@ pub(super) enum Echo {
     Other,
 }
 
-/// The value that begins at a place, behind its opening quote if it has one; brackets count only if they may.
+/// The value that begins at a place, behind its opening quote if it has one; brackets count only if
+/// they may.
 #[cold]
 pub(super) fn of(text: &[u8], from: usize, brackets: bool) -> Echo {
     let near = &text[from.saturating_sub(NEAR)..from];
-    let Some(between) = near.iter().rev().position(|byte| *byte == b'"') else { return Echo::Other };
+    let Some(between) = near.iter().rev().position(|byte| *byte == b'"') else {
+        return Echo::Other;
+    };
     let level = escapes(text, from - 1 - between);
     if between == 0 {
         return Echo::Ends(end_of_string(text, from, level));
@@ -49,12 +53,19 @@ pub(super) fn of(text: &[u8], from: usize, brackets: bool) -> Echo {
 fn end_of_string(text: &[u8], from: usize, level: usize) -> usize {
     let mut quotes = (from..text.len()).filter(|at| text[*at] == b'"');
     // An escaped backslash before the quote has two for each of its own.
-    quotes.find(|quote| escapes(text, *quote) % (2 * level + 2) == level).unwrap_or(text.len())
+    quotes
+        .find(|quote| escapes(text, *quote) % (2 * level + 2) == level)
+        .unwrap_or(text.len())
 }
 
 /// The number of backslashes before a quote.
 fn escapes(text: &[u8], quote: usize) -> usize {
-    text[..quote].iter().rev().take(ESCAPES).take_while(|byte| **byte == b'\\').count()
+    text[..quote]
+        .iter()
+        .rev()
+        .take(ESCAPES)
+        .take_while(|byte| **byte == b'\\')
+        .count()
 }
 
 #[cfg(test)]
@@ -64,7 +75,10 @@ mod tests {
     /// The text behind the value of the key `input`.
     fn behind(text: &str) -> Result<&str, Echo> {
         let from = text.find(':').unwrap() + 1;
-        let value = from + text[from..].find(|c| !matches!(c, ' ' | '"' | '\\')).unwrap();
+        let value = from
+            + text[from..]
+                .find(|c| !matches!(c, ' ' | '"' | '\\'))
+                .unwrap();
         match of(text.as_bytes(), value, true) {
             Echo::Ends(end) => Ok(&text[end..]),
             other => Err(other),
@@ -78,15 +92,25 @@ mod tests {
             (r#"{"input":"a \" b\\","b":1}"#, r#"","b":1}"#),
             (r#"{"input": "a} b","b":1}"#, r#"","b":1}"#),
             (r#"{"input":{},"b":1}"#, r#","b":1}"#),
-            (r#"{"input": {"c":[{"d":"} \" ]"},{}]},"b":1}"#, r#","b":1}"#),
+            (
+                r#"{"input": {"c":[{"d":"} \" ]"},{}]},"b":1}"#,
+                r#","b":1}"#,
+            ),
             (r#"{"input":[1,[2],"\\"],"b":1}"#, r#","b":1}"#),
         ];
         for (text, rest) in plain {
             let (mut text, mut rest) = (text.to_owned(), rest.to_owned());
             for level in 0..4 {
-                assert_eq!(behind(&text).map(|end| end.trim_start_matches('\\')), Ok(&*rest), "{level}: {text}");
+                assert_eq!(
+                    behind(&text).map(|end| end.trim_start_matches('\\')),
+                    Ok(&*rest),
+                    "{level}: {text}"
+                );
                 let string = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-                (text, rest) = (string(&text), string(&rest).trim_start_matches('\\').to_owned());
+                (text, rest) = (
+                    string(&text),
+                    string(&rest).trim_start_matches('\\').to_owned(),
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! How texts are read: whatever their encoding, spelling and length, and without a panic at any bytes.
+//! How texts are read: whatever their encoding, spelling and length, and without a panic at any
+//! bytes.
 
 use proptest::prelude::*;
 
@@ -6,26 +7,62 @@ use super::*;
 
 #[test]
 fn a_message_is_decoded_once_and_at_every_depth() {
-    for text in ["He error_text \"no\" — naïve", "モデルが見つかりません", "Ошибка сервера", "C:\\temp 😀"]
-    {
+    for text in [
+        "He error_text \"no\" — naïve",
+        "モデルが見つかりません",
+        "Ошибка сервера",
+        "C:\\temp 😀",
+    ] {
         let ascii = |text: &str| {
             let escaped = serde_json::json!({"error": {"message": text}}).to_string();
-            let units = |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
-            escaped.chars().map(|c| if c.is_ascii() { c.to_string() } else { units(c) }).collect::<String>()
+            let units = |c: char| {
+                c.encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}"))
+                    .collect()
+            };
+            escaped
+                .chars()
+                .map(|c| {
+                    if c.is_ascii() {
+                        c.to_string()
+                    } else {
+                        units(c)
+                    }
+                })
+                .collect::<String>()
         };
-        for body in [ascii(text), ascii(&ascii(text)), serde_json::json!({"detail": text}).to_string()] {
+        for body in [
+            ascii(text),
+            ascii(&ascii(text)),
+            serde_json::json!({"detail": text}).to_string(),
+        ] {
             assert_eq!(judge(&http(500, &body)).message, text, "{body}");
         }
     }
     // Of what was cut off, what there is; what is no escape stays.
-    assert_eq!(judge(&http(500, r#"{"message":"half a \"wo"#)).message, "half a \"wo");
-    assert_eq!(judge(&http(500, r"path C:\new, \ud800, \u2014 \")).message, r"path C:\new, \ud800, — \");
+    assert_eq!(
+        judge(&http(500, r#"{"message":"half a \"wo"#)).message,
+        "half a \"wo"
+    );
+    assert_eq!(
+        judge(&http(500, r"path C:\new, \ud800, \u2014 \")).message,
+        r"path C:\new, \ud800, — \"
+    );
 }
 
 #[test]
 fn letters_and_digits_inside_other_words_decide_nothing() {
-    for text in ["generate moderate operation", "port 8429 line 503 id 401a", "https://host/rate-limit/quota/404"] {
-        assert_eq!(judge(&error_text(Surface::Http, text)).class, FailureClass::Unknown, "{text}");
+    for text in [
+        "generate moderate operation",
+        "port 8429 line 503 id 401a",
+        "https://host/rate-limit/quota/404",
+    ] {
+        assert_eq!(
+            judge(&error_text(Surface::Http, text)).class,
+            FailureClass::Unknown,
+            "{text}"
+        );
     }
 }
 
@@ -38,7 +75,11 @@ fn a_code_reads_the_same_in_every_spelling() {
         "Rate limit exceeded",
         "\\\"rate_limit_exceeded\\\"",
     ] {
-        assert_eq!(judge(&error_text(Surface::Http, text)).class, FailureClass::RateLimited, "{text}");
+        assert_eq!(
+            judge(&error_text(Surface::Http, text)).class,
+            FailureClass::RateLimited,
+            "{text}"
+        );
     }
 }
 
@@ -48,8 +89,14 @@ fn an_apostrophe_joins_only_the_one_letter_that_ends_a_word() {
         ("it can't", " it cant "),
         ("it can\u{2019}t", " it cant "),
         ("l'h\u{f4}te d'acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
-        ("l\u{2019}h\u{f4}te d\u{2019}acc\u{e8}s", " l h\u{f4}te d acc\u{e8}s "),
-        ("'quoted' and \u{2018}quoted\u{2019} too", " quoted and quoted too "),
+        (
+            "l\u{2019}h\u{f4}te d\u{2019}acc\u{e8}s",
+            " l h\u{f4}te d acc\u{e8}s ",
+        ),
+        (
+            "'quoted' and \u{2018}quoted\u{2019} too",
+            " quoted and quoted too ",
+        ),
     ] {
         let mut reading = NormalizedText::default();
         reading.add(text);
@@ -64,18 +111,34 @@ fn of_a_page_the_text_counts_and_its_title_is_the_message() {
             "<!DOCTYPE html>\n<html lang='en'><head><title> 502 Bad Gateway </title>\n<meta name=\"timeout\" content=\"insufficient_quota\"></head><body class=\"rate-limit-exceeded\">{body}</body></html>"
         )
     };
-    let verdict = judge(&http(502, &page("<h1>502 Bad Gateway</h1><a href='/invalid_api_key'>nginx</a>")));
-    assert_eq!((verdict.class, &*verdict.message), (FailureClass::Overloaded, "502 Bad Gateway"));
+    let verdict = judge(&http(
+        502,
+        &page("<h1>502 Bad Gateway</h1><a href='/invalid_api_key'>nginx</a>"),
+    ));
+    assert_eq!(
+        (verdict.class, &*verdict.message),
+        (FailureClass::Overloaded, "502 Bad Gateway")
+    );
     // What is no whole tag is text, and so is a sign outside a page.
-    assert_eq!(judge(&http(502, &page("x <y insufficient_quota <br>"))).class, FailureClass::QuotaExceeded);
-    assert_eq!(judge(&http(502, "<insufficient_quota>")).class, FailureClass::QuotaExceeded);
+    assert_eq!(
+        judge(&http(502, &page("x <y insufficient_quota <br>"))).class,
+        FailureClass::QuotaExceeded
+    );
+    assert_eq!(
+        judge(&http(502, "<insufficient_quota>")).class,
+        FailureClass::QuotaExceeded
+    );
 }
 
 #[test]
 fn a_huge_text_is_read_at_its_ends_only() {
     let text = format!("{}insufficient_quota", "x ".repeat(2_000_000));
     assert_eq!(judge(&http(500, &text)).class, FailureClass::QuotaExceeded);
-    let hidden = format!("{}insufficient_quota{}", "x ".repeat(500_000), "y ".repeat(500_000));
+    let hidden = format!(
+        "{}insufficient_quota{}",
+        "x ".repeat(500_000),
+        "y ".repeat(500_000)
+    );
     assert_eq!(judge(&http(500, &hidden)).class, FailureClass::ServerError);
 }
 

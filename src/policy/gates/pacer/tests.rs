@@ -17,7 +17,10 @@ fn passed(pacer: &mut Pacer, from: Instant, time: Duration) -> u32 {
 
 /// A pacer that measured so many calls per second, whose gate opens now.
 fn measured(now: Instant, rate: f64) -> Pacer {
-    Pacer { rate: Some(rate), ..Pacer::new(now, TOOK, now) }
+    Pacer {
+        rate: Some(rate),
+        ..Pacer::new(now, TOOK, now)
+    }
 }
 
 #[test]
@@ -61,10 +64,16 @@ fn where_refusals_take_long_probes_wait_for_them_until_one_is_accepted() {
 
 #[test]
 fn of_a_limit_as_many_calls_are_used_as_it_fills_up_by_and_hardly_any_is_refused() {
-    for (limit, burst, min) in [(20.0, 20.0, 0.75), (20.0, 2.0, 0.5), (5.0, 5.0, 0.7), (100.0, 200.0, 0.75)] {
+    for (limit, burst, min) in [
+        (20.0, 20.0, 0.75),
+        (20.0, 2.0, 0.5),
+        (5.0, 5.0, 0.7),
+        (100.0, 200.0, 0.75),
+    ] {
         let start = Instant::now();
         let mut pacer = Pacer::new(start, TOOK, start + SECOND);
-        let (mut held, mut counted, mut now, mut used, mut refused) = (0.0_f64, start, start, 0_u32, 0_u32);
+        let (mut held, mut counted, mut now, mut used, mut refused) =
+            (0.0_f64, start, start, 0_u32, 0_u32);
         while now < start + SECOND * 120 {
             if let Err(wait) = pacer.take(now) {
                 now += wait;
@@ -83,8 +92,14 @@ fn of_a_limit_as_many_calls_are_used_as_it_fills_up_by_and_hardly_any_is_refused
         }
         let possible = limit * 120.0;
         let share = f64::from(used) / possible;
-        assert!(share > min && share <= 1.02, "{limit}/s, {burst} at once: {share}");
-        assert!(f64::from(refused) < 0.08 * f64::from(used), "{limit}/s, {burst} at once: {refused} of {used}");
+        assert!(
+            share > min && share <= 1.02,
+            "{limit}/s, {burst} at once: {share}"
+        );
+        assert!(
+            f64::from(refused) < 0.08 * f64::from(used),
+            "{limit}/s, {burst} at once: {refused} of {used}"
+        );
     }
 }
 
@@ -108,7 +123,10 @@ fn who_comes_after_others_passes_when_it_was_announced() {
     for before in [0_u32, 20, 59, 60, 100, 400] {
         for rate in [None, Some(20.0)] {
             let now = Instant::now();
-            let mut pacer = Pacer { rate, ..Pacer::new(now, TOOK, now + SECOND) };
+            let mut pacer = Pacer {
+                rate,
+                ..Pacer::new(now, TOOK, now + SECOND)
+            };
             let announced = pacer.ready_at(now, before);
             let mut at = now;
             for _ in 0..=before {
@@ -117,7 +135,10 @@ fn who_comes_after_others_passes_when_it_was_announced() {
                 }
             }
             let off = announced.max(at) - announced.min(at);
-            assert!(announced >= now + SECOND && off < ms(600), "{before}, {rate:?}: off by {off:?}");
+            assert!(
+                announced >= now + SECOND && off < ms(600),
+                "{before}, {rate:?}: off by {off:?}"
+            );
         }
     }
 }
@@ -150,7 +171,11 @@ fn a_limit_fills_up_by_what_passed_since_it_was_reached_and_for_a_second_of_the_
     ] {
         let opens = now + wait;
         let mut pacer = Pacer::new(now, TOOK, opens);
-        pacer.passes = Passes { passed: count, accepted, ..pacer.passes };
+        pacer.passes = Passes {
+            passed: count,
+            accepted,
+            ..pacer.passes
+        };
         pacer.limited(opens + SECOND * 2, TOOK, opens + SECOND * 3);
         pacer.take(opens + SECOND * 3).unwrap();
         assert_eq!(
@@ -169,6 +194,10 @@ fn who_reaches_the_limit_by_catching_up_lowers_what_is_caught_up_and_not_the_rat
         let mut pacer = measured(now, 35.0);
         pacer.hold(now, opens);
         pacer.limited(opens + ms(after_ms), TOOK, opens + SECOND);
-        assert_eq!((pacer.catch_up, pacer.rate < Some(35.0)), (catch_up, lowered), "after {after_ms} ms");
+        assert_eq!(
+            (pacer.catch_up, pacer.rate < Some(35.0)),
+            (catch_up, lowered),
+            "after {after_ms} ms"
+        );
     }
 }

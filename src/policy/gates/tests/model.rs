@@ -1,4 +1,5 @@
-//! Gates against a naive model that keeps everything that happened, and judges all of it again after each step.
+//! Gates against a naive model that keeps everything that happened, and judges all of it again
+//! after each step.
 
 use proptest::{collection::vec, option, prelude::*};
 
@@ -66,7 +67,14 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 (Ok(pass), None) => prop_assert_eq!(pass, GatePass::Open),
                 (Ok(pass), Some((min, _))) => {
                     prop_assert!(now >= min, "it passed {:?} too early", min - now);
-                    prop_assert_eq!(pass, if is_rate { GatePass::Open } else { GatePass::Probe });
+                    prop_assert_eq!(
+                        pass,
+                        if is_rate {
+                            GatePass::Open
+                        } else {
+                            GatePass::Probe
+                        }
+                    );
                     if !is_rate {
                         past.push(Past::Probed(now));
                     }
@@ -82,12 +90,20 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
             },
             Step::Close { wait, rng } => {
-                let stated = wait.filter(|wait| !wait.is_zero()).unwrap_or(secs(1)).min(secs(300));
+                let stated = wait
+                    .filter(|wait| !wait.is_zero())
+                    .unwrap_or(secs(1))
+                    .min(secs(300));
                 let kept = if is_rate { stated } else { secs(60) };
                 let spread = kept.mul_f64(1.0 + 0.2 * rng);
                 let change = gate.close(now, &failed(wait, FailureClass::RateLimited), TOOK, rng);
                 if let Some((_, max)) = known.filter(|(min, _)| *min >= now + spread) {
-                    prop_assert_eq!(change, None, "closed for longer already, until {:?}", max - now);
+                    prop_assert_eq!(
+                        change,
+                        None,
+                        "closed for longer already, until {:?}",
+                        max - now
+                    );
                 }
                 let min = if is_rate { now + kept } else { now + spread };
                 past.push(Past::Closed(min, now + spread));
@@ -107,8 +123,16 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
             }
             Step::Exhausted { reset_ms } => {
-                let headers = [("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "?")]
-                    .map(|(name, value)| (name.to_owned(), value.replace('?', &format!("{reset_ms}ms"))));
+                let headers = [
+                    ("x-ratelimit-remaining-tokens", "0"),
+                    ("x-ratelimit-reset-tokens", "?"),
+                ]
+                .map(|(name, value)| {
+                    (
+                        name.to_owned(),
+                        value.replace('?', &format!("{reset_ms}ms")),
+                    )
+                });
                 let change = gate.observe_limits(now, &headers);
                 if is_rate {
                     let until = now + Duration::from_millis(reset_ms).min(secs(300));
@@ -120,8 +144,14 @@ fn check(kind: GateKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
         let closed_for = gate.peek(now).err().unwrap_or_default();
         let (min, max) = closed_until(&past).unwrap_or((now, now));
-        prop_assert!(closed_for >= min.saturating_duration_since(now), "a stated wait was shortened");
-        prop_assert!(closed_for <= max.saturating_duration_since(now), "closed for longer than anybody said");
+        prop_assert!(
+            closed_for >= min.saturating_duration_since(now),
+            "a stated wait was shortened"
+        );
+        prop_assert!(
+            closed_for <= max.saturating_duration_since(now),
+            "closed for longer than anybody said"
+        );
         prop_assert_eq!(gate.class().is_some(), closed_until(&past).is_some());
     }
     Ok(())

@@ -3,18 +3,23 @@
 use super::*;
 use crate::policy::rng::SeededRng;
 
-/// What became of calls that come evenly: how many were accepted and refused by the provider, and how many wait.
+/// What became of calls that come evenly: how many were accepted and refused by the provider, and
+/// how many wait.
 struct Traffic {
     accepted: u32,
     refused: u32,
     waiting: u32,
 }
 
-/// So many calls a second for so many seconds through a gate, to a provider that refuses as `refuses` decides, without a
-/// stated wait. A refused call comes again.
+/// So many calls a second for so many seconds through a gate, to a provider that refuses as
+/// `refuses` decides, without a stated wait. A refused call comes again.
 fn traffic(per_second: u32, seconds: u32, mut refuses: impl FnMut(Duration) -> bool) -> Traffic {
     let (mut gate, start) = gate(GateKind::Rate);
-    let mut done = Traffic { accepted: 0, refused: 0, waiting: 0 };
+    let mut done = Traffic {
+        accepted: 0,
+        refused: 0,
+        waiting: 0,
+    };
     let step = Duration::from_millis(5);
     let mut due = 0.0;
     for number in 0..seconds * 200 {
@@ -43,7 +48,12 @@ fn where_a_few_calls_in_a_hundred_are_refused_at_random_nearly_all_pass_without_
         for seed in 0..20 {
             let mut rng = SeededRng::new(seed, &"i-1".into(), 1);
             let done = traffic(40, 120, |_| rng.unit() < share);
-            assert!(done.waiting < 100, "{share}, seed {seed}: {} wait, {} accepted", done.waiting, done.accepted);
+            assert!(
+                done.waiting < 100,
+                "{share}, seed {seed}: {} wait, {} accepted",
+                done.waiting,
+                done.accepted
+            );
         }
     }
 }
@@ -61,6 +71,11 @@ fn where_a_limit_refuses_calls_they_stay_paced_and_hardly_any_is_refused() {
         });
         let share = f64::from(done.accepted) / (limit * 120.0);
         assert!(share > 0.5, "{limit}/s, {burst} at once: {share}");
-        assert!(done.refused * 10 < done.accepted, "{limit}/s, {burst} at once: {} of {}", done.refused, done.accepted);
+        assert!(
+            done.refused * 10 < done.accepted,
+            "{limit}/s, {burst} at once: {} of {}",
+            done.refused,
+            done.accepted
+        );
     }
 }

@@ -4,7 +4,11 @@ use super::super::InjectionPolicy;
 use crate::domain::failure::FailureClass;
 
 fn paths(policy: &InjectionPolicy) -> Vec<String> {
-    policy.validate().into_iter().map(|(path, _)| path).collect()
+    policy
+        .validate()
+        .into_iter()
+        .map(|(path, _)| path)
+        .collect()
 }
 
 #[test]
@@ -24,9 +28,15 @@ fn every_fault_is_reported_with_its_path() {
         ..InjectionPolicy::default()
     };
     policy.templates.insert("time_out".into(), "{error}".into());
-    policy.templates.insert("content_filtered".into(), "{error}".into());
-    policy.templates.insert("timeout".into(), "hidden\u{202e} {error}".into());
-    policy.templates.insert("crash".into(), format!("{}{{error}}", "x".repeat(390)));
+    policy
+        .templates
+        .insert("content_filtered".into(), "{error}".into());
+    policy
+        .templates
+        .insert("timeout".into(), "hidden\u{202e} {error}".into());
+    policy
+        .templates
+        .insert("crash".into(), format!("{}{{error}}", "x".repeat(390)));
     assert_eq!(
         paths(&policy),
         [
@@ -46,16 +56,23 @@ fn every_fault_is_reported_with_its_path() {
 
 #[test]
 fn a_template_for_any_class_that_a_note_may_cover_is_valid() {
-    for class in [FailureClass::Timeout, FailureClass::RateLimited, FailureClass::Unknown] {
+    for class in [
+        FailureClass::Timeout,
+        FailureClass::RateLimited,
+        FailureClass::Unknown,
+    ] {
         let mut policy = InjectionPolicy::default();
-        policy.templates.insert(class.as_str().to_owned(), "It failed: {error}.".into());
+        policy
+            .templates
+            .insert(class.as_str().to_owned(), "It failed: {error}.".into());
         assert_eq!(policy.validate(), [], "{class}");
     }
 }
 
 #[test]
 fn a_policy_reads_its_own_words_and_refuses_others() {
-    let policy: InjectionPolicy = serde_json::from_str("{\"mode\":\"always\",\"max_note_chars\":200}").unwrap();
+    let policy: InjectionPolicy =
+        serde_json::from_str("{\"mode\":\"always\",\"max_note_chars\":200}").unwrap();
     assert_eq!(policy.max_note_chars, 200);
     assert_eq!(policy.template, InjectionPolicy::default().template);
     assert!(serde_json::from_str::<InjectionPolicy>("{\"tempalte\":\"{error}\"}").is_err());

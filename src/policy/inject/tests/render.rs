@@ -1,8 +1,8 @@
 //! A plain translation of the neutral conversation into each dialect, as input for the validators.
 //!
-//! It does what the documented positions require of a translation: a user message after tool results joins their turn
-//! where the dialect has no tool role. It is independent of the translations in `provider`, which may use the same
-//! validators.
+//! It does what the documented positions require of a translation: a user message after tool
+//! results joins their turn where the dialect has no tool role. It is independent of the
+//! translations in `provider`, which may use the same validators.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,9 @@ use crate::domain::{
 
 pub(super) fn body(dialect: Dialect, messages: &[Message]) -> Value {
     match dialect {
-        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => json!({"messages": chat(messages)}),
+        Dialect::OpenaiChat | Dialect::Scripted | Dialect::Tool => {
+            json!({"messages": chat(messages)})
+        }
         Dialect::OpenaiResponses => json!({"input": responses(messages)}),
         Dialect::Anthropic => json!({"messages": merged(messages, "content", anthropic)}),
         Dialect::Bedrock => json!({"messages": merged(messages, "content", bedrock)}),
@@ -39,10 +41,19 @@ fn chat(messages: &[Message]) -> Vec<Value> {
         for part in &message.parts {
             match part {
                 Part::Text(text) => texts.push(json!({"type": "text", "text": text})),
-                Part::ToolCall(ToolCall { id, name, arguments, .. }) => {
-                    calls.push(json!({"id": id, "function": {"name": name, "arguments": arguments}}));
+                Part::ToolCall(ToolCall {
+                    id,
+                    name,
+                    arguments,
+                    ..
+                }) => {
+                    calls.push(
+                        json!({"id": id, "function": {"name": name, "arguments": arguments}}),
+                    );
                 }
-                Part::ToolResult(ToolResult { call_id, content, .. }) => {
+                Part::ToolResult(ToolResult {
+                    call_id, content, ..
+                }) => {
                     out.push(json!({"role": "tool", "tool_call_id": call_id, "content": content}));
                 }
                 Part::Reasoning(_) | Part::Refusal(_) | Part::Image(_) | Part::File(_) => {}
@@ -60,22 +71,31 @@ fn chat(messages: &[Message]) -> Vec<Value> {
 fn responses(messages: &[Message]) -> Vec<Value> {
     let item = |message: &Message, part: &Part| match part {
         Part::Text(text) => json!({"type": "message", "role": role(message), "content": text}),
-        Part::ToolCall(call) => json!({"type": "function_call", "call_id": call.id, "name": call.name}),
+        Part::ToolCall(call) => {
+            json!({"type": "function_call", "call_id": call.id, "name": call.name})
+        }
         Part::ToolResult(result) => {
             json!({"type": "function_call_output", "call_id": result.call_id, "output": result.content})
         }
         Part::Reasoning(_) => json!({"type": "reasoning"}),
         Part::Refusal(_) | Part::Image(_) | Part::File(_) => json!({"type": "unknown"}),
     };
-    messages.iter().flat_map(|message| message.parts.iter().map(move |part| item(message, part))).collect()
+    messages
+        .iter()
+        .flat_map(|message| message.parts.iter().map(move |part| item(message, part)))
+        .collect()
 }
 
-/// Turns of blocks: standing instructions go elsewhere, results belong to the user, and neighbours of one role are merged.
-/// Gemini keeps a text of the user out of the content that holds the responses.
+/// Turns of blocks: standing instructions go elsewhere, results belong to the user, and neighbours
+/// of one role are merged. Gemini keeps a text of the user out of the content that holds the
+/// responses.
 fn merged(messages: &[Message], key: &str, block: fn(&Part) -> Value) -> Vec<Value> {
     let is_gemini = key == "parts";
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
-    let instructions = messages.iter().take_while(|message| message.role == Role::System).count();
+    let instructions = messages
+        .iter()
+        .take_while(|message| message.role == Role::System)
+        .count();
     let mut previous = Role::System;
     for message in &messages[instructions..] {
         let role = match message.role {
@@ -91,7 +111,9 @@ fn merged(messages: &[Message], key: &str, block: fn(&Part) -> Value) -> Vec<Val
         }
         previous = message.role;
     }
-    out.into_iter().map(|(role, blocks)| json!({"role": role, key: blocks})).collect()
+    out.into_iter()
+        .map(|(role, blocks)| json!({"role": role, key: blocks}))
+        .collect()
 }
 
 fn anthropic(part: &Part) -> Value {

@@ -12,15 +12,27 @@ use super::{
 #[test]
 fn a_whole_history_is_borrowed() {
     for (end, call) in histories() {
-        assert_eq!(matches!(repair(&call), Cow::Borrowed(_)), end != "dangling tool calls", "{end}");
+        assert_eq!(
+            matches!(repair(&call), Cow::Borrowed(_)),
+            end != "dangling tool calls",
+            "{end}"
+        );
     }
 }
 
 #[test]
 fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
-    let calling = Message::new(Role::Assistant, vec![tool_call("a", "search"), tool_call("b", "weather")]);
+    let calling = Message::new(
+        Role::Assistant,
+        vec![tool_call("a", "search"), tool_call("b", "weather")],
+    );
     let user = Message::text(Role::User, "go on");
-    let broken = call(vec![user.clone(), calling.clone(), tool_result("b", "weather", "rain", false), user.clone()]);
+    let broken = call(vec![
+        user.clone(),
+        calling.clone(),
+        tool_result("b", "weather", "rain", false),
+        user.clone(),
+    ]);
     assert_eq!(
         repair(&broken).messages,
         [
@@ -36,18 +48,36 @@ fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
 #[test]
 fn a_result_that_came_late_moves_up_to_its_call() {
     let calling = Message::new(Role::Assistant, vec![tool_call("a", "search")]);
-    let (user, reply) = (Message::text(Role::User, "well?"), Message::text(Role::Assistant, "One moment."));
+    let (user, reply) = (
+        Message::text(Role::User, "well?"),
+        Message::text(Role::Assistant, "One moment."),
+    );
     let result = tool_result("a", "search", "found", false);
-    let late = call(vec![user.clone(), calling.clone(), reply.clone(), user.clone(), result.clone()]);
-    assert_eq!(repair(&late).messages, [user.clone(), calling, result, reply, user]);
+    let late = call(vec![
+        user.clone(),
+        calling.clone(),
+        reply.clone(),
+        user.clone(),
+        result.clone(),
+    ]);
+    assert_eq!(
+        repair(&late).messages,
+        [user.clone(), calling, result, reply, user]
+    );
 }
 
 #[test]
 fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
     let calling = Message::new(Role::Assistant, vec![tool_call("a", "search")]);
-    let (reply, user) = (Message::text(Role::Assistant, "One moment."), Message::text(Role::User, "well?"));
+    let (reply, user) = (
+        Message::text(Role::Assistant, "One moment."),
+        Message::text(Role::User, "well?"),
+    );
     let result = tool_result("a", "search", "found", false);
-    let by_user = Message { role: Role::User, ..result.clone() };
+    let by_user = Message {
+        role: Role::User,
+        ..result.clone()
+    };
     let late = call(vec![calling.clone(), reply.clone(), by_user, user.clone()]);
     assert_eq!(repair(&late).messages, [calling, result, reply, user]);
 }
@@ -56,9 +86,18 @@ fn a_message_of_the_user_whose_only_result_moves_is_left_out() {
 fn a_result_without_a_call_is_dropped_and_so_is_a_second_one() {
     let calling = Message::new(Role::Assistant, vec![tool_call("a", "search")]);
     let user = Message::text(Role::User, "hi");
-    let (result, again) = (tool_result("a", "search", "found", false), tool_result("a", "search", "again", false));
+    let (result, again) = (
+        tool_result("a", "search", "found", false),
+        tool_result("a", "search", "again", false),
+    );
     let orphan = tool_result("x", "search", "lost", false);
-    let broken = call(vec![orphan, user.clone(), calling.clone(), result.clone(), again]);
+    let broken = call(vec![
+        orphan,
+        user.clone(),
+        calling.clone(),
+        result.clone(),
+        again,
+    ]);
     assert_eq!(repair(&broken).messages, [user, calling, result]);
 }
 
@@ -68,20 +107,30 @@ fn part() -> impl Strategy<Value = Part> {
         "[a-z]{1,4}".prop_map(Part::Text),
         Just(Part::Reasoning(Reasoning {
             text: "hm".into(),
-            opaque: Some(Opaque { kind: "anthropic.signature".into(), bytes: vec![7] })
+            opaque: Some(Opaque {
+                kind: "anthropic.signature".into(),
+                bytes: vec![7]
+            })
         })),
         id.clone().prop_map(|id| tool_call(id, "search")),
-        (id, any::<bool>()).prop_map(|(id, failed)| tool_result(id, "search", "found", failed).parts.remove(0)),
+        (id, any::<bool>())
+            .prop_map(|(id, failed)| tool_result(id, "search", "found", failed).parts.remove(0)),
     ]
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let role = prop::sample::select(vec![Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool]);
+    let role = prop::sample::select(vec![
+        Role::System,
+        Role::Developer,
+        Role::User,
+        Role::Assistant,
+        Role::Tool,
+    ]);
     (role, prop::collection::vec(part(), 0..4)).prop_map(|(role, parts)| Message::new(role, parts))
 }
 
-/// Messages with only the parts that their roles may hold: calls and reasoning only from the model, results only from
-/// tools or the user.
+/// Messages with only the parts that their roles may hold: calls and reasoning only from the model,
+/// results only from tools or the user.
 fn without_calls(mut message: Message) -> Option<Message> {
     message.parts.retain(|part| match (message.role, part) {
         (Role::Assistant, Part::ToolResult(_)) => false,
@@ -116,7 +165,8 @@ proptest! {
     ) {
         let broken = call(messages.into_iter().filter_map(without_calls).collect());
         let mut repaired = repair(&broken).into_owned().messages;
-        // What repair does not guarantee is corrected here: who begins, who ends, where instructions are.
+        // What repair does not guarantee is corrected here: who begins, who ends, where
+        // instructions are.
         repaired.retain(|message| !matches!(message.role, Role::System | Role::Developer));
         repaired.insert(0, Message::text(Role::User, "begin"));
         repaired.push(Message::text(Role::User, "end"));

@@ -1,7 +1,8 @@
 //! The order that dialects with turns of blocks require: Anthropic Messages and Bedrock Converse.
 //!
-//! The turn after tool calls begins with one result for each of them; everything else in that turn comes after.
-//! Anthropic's server merges turns of one role, Bedrock's rejects them. Signatures are not judged.
+//! The turn after tool calls begins with one result for each of them; everything else in that turn
+//! comes after. Anthropic's server merges turns of one role, Bedrock's rejects them. Signatures are
+//! not judged.
 
 use serde_json::Value;
 
@@ -31,24 +32,49 @@ pub(super) fn anthropic(messages: &[Value], able: &Capabilities) -> Result<(), V
         let role = text(message, "role");
         match role {
             "system" => {
-                ensure(able.tail_system_message, index, "the model takes no system message in a conversation")?;
-                ensure(previous == "user", index, "a system message does not follow a user turn")?;
+                ensure(
+                    able.tail_system_message,
+                    index,
+                    "the model takes no system message in a conversation",
+                )?;
+                ensure(
+                    previous == "user",
+                    index,
+                    "a system message does not follow a user turn",
+                )?;
                 let next = messages.get(index + 1).map(|next| text(next, "role"));
-                ensure(matches!(next, None | Some("assistant")), index, "a system message is before a user turn")?;
+                ensure(
+                    matches!(next, None | Some("assistant")),
+                    index,
+                    "a system message is before a user turn",
+                )?;
             }
             "user" | "assistant" => {
                 let blocks = anthropic_blocks(message);
                 ensure(!blocks.is_empty(), index, "a message is empty")?;
                 match turns.last_mut() {
                     Some(turn) if turn.is_user == (role == "user") => turn.blocks.extend(blocks),
-                    _ => turns.push(RoleTurn { index, is_user: role == "user", blocks }),
+                    _ => turns.push(RoleTurn {
+                        index,
+                        is_user: role == "user",
+                        blocks,
+                    }),
                 }
             }
-            _ => return Err(Violation { index, rule: "the role is unknown" }),
+            _ => {
+                return Err(Violation {
+                    index,
+                    rule: "the role is unknown",
+                });
+            }
         }
         previous = role;
     }
-    ensure(able.assistant_prefill || previous != "assistant", messages.len(), "the conversation ends in a prefill")?;
+    ensure(
+        able.assistant_prefill || previous != "assistant",
+        messages.len(),
+        "the conversation ends in a prefill",
+    )?;
     turns_in_order(&turns)
 }
 
@@ -56,15 +82,35 @@ pub(super) fn bedrock(messages: &[Value], able: &Capabilities) -> Result<(), Vio
     let mut turns: Vec<RoleTurn<'_>> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         let role = text(message, "role");
-        ensure(matches!(role, "user" | "assistant"), index, "the role is unknown")?;
+        ensure(
+            matches!(role, "user" | "assistant"),
+            index,
+            "the role is unknown",
+        )?;
         let is_user = role == "user";
-        ensure(turns.last().is_none_or(|turn| turn.is_user != is_user), index, "roles do not alternate")?;
-        let blocks: Vec<TurnBlock<'_>> = list(message, "content").iter().map(bedrock_block).collect();
+        ensure(
+            turns.last().is_none_or(|turn| turn.is_user != is_user),
+            index,
+            "roles do not alternate",
+        )?;
+        let blocks: Vec<TurnBlock<'_>> =
+            list(message, "content").iter().map(bedrock_block).collect();
         ensure(!blocks.is_empty(), index, "a message is empty")?;
-        let results = blocks.iter().filter(|block| matches!(block, TurnBlock::Result(_))).count();
+        let results = blocks
+            .iter()
+            .filter(|block| matches!(block, TurnBlock::Result(_)))
+            .count();
         let is_mixed = results > 0 && results < blocks.len();
-        ensure(able.user_after_tool || !is_mixed, index, "the model takes nothing beside tool results")?;
-        turns.push(RoleTurn { index, is_user, blocks });
+        ensure(
+            able.user_after_tool || !is_mixed,
+            index,
+            "the model takes nothing beside tool results",
+        )?;
+        turns.push(RoleTurn {
+            index,
+            is_user,
+            blocks,
+        });
     }
     ensure(
         turns.last().is_some_and(|turn| turn.is_user),
@@ -75,17 +121,38 @@ pub(super) fn bedrock(messages: &[Value], able: &Capabilities) -> Result<(), Vio
 }
 
 fn turns_in_order(turns: &[RoleTurn<'_>]) -> Result<(), Violation> {
-    ensure(turns.first().is_some_and(|turn| turn.is_user), 0, "the conversation does not begin with the user")?;
+    ensure(
+        turns.first().is_some_and(|turn| turn.is_user),
+        0,
+        "the conversation does not begin with the user",
+    )?;
     let mut open: Vec<&str> = Vec::new();
-    for RoleTurn { index, is_user, blocks } in turns {
+    for RoleTurn {
+        index,
+        is_user,
+        blocks,
+    } in turns
+    {
         let mut is_past_results = false;
         for block in blocks {
             match block {
-                TurnBlock::EmptyText => return Err(Violation { index: *index, rule: "a text block is empty" }),
+                TurnBlock::EmptyText => {
+                    return Err(Violation {
+                        index: *index,
+                        rule: "a text block is empty",
+                    });
+                }
                 TurnBlock::Result(id) => {
-                    ensure(*is_user && !is_past_results, *index, "a tool result does not stand first in a user turn")?;
+                    ensure(
+                        *is_user && !is_past_results,
+                        *index,
+                        "a tool result does not stand first in a user turn",
+                    )?;
                     let place = open.iter().position(|call| call == id);
-                    let place = place.ok_or(Violation { index: *index, rule: "a result answers no open call" })?;
+                    let place = place.ok_or(Violation {
+                        index: *index,
+                        rule: "a result answers no open call",
+                    })?;
                     open.remove(place);
                 }
                 TurnBlock::Call(id) => {
@@ -95,7 +162,11 @@ fn turns_in_order(turns: &[RoleTurn<'_>]) -> Result<(), Violation> {
                 TurnBlock::Other => is_past_results = true,
             }
         }
-        ensure(!is_user || open.is_empty(), *index, "a tool call is not answered in the next turn")?;
+        ensure(
+            !is_user || open.is_empty(),
+            *index,
+            "a tool call is not answered in the next turn",
+        )?;
     }
     ensure(open.is_empty(), turns.len(), "a tool call is not answered")
 }
@@ -104,7 +175,10 @@ fn anthropic_blocks(message: &Value) -> Vec<TurnBlock<'_>> {
     match message.get("content") {
         Some(Value::String(text)) if text.is_empty() => vec![TurnBlock::EmptyText],
         Some(Value::String(_)) => vec![TurnBlock::Other],
-        _ => list(message, "content").iter().map(anthropic_block).collect(),
+        _ => list(message, "content")
+            .iter()
+            .map(anthropic_block)
+            .collect(),
     }
 }
 
@@ -122,7 +196,10 @@ fn bedrock_block(block: &Value) -> TurnBlock<'_> {
         TurnBlock::Call(text(call, "toolUseId"))
     } else if let Some(result) = block.get("toolResult") {
         TurnBlock::Result(text(result, "toolUseId"))
-    } else if block.get("text").is_some_and(|text| text.as_str().is_none_or(|text| text.trim().is_empty())) {
+    } else if block
+        .get("text")
+        .is_some_and(|text| text.as_str().is_none_or(|text| text.trim().is_empty()))
+    {
         TurnBlock::EmptyText
     } else {
         TurnBlock::Other

@@ -1,8 +1,8 @@
 //! The order that `OpenAI`'s two dialects require.
 //!
-//! Chat: `tool` messages follow the assistant message whose `tool_calls` they answer, all of them, with nothing
-//! between. Responses: the same over items, and a reasoning item is followed by the item it led to. Of content only its
-//! presence is judged.
+//! Chat: `tool` messages follow the assistant message whose `tool_calls` they answer, all of them,
+//! with nothing between. Responses: the same over items, and a reasoning item is followed by the
+//! item it led to. Of content only its presence is judged.
 
 use serde_json::Value;
 
@@ -18,38 +18,80 @@ pub(super) fn chat(messages: &[Value], able: &Capabilities) -> Result<(), Violat
         let role = text(message, "role");
         let has_content = message.get("content").is_some_and(is_some_content);
         if role == "tool" {
-            let place = open.iter().position(|id| *id == text(message, "tool_call_id"));
-            let place = place.ok_or(Violation { index, rule: "a tool message answers no open call" })?;
+            let place = open
+                .iter()
+                .position(|id| *id == text(message, "tool_call_id"));
+            let place = place.ok_or(Violation {
+                index,
+                rule: "a tool message answers no open call",
+            })?;
             open.remove(place);
-            ensure(message.get("content").is_some_and(Value::is_string), index, "a tool message has no content")?;
+            ensure(
+                message.get("content").is_some_and(Value::is_string),
+                index,
+                "a tool message has no content",
+            )?;
         } else {
-            ensure(open.is_empty(), index, "a message is between tool calls and their results")?;
+            ensure(
+                open.is_empty(),
+                index,
+                "a message is between tool calls and their results",
+            )?;
         }
         match role {
             "tool" => {}
             "assistant" => {
                 let calls = list(message, "tool_calls");
-                ensure(has_content || !calls.is_empty(), index, "an assistant message is empty")?;
+                ensure(
+                    has_content || !calls.is_empty(),
+                    index,
+                    "an assistant message is empty",
+                )?;
                 open = calls.iter().map(|call| text(call, "id")).collect();
                 ensure(!open.contains(&""), index, "a tool call has no id")?;
             }
             "user" => {
                 ensure(has_content, index, "a user message is empty")?;
-                ensure(able.user_after_tool || previous != "tool", index, "a user message follows a tool message")?;
+                ensure(
+                    able.user_after_tool || previous != "tool",
+                    index,
+                    "a user message follows a tool message",
+                )?;
                 let alternates = able.user_after_tool || able.tail_system_message;
-                ensure(alternates || previous != "user", index, "roles do not alternate")?;
+                ensure(
+                    alternates || previous != "user",
+                    index,
+                    "roles do not alternate",
+                )?;
             }
             "system" | "developer" => {
                 ensure(has_content, index, "instructions are empty")?;
                 let is_at_front = matches!(previous, "" | "system" | "developer");
-                ensure(able.tail_system_message || is_at_front, index, "instructions come after the first turn")?;
-                ensure(able.user_after_tool || previous != "tool", index, "instructions follow a tool message")?;
+                ensure(
+                    able.tail_system_message || is_at_front,
+                    index,
+                    "instructions come after the first turn",
+                )?;
+                ensure(
+                    able.user_after_tool || previous != "tool",
+                    index,
+                    "instructions follow a tool message",
+                )?;
             }
-            _ => return Err(Violation { index, rule: "the role is unknown" }),
+            _ => {
+                return Err(Violation {
+                    index,
+                    rule: "the role is unknown",
+                });
+            }
         }
         previous = role;
     }
-    ensure(open.is_empty(), messages.len(), "a tool call is not answered")
+    ensure(
+        open.is_empty(),
+        messages.len(),
+        "a tool call is not answered",
+    )
 }
 
 fn is_some_content(content: &Value) -> bool {
@@ -70,36 +112,68 @@ pub(super) fn responses(items: &[Value]) -> Result<(), Violation> {
             "" => "message",
             kind => kind,
         };
-        let is_of_the_model =
-            kind != "function_call_output" && (kind != "message" || text(item, "role") == "assistant");
-        ensure(!follows_reasoning || is_of_the_model, index, "an item is between reasoning and the item it led to")?;
+        let is_of_the_model = kind != "function_call_output"
+            && (kind != "message" || text(item, "role") == "assistant");
+        ensure(
+            !follows_reasoning || is_of_the_model,
+            index,
+            "an item is between reasoning and the item it led to",
+        )?;
         follows_reasoning = false;
         match kind {
             "function_call" => {
-                ensure(!is_answering || open.is_empty(), index, "a call is between calls and their outputs")?;
+                ensure(
+                    !is_answering || open.is_empty(),
+                    index,
+                    "a call is between calls and their outputs",
+                )?;
                 is_answering = false;
                 open.push(text(item, "call_id"));
             }
             "function_call_output" => {
                 let place = open.iter().position(|id| *id == text(item, "call_id"));
-                let place = place.ok_or(Violation { index, rule: "an output answers no open call" })?;
+                let place = place.ok_or(Violation {
+                    index,
+                    rule: "an output answers no open call",
+                })?;
                 open.remove(place);
                 is_answering = true;
             }
             "reasoning" => {
-                ensure(!is_answering || open.is_empty(), index, "reasoning is between calls and their outputs")?;
+                ensure(
+                    !is_answering || open.is_empty(),
+                    index,
+                    "reasoning is between calls and their outputs",
+                )?;
                 follows_reasoning = true;
             }
             "message" => {
                 let role = text(item, "role");
                 let is_known = matches!(role, "user" | "assistant" | "system" | "developer");
                 ensure(is_known, index, "the role is unknown")?;
-                ensure(role == "assistant" || open.is_empty(), index, "a message comes before a call is answered")?;
-                ensure(item.get("content").is_some_and(is_some_content), index, "a message is empty")?;
+                ensure(
+                    role == "assistant" || open.is_empty(),
+                    index,
+                    "a message comes before a call is answered",
+                )?;
+                ensure(
+                    item.get("content").is_some_and(is_some_content),
+                    index,
+                    "a message is empty",
+                )?;
             }
-            _ => return Err(Violation { index, rule: "the item's type is unknown" }),
+            _ => {
+                return Err(Violation {
+                    index,
+                    rule: "the item's type is unknown",
+                });
+            }
         }
     }
-    ensure(!follows_reasoning, items.len(), "reasoning is not followed by what it led to")?;
+    ensure(
+        !follows_reasoning,
+        items.len(),
+        "reasoning is not followed by what it led to",
+    )?;
     ensure(open.is_empty(), items.len(), "a call is not answered")
 }

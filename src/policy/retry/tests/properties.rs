@@ -22,35 +22,58 @@ struct Turn {
 fn turn() -> impl Strategy<Value = Turn> {
     let target = (0_u8..4, 0_u64..40_000, any::<bool>(), 0_u64..5_000);
     (
-        (0..FailureClass::ALL.len(), prop::bool::weighted(0.9), prop::bool::weighted(0.9), any::<bool>()),
+        (
+            0..FailureClass::ALL.len(),
+            prop::bool::weighted(0.9),
+            prop::bool::weighted(0.9),
+            any::<bool>(),
+        ),
         prop::option::weighted(0.3, 0_u64..600_000),
         0_u64..3_000,
         any::<bool>(),
         prop::collection::vec(target, 3),
     )
-        .prop_map(|((class, retryable, fallback_helps, never_sent), stated, takes, semantic, targets)| Turn {
-            class,
-            retryable,
-            fallback_helps,
-            never_sent,
-            stated,
-            takes,
-            semantic,
-            targets,
-        })
+        .prop_map(
+            |((class, retryable, fallback_helps, never_sent), stated, takes, semantic, targets)| {
+                Turn {
+                    class,
+                    retryable,
+                    fallback_helps,
+                    never_sent,
+                    stated,
+                    takes,
+                    semantic,
+                    targets,
+                }
+            },
+        )
 }
 
 fn policy() -> impl Strategy<Value = RetryPolicy> {
-    (0_u32..12, 0_u32..12, any::<bool>(), 0_usize..5).prop_map(|(max_retries, semantic_retries, parks, jitter)| {
-        let jitter = [Jitter::None, Jitter::Additive, Jitter::Full, Jitter::Equal, Jitter::Decorrelated][jitter];
-        RetryPolicy {
-            max_retries,
-            semantic_retries,
-            backoff: Backoff { jitter, ..Backoff::default() },
-            park: ParkPolicy { enabled: parks, ..ParkPolicy::default() },
-            ..RetryPolicy::preset("agent").unwrap()
-        }
-    })
+    (0_u32..12, 0_u32..12, any::<bool>(), 0_usize..5).prop_map(
+        |(max_retries, semantic_retries, parks, jitter)| {
+            let jitter = [
+                Jitter::None,
+                Jitter::Additive,
+                Jitter::Full,
+                Jitter::Equal,
+                Jitter::Decorrelated,
+            ][jitter];
+            RetryPolicy {
+                max_retries,
+                semantic_retries,
+                backoff: Backoff {
+                    jitter,
+                    ..Backoff::default()
+                },
+                park: ParkPolicy {
+                    enabled: parks,
+                    ..ParkPolicy::default()
+                },
+                ..RetryPolicy::preset("agent").unwrap()
+            }
+        },
+    )
 }
 
 proptest! {

@@ -5,7 +5,10 @@ use super::*;
 #[test]
 fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
     let now = Instant::now();
-    let policy = RetryPolicy { prefer_same_target: s(4), ..plain() };
+    let policy = RetryPolicy {
+        prefer_same_target: s(4),
+        ..plain()
+    };
     for (failure, retries_made, expected) in [
         (failure(FailureClass::ServerError), 0, "a"),
         (failure(FailureClass::Network), 0, "b"),
@@ -17,11 +20,24 @@ fn a_target_may_be_stayed_with_once_where_time_mends_its_failure() {
         (failure(FailureClass::ServerError), 1, "b"),
     ] {
         for failing in [false, true] {
-            let candidates = [Candidate { failing, ..called_once() }, fresh("b")];
-            let situation = Situation { retries_made, ..Situation::new(now, now + s(60), &failure, &candidates) };
+            let candidates = [
+                Candidate {
+                    failing,
+                    ..called_once()
+                },
+                fresh("b"),
+            ];
+            let situation = Situation {
+                retries_made,
+                ..Situation::new(now, now + s(60), &failure, &candidates)
+            };
             let (target, ..) = again(decide(&policy, &situation));
             let expected = if failing { "b" } else { expected };
-            assert_eq!(target, expected, "{} after {retries_made}, failing: {failing}", failure.class);
+            assert_eq!(
+                target, expected,
+                "{} after {retries_made}, failing: {failing}",
+                failure.class
+            );
         }
     }
 }
@@ -31,9 +47,17 @@ fn a_target_with_two_unusable_answers_is_called_after_the_others() {
     let now = Instant::now();
     let failure = failure(FailureClass::MalformedResponse);
     for (attempts, expected) in [(1, "a"), (2, "b")] {
-        let candidates = [Candidate { attempts, ..called_once() }, fresh("b")];
-        let situation =
-            Situation { semantic_made: attempts - 1, ..Situation::new(now, now + s(60), &failure, &candidates) };
+        let candidates = [
+            Candidate {
+                attempts,
+                ..called_once()
+            },
+            fresh("b"),
+        ];
+        let situation = Situation {
+            semantic_made: attempts - 1,
+            ..Situation::new(now, now + s(60), &failure, &candidates)
+        };
         let (target, ..) = again(decide(&plain(), &situation));
         assert_eq!(target, expected, "after {attempts} attempts");
     }
@@ -44,11 +68,27 @@ fn after_a_target_was_stayed_with_in_vain_the_other_is_called_at_once_only_where
     let now = Instant::now();
     let server = failure(FailureClass::ServerError);
     for answers in [true, false] {
-        let candidates =
-            [Candidate { attempts: 2, failing: true, ..called_once() }, Candidate { answers, ..fresh("b") }];
-        let situation = Situation { retries_made: 1, ..Situation::new(now, now + s(60), &server, &candidates) };
+        let candidates = [
+            Candidate {
+                attempts: 2,
+                failing: true,
+                ..called_once()
+            },
+            Candidate {
+                answers,
+                ..fresh("b")
+            },
+        ];
+        let situation = Situation {
+            retries_made: 1,
+            ..Situation::new(now, now + s(60), &server, &candidates)
+        };
         let (target, wait, ..) = again(decide(&plain(), &situation));
-        assert_eq!((target.as_str(), wait.duration <= ms(50)), ("b", answers), "{wait:?}");
+        assert_eq!(
+            (target.as_str(), wait.duration <= ms(50)),
+            ("b", answers),
+            "{wait:?}"
+        );
     }
 }
 
@@ -58,7 +98,17 @@ fn a_target_is_stayed_with_only_where_retries_are_left_for_the_others() {
     let server = failure(FailureClass::ServerError);
     let candidates = [called_once(), fresh("b")];
     for (max_retries, target) in [(1, "b"), (2, "a")] {
-        let policy = RetryPolicy { max_retries, ..plain() };
-        assert_eq!(again(decide(&policy, &Situation::new(now, now + s(60), &server, &candidates))).0, target);
+        let policy = RetryPolicy {
+            max_retries,
+            ..plain()
+        };
+        assert_eq!(
+            again(decide(
+                &policy,
+                &Situation::new(now, now + s(60), &server, &candidates)
+            ))
+            .0,
+            target
+        );
     }
 }

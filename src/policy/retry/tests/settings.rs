@@ -6,30 +6,74 @@ use super::*;
 fn presets_have_their_documented_values() {
     let standard = RetryPolicy::preset("standard").unwrap();
     assert_eq!(standard, RetryPolicy::default());
-    assert_eq!((standard.max_retries, standard.semantic_retries, standard.retry_crash), (2, 4, false));
+    assert_eq!(
+        (
+            standard.max_retries,
+            standard.semantic_retries,
+            standard.retry_crash
+        ),
+        (2, 4, false)
+    );
     let agent = RetryPolicy::preset("agent").unwrap();
     assert_eq!((agent.max_retries, agent.retry_crash), (2, true));
     let patient = RetryPolicy::preset("patient").unwrap();
-    assert_eq!((patient.max_retries, patient.backoff.base, patient.backoff.cap), (3, s(1), s(32)));
+    assert_eq!(
+        (
+            patient.max_retries,
+            patient.backoff.base,
+            patient.backoff.cap
+        ),
+        (3, s(1), s(32))
+    );
     assert!(patient.retry_crash && patient.uniform_waits);
     let steady = RetryPolicy::preset("steady").unwrap();
-    assert_eq!((steady.max_retries, steady.backoff.cap, steady.backoff.jitter_share), (3, s(30), 0.2));
+    assert_eq!(
+        (
+            steady.max_retries,
+            steady.backoff.cap,
+            steady.backoff.jitter_share
+        ),
+        (3, s(30), 0.2)
+    );
     let literal = RetryPolicy::preset("literal").unwrap();
-    assert_eq!((literal.max_retries, literal.retry_crash, literal.backoff), (2, false, patient.backoff));
+    assert_eq!(
+        (literal.max_retries, literal.retry_crash, literal.backoff),
+        (2, false, patient.backoff)
+    );
     let none = RetryPolicy::preset("none").unwrap();
-    assert_eq!((none.enabled, none.max_retries, none.semantic_retries), (false, 0, 0));
+    assert_eq!(
+        (none.enabled, none.max_retries, none.semantic_retries),
+        (false, 0, 0)
+    );
     assert_eq!(RetryPolicy::preset("hurried"), None);
-    let max = RetryPolicy { max_retries: 5, semantic_retries: 5, ..RetryPolicy::default() };
+    let max = RetryPolicy {
+        max_retries: 5,
+        semantic_retries: 5,
+        ..RetryPolicy::default()
+    };
     assert!(max.validate().is_empty(), "six attempts are allowed");
     for name in RetryPolicy::PRESETS {
-        assert!(RetryPolicy::preset(name).unwrap().validate().is_empty(), "{name}");
+        assert!(
+            RetryPolicy::preset(name).unwrap().validate().is_empty(),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn planners_and_evaluators_are_tried_again_once_and_others_twice() {
-    for (operation, retries) in [("planner", 1), ("evaluator", 1), ("replanner", 1), ("executor", 2), ("", 2)] {
-        assert_eq!(RetryPolicy::for_operation(operation).max_retries, retries, "{operation}");
+    for (operation, retries) in [
+        ("planner", 1),
+        ("evaluator", 1),
+        ("replanner", 1),
+        ("executor", 2),
+        ("", 2),
+    ] {
+        assert_eq!(
+            RetryPolicy::for_operation(operation).max_retries,
+            retries,
+            "{operation}"
+        );
     }
     assert_eq!(RetryPolicy::default().with_max_retries(99).max_retries, 5);
 }
@@ -43,12 +87,21 @@ fn nonsense_is_named_by_its_field() {
         wait_cap: ms(999),
         min_attempt_time: Duration::ZERO,
         max_token_multiple: 0.9,
-        park: ParkPolicy { max_parked: 1_000_001, max_wait: s(3601), spread: s(11), ..ParkPolicy::default() },
+        park: ParkPolicy {
+            max_parked: 1_000_001,
+            max_wait: s(3601),
+            spread: s(11),
+            ..ParkPolicy::default()
+        },
         ..RetryPolicy::default()
     };
     policy.backoff.base = Duration::ZERO;
     policy.throttle_backoff.factor = 0.5;
-    let fields: Vec<_> = policy.validate().into_iter().map(|(field, _)| field).collect();
+    let fields: Vec<_> = policy
+        .validate()
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
     assert_eq!(
         fields,
         [
@@ -79,7 +132,12 @@ fn a_policy_reads_what_it_writes_and_refuses_unknown_keys() {
 #[test]
 fn what_is_just_within_the_ranges_is_good() {
     let hour = s(3600);
-    let park = ParkPolicy { max_parked: 1_000_000, max_wait: hour, spread: s(10), ..ParkPolicy::default() };
+    let park = ParkPolicy {
+        max_parked: 1_000_000,
+        max_wait: hour,
+        spread: s(10),
+        ..ParkPolicy::default()
+    };
     let longest = RetryPolicy {
         fallback_wait_max: s(10),
         prefer_same_target: s(60),
@@ -89,6 +147,11 @@ fn what_is_just_within_the_ranges_is_good() {
         park,
         ..RetryPolicy::default()
     };
-    let shortest = RetryPolicy { wait_cap: s(1), min_attempt_time: ms(1), max_token_multiple: 1.0, ..longest.clone() };
+    let shortest = RetryPolicy {
+        wait_cap: s(1),
+        min_attempt_time: ms(1),
+        max_token_multiple: 1.0,
+        ..longest.clone()
+    };
     assert_eq!((longest.validate(), shortest.validate()), (vec![], vec![]));
 }

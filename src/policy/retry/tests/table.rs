@@ -12,21 +12,53 @@ const YES: bool = true;
 const NO: bool = false;
 
 /// class, same target, other target, other first, which others, pace, counter.
-type Row = (FailureClass, bool, bool, bool, Restriction, BackoffKind, Counter);
+type Row = (
+    FailureClass,
+    bool,
+    bool,
+    bool,
+    Restriction,
+    BackoffKind,
+    Counter,
+);
 
 /// What may help where the classifier objects to nothing.
 const TABLE: [Row; 28] = [
     (C::RateLimited, YES, YES, NO, Any, Throttle, Transport),
-    (C::QuotaExceeded, NO, YES, NO, OtherCredential, Backoff, Transport),
+    (
+        C::QuotaExceeded,
+        NO,
+        YES,
+        NO,
+        OtherCredential,
+        Backoff,
+        Transport,
+    ),
     (C::Overloaded, YES, YES, YES, Any, Throttle, Transport),
     (C::ServerError, YES, YES, NO, Any, Backoff, Transport),
     (C::Timeout, YES, YES, YES, Any, Backoff, Transport),
     (C::Network, YES, YES, NO, Any, Backoff, Transport),
     (C::Crash, NO, YES, NO, Any, Backoff, Transport),
-    (C::Authentication, NO, YES, NO, OtherCredential, Backoff, Transport),
+    (
+        C::Authentication,
+        NO,
+        YES,
+        NO,
+        OtherCredential,
+        Backoff,
+        Transport,
+    ),
     (C::PermissionDenied, NO, NO, NO, Any, Backoff, Transport),
     (C::InvalidRequest, NO, YES, NO, Any, Backoff, Transport),
-    (C::ContextLength, NO, YES, NO, LargerWindow, Backoff, Transport),
+    (
+        C::ContextLength,
+        NO,
+        YES,
+        NO,
+        LargerWindow,
+        Backoff,
+        Transport,
+    ),
     (C::ContentFiltered, NO, NO, NO, Any, Backoff, Transport),
     (C::NotFound, NO, YES, NO, Any, Backoff, Transport),
     (C::MalformedResponse, YES, YES, NO, Any, AtOnce, Semantic),
@@ -49,18 +81,37 @@ const TABLE: [Row; 28] = [
 #[test]
 fn every_class_has_the_remedies_of_the_table() {
     assert_eq!(TABLE.map(|row| row.0), FailureClass::ALL);
-    for (class, same_target, other_target, other_first, restriction, backoff_kind, counter) in TABLE {
+    for (class, same_target, other_target, other_first, restriction, backoff_kind, counter) in TABLE
+    {
         let at_most = matches!(class, C::State | C::Checkpoint).then_some(1);
-        let expected =
-            RecoveryOptions { same_target, other_target, other_first, restriction, backoff_kind, counter, at_most };
-        assert_eq!(recovery_options(&RetryPolicy::default(), &failure(class)), expected, "{class}");
+        let expected = RecoveryOptions {
+            same_target,
+            other_target,
+            other_first,
+            restriction,
+            backoff_kind,
+            counter,
+            at_most,
+        };
+        assert_eq!(
+            recovery_options(&RetryPolicy::default(), &failure(class)),
+            expected,
+            "{class}"
+        );
     }
 }
 
 #[test]
 fn the_classifier_can_forbid_an_option_and_not_allow_one() {
-    for class in FailureClass::ALL.into_iter().filter(|class| !class.is_local_refusal()) {
-        let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
+    for class in FailureClass::ALL
+        .into_iter()
+        .filter(|class| !class.is_local_refusal())
+    {
+        let doubted = Failure {
+            retryable: false,
+            fallback_helps: false,
+            ..failure(class)
+        };
         let recovery_options = recovery_options(&RetryPolicy::default(), &doubted);
         assert!(!recovery_options.same_target, "{class}");
         assert!(!recovery_options.other_target, "{class}");
@@ -75,12 +126,22 @@ fn the_policy_decides_about_crashes_refusals_and_permissions() {
         fallback_on_permission_denied: true,
         ..RetryPolicy::default()
     };
-    for (class, same, other) in
-        [(C::Crash, true, false), (C::ContentFiltered, false, true), (C::PermissionDenied, false, true)]
-    {
-        let doubted = Failure { retryable: false, fallback_helps: false, ..failure(class) };
+    for (class, same, other) in [
+        (C::Crash, true, false),
+        (C::ContentFiltered, false, true),
+        (C::PermissionDenied, false, true),
+    ] {
+        let doubted = Failure {
+            retryable: false,
+            fallback_helps: false,
+            ..failure(class)
+        };
         let recovery_options = recovery_options(&policy, &doubted);
-        assert_eq!((recovery_options.same_target, recovery_options.other_target), (same, other), "{class}");
+        assert_eq!(
+            (recovery_options.same_target, recovery_options.other_target),
+            (same, other),
+            "{class}"
+        );
     }
 }
 
@@ -94,9 +155,16 @@ fn a_request_that_is_wrong_everywhere_goes_nowhere() {
         (Some(InvalidRequestDetail::Other), true),
         (None, true),
     ] {
-        let invalid = Failure { detail, ..failure(C::InvalidRequest) };
+        let invalid = Failure {
+            detail,
+            ..failure(C::InvalidRequest)
+        };
         let recovery_options = recovery_options(&RetryPolicy::default(), &invalid);
-        assert_eq!((recovery_options.same_target, recovery_options.other_target), (false, other), "{detail:?}");
+        assert_eq!(
+            (recovery_options.same_target, recovery_options.other_target),
+            (false, other),
+            "{detail:?}"
+        );
     }
 }
 
@@ -106,7 +174,9 @@ fn what_a_failure_denies_is_ruled_out() {
     let plain = Candidate::new(TargetId::from("b"));
     let context = recovery_options(&policy, &failure(C::ContextLength));
     assert!(
-        !context.admits(&called_once(), true) && !context.admits(&plain, false) && context.admits(&fresh("b"), false)
+        !context.admits(&called_once(), true)
+            && !context.admits(&plain, false)
+            && context.admits(&fresh("b"), false)
     );
     let server = recovery_options(&policy, &failure(C::ServerError));
     assert!(server.admits(&called_once(), true) && server.admits(&plain, false));
@@ -117,7 +187,10 @@ fn what_a_failure_denies_is_ruled_out() {
 #[test]
 fn a_window_is_larger_by_its_size_or_else_where_the_model_is_another() {
     let target = |model: &str, window| {
-        let mut target = Target { model: model.into(), ..Target::of_tool("s", "t", "f", "") };
+        let mut target = Target {
+            model: model.into(),
+            ..Target::of_tool("s", "t", "f", "")
+        };
         target.capabilities.context_window_tokens = window;
         target
     };
@@ -140,7 +213,10 @@ fn a_window_is_larger_by_its_size_or_else_where_the_model_is_another() {
 #[test]
 fn a_larger_window_goes_before_a_shorter_answer_only_where_the_prompt_is_too_long() {
     let plain = Candidate::new(TargetId::from("b"));
-    let ruled_out = Candidate { ruled_out: true, ..fresh("b") };
+    let ruled_out = Candidate {
+        ruled_out: true,
+        ..fresh("b")
+    };
     for (class, other, expected) in [
         (C::ContextLength, fresh("b"), true),
         (C::ContextLength, fresh("a"), false),
@@ -149,6 +225,10 @@ fn a_larger_window_goes_before_a_shorter_answer_only_where_the_prompt_is_too_lon
         (C::InvalidRequest, fresh("b"), false),
     ] {
         let candidates = [called_once(), other];
-        assert_eq!(larger_window_first(&failure(class), &candidates), expected, "{class}, {candidates:?}");
+        assert_eq!(
+            larger_window_first(&failure(class), &candidates),
+            expected,
+            "{class}, {candidates:?}"
+        );
     }
 }

@@ -59,7 +59,9 @@ impl ArgumentChange {
                 if arguments.contains_key(to) {
                     return false;
                 }
-                let Some(value) = arguments.shift_remove(from) else { return false };
+                let Some(value) = arguments.shift_remove(from) else {
+                    return false;
+                };
                 arguments.insert(to.clone(), value);
             }
             Self::Fill { argument, value } => {
@@ -69,16 +71,26 @@ impl ArgumentChange {
                 arguments.insert(argument.clone(), value.clone());
             }
             Self::Convert { argument, to } => {
-                let Some(value) = arguments.get_mut(argument) else { return false };
-                let Some(converted) = converted(value, to).filter(|converted| converted != value) else { return false };
+                let Some(value) = arguments.get_mut(argument) else {
+                    return false;
+                };
+                let Some(converted) = converted(value, to).filter(|converted| converted != value)
+                else {
+                    return false;
+                };
                 *value = converted;
             }
-            Self::Nest { arguments: names, within } => {
+            Self::Nest {
+                arguments: names,
+                within,
+            } => {
                 if arguments.contains_key(within) {
                     return false;
                 }
-                let inner: Map<String, Value> =
-                    names.iter().filter_map(|name| arguments.shift_remove_entry(name)).collect();
+                let inner: Map<String, Value> = names
+                    .iter()
+                    .filter_map(|name| arguments.shift_remove_entry(name))
+                    .collect();
                 if inner.is_empty() {
                     return false;
                 }
@@ -86,7 +98,9 @@ impl ArgumentChange {
             }
             Self::Flatten { argument } => {
                 let inner = arguments.get(argument).and_then(Value::as_object);
-                let Some(inner) = inner.filter(|inner| inner.keys().all(|name| !arguments.contains_key(name))).cloned()
+                let Some(inner) = inner
+                    .filter(|inner| inner.keys().all(|name| !arguments.contains_key(name)))
+                    .cloned()
                 else {
                     return false;
                 };
@@ -102,13 +116,19 @@ impl fmt::Display for ArgumentChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rename { from, to } => write!(f, "{} was sent as {}", quoted(from), quoted(to)),
-            Self::Fill { argument, .. } => write!(f, "{} was set to the value of its schema", quoted(argument)),
-            Self::Convert { argument, .. } => write!(f, "{} was sent as the type of its schema", quoted(argument)),
+            Self::Fill { argument, .. } => {
+                write!(f, "{} was set to the value of its schema", quoted(argument))
+            }
+            Self::Convert { argument, .. } => {
+                write!(f, "{} was sent as the type of its schema", quoted(argument))
+            }
             Self::Nest { arguments, within } => {
                 let names: Vec<String> = arguments.iter().map(|name| quoted(name)).collect();
                 write!(f, "{} went into {}", names.join(", "), quoted(within))
             }
-            Self::Flatten { argument } => write!(f, "what {} held was sent in its place", quoted(argument)),
+            Self::Flatten { argument } => {
+                write!(f, "what {} held was sent in its place", quoted(argument))
+            }
         }
     }
 }
@@ -139,7 +159,9 @@ pub(super) fn converted(value: &Value, kinds: &[SchemaKind]) -> Option<Value> {
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     };
-    scalar.or_else(|| (takes(SchemaKind::Array) && !value.is_null()).then(|| Value::Array(vec![value.clone()])))
+    scalar.or_else(|| {
+        (takes(SchemaKind::Array) && !value.is_null()).then(|| Value::Array(vec![value.clone()]))
+    })
 }
 
 /// A text that is a number or truth value, written as they are written.

@@ -33,20 +33,26 @@ impl AdaptationMemory {
     /// Nothing remembered yet; keeps at most `max_entries`.
     #[must_use]
     pub const fn new(max_entries: usize) -> Self {
-        Self { max_entries, known: Vec::new() }
+        Self {
+            max_entries,
+            known: Vec::new(),
+        }
     }
 
     /// Remembers an adaptation with which a call succeeded.
     pub fn remember(&mut self, old: Option<&Value>, new: &Value, changes: &[ArgumentChange]) {
         let (old, new) = (old.map(schema_hash).unwrap_or_default(), schema_hash(new));
         let changes = changes.to_vec();
-        self.known.retain(|it| it.new != new || it.old != old || (old.is_empty() && it.changes != changes));
+        self.known.retain(|it| {
+            it.new != new || it.old != old || (old.is_empty() && it.changes != changes)
+        });
         self.known.push(Remembered { old, new, changes });
         let surplus = self.known.len().saturating_sub(self.max_entries);
         self.known.drain(..surplus);
     }
 
-    /// Adapts the arguments of a new call as those of an earlier one, where they do not fit as they are and then do.
+    /// Adapts the arguments of a new call as those of an earlier one, where they do not fit as they
+    /// are and then do.
     #[must_use]
     pub fn recall(
         &self,
@@ -64,8 +70,12 @@ impl AdaptationMemory {
             return None;
         }
         let (old, hash, shape) = (old.map(schema_hash), schema_hash(new), Shape::of(new));
-        let may_apply =
-            |it: &&Remembered| it.new == hash && old.as_ref().is_none_or(|old| it.old == *old || it.old.is_empty());
+        let may_apply = |it: &&Remembered| {
+            it.new == hash
+                && old
+                    .as_ref()
+                    .is_none_or(|old| it.old == *old || it.old.is_empty())
+        };
         let mut known = self.known.iter().rev().filter(may_apply).peekable();
         known.peek()?;
         if shape.unlisted(arguments).is_empty() && validate(new, arguments) == Ok(None) {
@@ -104,8 +114,10 @@ pub fn schema_hash(schema: &Value) -> String {
 /// A hash of all tools that a server lists, which does not depend on their order.
 #[must_use]
 pub fn tools_hash(tools: &[ToolSpec]) -> String {
-    let mut parts: Vec<(&str, String)> =
-        tools.iter().map(|tool| (tool.name.as_str(), schema_hash(&tool.input_schema))).collect();
+    let mut parts: Vec<(&str, String)> = tools
+        .iter()
+        .map(|tool| (tool.name.as_str(), schema_hash(&tool.input_schema)))
+        .collect();
     parts.sort();
     short_hash(parts.iter().flat_map(|(name, hash)| [*name, hash.as_str()]))
 }

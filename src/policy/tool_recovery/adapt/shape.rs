@@ -1,4 +1,5 @@
-//! What a schema states about the arguments at its root: their names, types and whether they must be given.
+//! What a schema states about the arguments at its root: their names, types and whether they must
+//! be given.
 
 use std::fmt;
 
@@ -94,22 +95,40 @@ impl Property<'_> {
     /// The value that the schema itself gives: its default, its only value.
     pub(super) fn given(&self) -> Option<&Value> {
         let only = |list: &'_ Value| list.as_array().is_some_and(|list| list.len() == 1);
-        let listed = self.schema.get("enum").filter(|list| only(list)).and_then(|list| list.get(0));
-        self.schema.get("default").or_else(|| self.schema.get("const")).or(listed)
+        let listed = self
+            .schema
+            .get("enum")
+            .filter(|list| only(list))
+            .and_then(|list| list.get(0));
+        self.schema
+            .get("default")
+            .or_else(|| self.schema.get("const"))
+            .or(listed)
     }
 
     pub(super) fn description(&self) -> &str {
-        self.schema.get("description").and_then(Value::as_str).unwrap_or_default()
+        self.schema
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 }
 
 impl fmt::Display for Property<'_> {
     /// `limit` (integer, required)
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kinds = self.kinds.iter().filter(|kind| **kind != SchemaKind::Null).map(|kind| kind.as_str());
+        let kinds = self
+            .kinds
+            .iter()
+            .filter(|kind| **kind != SchemaKind::Null)
+            .map(|kind| kind.as_str());
         let kinds = kinds.collect::<Vec<_>>().join(" or ");
         let kinds = if kinds.is_empty() { "any type" } else { &kinds };
-        let required = if self.required { "required" } else { "optional" };
+        let required = if self.required {
+            "required"
+        } else {
+            "optional"
+        };
         write!(f, "{} ({kinds}, {required})", quoted(self.name))
     }
 }
@@ -119,17 +138,25 @@ impl fmt::Display for Property<'_> {
 impl<'a> Shape<'a> {
     pub(super) fn of(schema: &'a Value) -> Self {
         let object = resolved(schema, schema);
-        Self { root: schema, properties: properties(schema, object), open: is_open(object) }
+        Self {
+            root: schema,
+            properties: properties(schema, object),
+            open: is_open(object),
+        }
     }
 
     /// The argument of this name.
     pub(super) fn find(&self, name: &str) -> Option<&Property<'a>> {
-        self.properties.iter().find(|property| property.name == name)
+        self.properties
+            .iter()
+            .find(|property| property.name == name)
     }
 
     /// Where in its list an argument is.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.properties.iter().position(|property| property.name == name)
+        self.properties
+            .iter()
+            .position(|property| property.name == name)
     }
 
     /// What an argument that is an object takes itself.
@@ -140,46 +167,80 @@ impl<'a> Shape<'a> {
     /// Arguments that are not listed, although it does not state that it takes others.
     pub(super) fn unlisted<'b>(&self, arguments: &'b Arguments) -> Vec<&'b str> {
         let lists_some = !self.properties.is_empty();
-        let names = arguments.keys().map(String::as_str).filter(|name| self.find(name).is_none());
+        let names = arguments
+            .keys()
+            .map(String::as_str)
+            .filter(|name| self.find(name).is_none());
         names.filter(|_| lists_some && !self.open).collect()
     }
 
-    /// Arguments that the tool does not know: unlisted, and surely refused, listed before, named by the error, or given
-    /// where another one is missing.
+    /// Arguments that the tool does not know: unlisted, and surely refused, listed before, named by
+    /// the error, or given where another one is missing.
     pub(super) fn unknown<'b>(
         &self,
         arguments: &'b Arguments,
         before: Option<&Shape<'_>>,
         error: &str,
     ) -> Vec<&'b str> {
-        let closed = resolved(self.root, self.root).get("additionalProperties") == Some(&Value::Bool(false));
-        let lacks_one = self.properties.iter().any(|it| it.required && !arguments.contains_key(it.name));
+        let closed =
+            resolved(self.root, self.root).get("additionalProperties") == Some(&Value::Bool(false));
+        let lacks_one = self
+            .properties
+            .iter()
+            .any(|it| it.required && !arguments.contains_key(it.name));
         let was_listed = |name: &str| before.is_some_and(|before| before.find(name).is_some());
-        let is_unknown = |name: &&str| closed || lacks_one || was_listed(name) || names(error, name);
-        self.unlisted(arguments).into_iter().filter(is_unknown).collect()
+        let is_unknown =
+            |name: &&str| closed || lacks_one || was_listed(name) || names(error, name);
+        self.unlisted(arguments)
+            .into_iter()
+            .filter(is_unknown)
+            .collect()
     }
 
     /// How it differs from the one before in words, or what it takes where that is not known.
     pub(super) fn differences(&self, before: Option<&Shape<'_>>) -> String {
         let list = |properties: Vec<String>| {
             let more = properties.len().saturating_sub(MAX_NAMED);
-            let named = properties.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
-            if more == 0 { named } else { format!("{named} and {more} more") }
+            let named = properties
+                .into_iter()
+                .take(MAX_NAMED)
+                .collect::<Vec<_>>()
+                .join(", ");
+            if more == 0 {
+                named
+            } else {
+                format!("{named} and {more} more")
+            }
         };
         let Some(before) = before else {
             return match self.properties.as_slice() {
                 [] => "The tool lists no arguments.".to_owned(),
-                some => format!("The tool takes {}.", list(some.iter().map(ToString::to_string).collect())),
+                some => format!(
+                    "The tool takes {}.",
+                    list(some.iter().map(ToString::to_string).collect())
+                ),
             };
         };
-        let added = self.properties.iter().filter(|it| before.find(it.name).is_none()).map(ToString::to_string);
-        let removed = before.properties.iter().filter(|it| self.find(it.name).is_none()).map(ToString::to_string);
+        let added = self
+            .properties
+            .iter()
+            .filter(|it| before.find(it.name).is_none())
+            .map(ToString::to_string);
+        let removed = before
+            .properties
+            .iter()
+            .filter(|it| self.find(it.name).is_none())
+            .map(ToString::to_string);
         let changed = self.properties.iter().filter_map(|it| {
             let was = before.find(it.name)?;
-            (was.kinds != it.kinds || was.required != it.required).then(|| format!("{it}, before {was}"))
+            (was.kinds != it.kinds || was.required != it.required)
+                .then(|| format!("{it}, before {was}"))
         });
-        let parts =
-            [("removed", removed.collect()), ("new", added.collect()), ("changed", changed.collect::<Vec<_>>())];
+        let parts = [
+            ("removed", removed.collect()),
+            ("new", added.collect()),
+            ("changed", changed.collect::<Vec<_>>()),
+        ];
         let parts: Vec<String> = parts
             .into_iter()
             .filter(|(_, list)| !list.is_empty())
@@ -194,9 +255,19 @@ impl<'a> Shape<'a> {
 
 fn properties<'a>(root: &'a Value, object: &'a Value) -> Vec<Property<'a>> {
     let object = resolved(root, object);
-    let required: Vec<&str> =
-        object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let listed = object.get("properties").and_then(Value::as_object).into_iter().flatten().take(MAX_PROPERTIES);
+    let required: Vec<&str> = object
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let listed = object
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .take(MAX_PROPERTIES);
     let property = |(name, schema): (&'a String, &'a Value)| Property {
         name,
         schema: resolved(root, schema),
@@ -208,14 +279,20 @@ fn properties<'a>(root: &'a Value, object: &'a Value) -> Vec<Property<'a>> {
 
 fn is_open(object: &Value) -> bool {
     let allows = |value: &Value| value == &Value::Bool(true) || value.is_object();
-    object.get("additionalProperties").is_some_and(allows) || object.get("patternProperties").is_some()
+    object.get("additionalProperties").is_some_and(allows)
+        || object.get("patternProperties").is_some()
 }
 
 /// The schema that a reference within the document leads to, or the schema itself.
 fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
     for _ in 0..MAX_STEPS {
-        let pointer = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        let Some(target) = pointer.and_then(|pointer| root.pointer(pointer)) else { break };
+        let pointer = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| reference.strip_prefix('#'));
+        let Some(target) = pointer.and_then(|pointer| root.pointer(pointer)) else {
+            break;
+        };
         schema = target;
     }
     schema
@@ -224,14 +301,23 @@ fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
 /// The types that a schema allows; empty where it allows any.
 fn kinds(root: &Value, schema: &Value, steps: usize) -> Vec<SchemaKind> {
     let schema = resolved(root, schema);
-    let Some(keywords) = schema.as_object() else { return Vec::new() };
+    let Some(keywords) = schema.as_object() else {
+        return Vec::new();
+    };
     let mut kinds: Vec<SchemaKind> = match keywords.get("type") {
         Some(Value::String(name)) => SchemaKind::parse(name).into_iter().collect(),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).filter_map(SchemaKind::parse).collect(),
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .filter_map(SchemaKind::parse)
+            .collect(),
         _ => by_values(keywords),
     };
     if kinds.is_empty() && steps > 0 {
-        let choices = ["anyOf", "oneOf"].iter().filter_map(|keyword| keywords.get(*keyword)?.as_array()).flatten();
+        let choices = ["anyOf", "oneOf"]
+            .iter()
+            .filter_map(|keyword| keywords.get(*keyword)?.as_array())
+            .flatten();
         for choice in choices.take(MAX_NAMED) {
             let more = self::kinds(root, choice, steps - 1);
             if more.is_empty() {
@@ -246,6 +332,13 @@ fn kinds(root: &Value, schema: &Value, steps: usize) -> Vec<SchemaKind> {
 }
 
 fn by_values(keywords: &Map<String, Value>) -> Vec<SchemaKind> {
-    let listed = keywords.get("enum").and_then(Value::as_array).into_iter().flatten();
-    listed.chain(keywords.get("const")).map(SchemaKind::of).collect()
+    let listed = keywords
+        .get("enum")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    listed
+        .chain(keywords.get("const"))
+        .map(SchemaKind::of)
+        .collect()
 }

@@ -10,8 +10,12 @@ fn spec(name: &str, properties: Value, required: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: format!("Works with {name}"),
-        input_schema: Value::from_iter([("type", "object".into()), ("properties", properties), ("required", required)])
-            .into(),
+        input_schema: Value::from_iter([
+            ("type", "object".into()),
+            ("properties", properties),
+            ("required", required),
+        ])
+        .into(),
         output_schema: None,
         annotations: crate::domain::invocation::SideEffects::default(),
     }
@@ -59,7 +63,11 @@ impl Story {
     fn new() -> Self {
         Self {
             target: "strava_get_my_activities_tool".into(),
-            list: spec("strava_get_my_activities_tool", json!({"limit": {"type": "integer"}}), json!([])),
+            list: spec(
+                "strava_get_my_activities_tool",
+                json!({"limit": {"type": "integer"}}),
+                json!([]),
+            ),
             single: spec(
                 "strava_get_activity_tool",
                 json!({"activity_id": {"type": "integer"}}),
@@ -92,24 +100,51 @@ impl Story {
 fn the_similar_tool_is_offered_with_adapted_arguments_but_not_called_automatically() {
     let story = Story::new();
     let ranked = story.rank(&[candidate(&story.single)]);
-    let [tool] = ranked.as_slice() else { panic!("{ranked:?}") };
+    let [tool] = ranked.as_slice() else {
+        panic!("{ranked:?}")
+    };
     assert_eq!((tool.grounds.as_ref(), tool.needs.as_str()), (None, ""));
     let adapted = tool.adapted.as_ref().unwrap();
-    assert_eq!(Value::Object(adapted.arguments.clone()), json!({"activity_id": 12345}));
-    assert!(preferred(story.failed(), &[candidate(&story.single)], &story.learning, at(0)).is_none());
+    assert_eq!(
+        Value::Object(adapted.arguments.clone()),
+        json!({"activity_id": 12345})
+    );
+    assert!(
+        preferred(
+            story.failed(),
+            &[candidate(&story.single)],
+            &story.learning,
+            at(0)
+        )
+        .is_none()
+    );
 }
 
 #[test]
 fn what_was_learnt_is_called_at_once_where_its_arguments_allow_it() {
     let mut story = Story::new();
     let (chosen, right) = (story.list.name.clone(), story.single.name.clone());
-    story.learning.correct(&story.operation, &chosen, &right, at(0));
+    story
+        .learning
+        .correct(&story.operation, &chosen, &right, at(0));
     let grounds = story.rank(&[candidate(&story.single)])[0].grounds.clone();
-    assert!(matches!(grounds, Some(Grounds::Learnt(reason)) if reason.contains("strava_get_activity_tool")));
-    let at_once = preferred(story.failed(), &[candidate(&story.single)], &story.learning, at(0));
+    assert!(
+        matches!(grounds, Some(Grounds::Learnt(reason)) if reason.contains("strava_get_activity_tool"))
+    );
+    let at_once = preferred(
+        story.failed(),
+        &[candidate(&story.single)],
+        &story.learning,
+        at(0),
+    );
     assert_eq!(at_once.map(|tool| tool.name), Some(right));
     story.arguments = super::super::arguments::read(r#"{"limit": 5}"#).unwrap();
-    let list_call = preferred(story.failed(), &[candidate(&story.single)], &story.learning, at(0));
+    let list_call = preferred(
+        story.failed(),
+        &[candidate(&story.single)],
+        &story.learning,
+        at(0),
+    );
     assert_eq!(list_call, None, "a call for a list names no activity");
 }
 
@@ -117,12 +152,30 @@ fn what_was_learnt_is_called_at_once_where_its_arguments_allow_it() {
 fn the_stable_release_is_called_automatically_and_then_a_declared_group_in_its_order() {
     let story = Story::new();
     let same = |name| spec(name, json!({"id": {"type": "string"}}), json!(["id"]));
-    let (first, second, third) = (same("mirror_a"), same("mirror_b"), same("get_my_activities_again"));
-    let in_group = |spec, order| AlternativeTool { equivalence: Some(Equivalence::Group(order)), ..candidate(spec) };
+    let (first, second, third) = (
+        same("mirror_a"),
+        same("mirror_b"),
+        same("get_my_activities_again"),
+    );
+    let in_group = |spec, order| AlternativeTool {
+        equivalence: Some(Equivalence::Group(order)),
+        ..candidate(spec)
+    };
     let stable = same("stable");
-    let release = AlternativeTool { equivalence: Some(Equivalence::StableRelease), ..candidate(&stable) };
-    let ranked = story.rank(&[candidate(&third), in_group(&second, 1), in_group(&first, 0), release]);
-    let names: Vec<_> = ranked.iter().map(|tool| (tool.name.as_str(), tool.grounds.clone())).collect();
+    let release = AlternativeTool {
+        equivalence: Some(Equivalence::StableRelease),
+        ..candidate(&stable)
+    };
+    let ranked = story.rank(&[
+        candidate(&third),
+        in_group(&second, 1),
+        in_group(&first, 0),
+        release,
+    ]);
+    let names: Vec<_> = ranked
+        .iter()
+        .map(|tool| (tool.name.as_str(), tool.grounds.clone()))
+        .collect();
     assert_eq!(
         names,
         [
@@ -138,17 +191,35 @@ fn the_stable_release_is_called_automatically_and_then_a_declared_group_in_its_o
 fn hard_conditions_sort_out_whatever_the_rank() {
     let story = Story::new();
     let good = candidate(&story.single);
-    let writes = Effects { read_only: false, ..reading() };
+    let writes = Effects {
+        read_only: false,
+        ..reading()
+    };
     let unrelated = spec("send_mail", json!({}), json!([]));
     for excluded in [
-        AlternativeTool { healthy: false, ..good.clone() },
-        AlternativeTool { tried: true, ..good.clone() },
-        AlternativeTool { effects: writes, ..good.clone() },
+        AlternativeTool {
+            healthy: false,
+            ..good.clone()
+        },
+        AlternativeTool {
+            tried: true,
+            ..good.clone()
+        },
+        AlternativeTool {
+            effects: writes,
+            ..good.clone()
+        },
         candidate(&unrelated),
     ] {
-        assert!(story.rank(std::slice::from_ref(&excluded)).is_empty(), "{excluded:?}");
+        assert!(
+            story.rank(std::slice::from_ref(&excluded)).is_empty(),
+            "{excluded:?}"
+        );
     }
-    let capable = AlternativeTool { same_capability: true, ..candidate(&unrelated) };
+    let capable = AlternativeTool {
+        same_capability: true,
+        ..candidate(&unrelated)
+    };
     assert_eq!(story.rank(&[capable]).len(), 1, "its operator declared it");
 }
 
@@ -160,11 +231,21 @@ fn a_tool_that_needs_more_than_was_given_is_offered_last_with_what_it_needs() {
         json!({"activity_id": {"type": "integer"}, "athlete": {"type": "string"}}),
         json!(["activity_id", "athlete"]),
     );
-    let grouped = AlternativeTool { equivalence: Some(Equivalence::Group(0)), ..candidate(&more) };
+    let grouped = AlternativeTool {
+        equivalence: Some(Equivalence::Group(0)),
+        ..candidate(&more)
+    };
     let ranked = story.rank(&[grouped, candidate(&story.single)]);
     assert_eq!(ranked[0].name, story.single.name);
-    assert_eq!((ranked[1].name.as_str(), &ranked[1].grounds), ("get_activity_of", &None));
-    assert!(ranked[1].needs.contains("`athlete` (string, required)"), "{}", ranked[1].needs);
+    assert_eq!(
+        (ranked[1].name.as_str(), &ranked[1].grounds),
+        ("get_activity_of", &None)
+    );
+    assert!(
+        ranked[1].needs.contains("`athlete` (string, required)"),
+        "{}",
+        ranked[1].needs
+    );
 }
 
 #[test]
@@ -173,10 +254,16 @@ fn what_succeeded_before_comes_first_and_then_what_has_the_more_alike_name() {
     let same = |name| spec(name, json!({"id": {"type": "string"}}), json!(["id"]));
     let (alike, other) = (same("strava_get_my_activities"), same("find_activity"));
     let names = |story: &Story| -> Vec<String> {
-        story.rank(&[candidate(&other), candidate(&alike)]).into_iter().map(|tool| tool.name).collect()
+        story
+            .rank(&[candidate(&other), candidate(&alike)])
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect()
     };
     assert_eq!(names(&story), ["strava_get_my_activities", "find_activity"]);
-    story.learning.record(&story.operation.clone(), "find_activity", true, at(0));
+    story
+        .learning
+        .record(&story.operation.clone(), "find_activity", true, at(0));
     assert_eq!(names(&story), ["find_activity", "strava_get_my_activities"]);
 }
 
@@ -185,5 +272,8 @@ fn an_argument_never_becomes_another_one_because_it_is_the_only_of_its_type() {
     let mut story = Story::new();
     story.arguments = super::super::arguments::read(r#"{"athlete_id": 7}"#).unwrap();
     let ranked = story.rank(&[candidate(&story.single)]);
-    assert!(ranked[0].adapted.is_none() && !ranked[0].needs.is_empty(), "{ranked:?}");
+    assert!(
+        ranked[0].adapted.is_none() && !ranked[0].needs.is_empty(),
+        "{ranked:?}"
+    );
 }

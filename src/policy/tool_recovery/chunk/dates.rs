@@ -1,7 +1,7 @@
 //! A range of dates or times, which is split into shorter ones.
 //!
-//! Each part begins where the one before ends: on the next day, or at the same moment where the end does not belong to
-//! a range. Times keep the offset that they were written with.
+//! Each part begins where the one before ends: on the next day, or at the same moment where the end
+//! does not belong to a range. Times keep the offset that they were written with.
 
 use jiff::{
     ToSpan, Unit,
@@ -32,7 +32,11 @@ enum Form {
     /// `2024-03-01`
     Date,
     /// `2024-03-01T00:00:00` and what follows it (`Z`, `+02:00`, nothing).
-    Time { separator: char, fraction: bool, offset: String },
+    Time {
+        separator: char,
+        fraction: bool,
+        offset: String,
+    },
 }
 
 // === impl DateRange ===
@@ -44,19 +48,39 @@ impl DateRange {
         let form = match (form, other) {
             (Form::Date, Form::Date) => Form::Date,
             (
-                Form::Time { separator, fraction, offset },
-                Form::Time { separator: _, fraction: other_fraction, offset: other_offset },
-            ) if offset == other_offset => Form::Time { separator, fraction: fraction || other_fraction, offset },
+                Form::Time {
+                    separator,
+                    fraction,
+                    offset,
+                },
+                Form::Time {
+                    separator: _,
+                    fraction: other_fraction,
+                    offset: other_offset,
+                },
+            ) if offset == other_offset => Form::Time {
+                separator,
+                fraction: fraction || other_fraction,
+                offset,
+            },
             _ => return None,
         };
         let end_included = end_included.unwrap_or(form == Form::Date);
         let end = if end_included { form.after(to)? } else { to };
-        (end > from).then_some(Self { from, end, form, end_included })
+        (end > from).then_some(Self {
+            from,
+            end,
+            form,
+            end_included,
+        })
     }
 
     /// In parts of a step, or of as many steps as it takes to have no more than `max` parts.
     pub(super) fn split(&self, step: Option<DateStep>, max: usize) -> Vec<Self> {
-        let days = self.from.until((Unit::Day, self.end)).map_or(0, |span| i64::from(span.get_days()));
+        let days = self
+            .from
+            .until((Unit::Day, self.end))
+            .map_or(0, |span| i64::from(span.get_days()));
         let usual = if days <= BY_WEEKS {
             DateStep::Day
         } else if days <= BY_MONTHS {
@@ -66,7 +90,9 @@ impl DateRange {
         };
         let step = step.unwrap_or(usual);
         for steps in 1.. {
-            let Some(parts) = self.by(step, steps, max) else { break };
+            let Some(parts) = self.by(step, steps, max) else {
+                break;
+            };
             if parts.len() <= max {
                 return parts;
             }
@@ -76,7 +102,9 @@ impl DateRange {
 
     /// Two halves, on whole days where it is longer than a day; empty where it is at its floor.
     pub(super) fn halves(&self) -> Vec<Self> {
-        let Some(middle) = self.middle() else { return Vec::new() };
+        let Some(middle) = self.middle() else {
+            return Vec::new();
+        };
         vec![self.part(self.from, middle), self.part(middle, self.end)]
     }
 
@@ -85,7 +113,11 @@ impl DateRange {
     }
 
     pub(super) fn last(&self) -> String {
-        let last = if self.end_included { self.form.before(self.end) } else { Some(self.end) };
+        let last = if self.end_included {
+            self.form.before(self.end)
+        } else {
+            Some(self.end)
+        };
         self.form.write(last.unwrap_or(self.end))
     }
 
@@ -94,10 +126,15 @@ impl DateRange {
     }
 
     fn part(&self, from: DateTime, end: DateTime) -> Self {
-        Self { from, end, ..self.clone() }
+        Self {
+            from,
+            end,
+            ..self.clone()
+        }
     }
 
-    /// In parts of so many steps; stops where there are surely too many, `None` where time has no more steps.
+    /// In parts of so many steps; stops where there are surely too many, `None` where time has no
+    /// more steps.
     fn by(&self, step: DateStep, steps: i64, max: usize) -> Option<Vec<Self>> {
         let mut parts = Vec::new();
         let mut from = self.from;
@@ -105,7 +142,9 @@ impl DateRange {
             let end = match step {
                 DateStep::Day => midnight(from).checked_add(steps.days()).ok()?,
                 DateStep::Week => from.checked_add(steps.weeks()).ok()?,
-                DateStep::Month => midnight(from.first_of_month()).checked_add(steps.months()).ok()?,
+                DateStep::Month => midnight(from.first_of_month())
+                    .checked_add(steps.months())
+                    .ok()?,
             };
             let end = end.min(self.end);
             parts.push(self.part(from, end));
@@ -115,10 +154,18 @@ impl DateRange {
     }
 
     fn middle(&self) -> Option<DateTime> {
-        let seconds = self.from.until((Unit::Second, self.end)).ok()?.get_seconds();
+        let seconds = self
+            .from
+            .until((Unit::Second, self.end))
+            .ok()?
+            .get_seconds();
         let middle = self.from.checked_add((seconds / 2).seconds()).ok()?;
         // Rounded up, so that the first half is the longer one.
-        let day = if middle == midnight(middle) { middle } else { midnight(middle).checked_add(1.day()).ok()? };
+        let day = if middle == midnight(middle) {
+            middle
+        } else {
+            midnight(middle).checked_add(1.day()).ok()?
+        };
         if day > self.from && day < self.end {
             return Some(day);
         }
@@ -142,7 +189,9 @@ impl Form {
     fn shifted(&self, at: DateTime, units: i64) -> Option<DateTime> {
         let span = match self {
             Self::Date => units.days(),
-            Self::Time { fraction: false, .. } => units.seconds(),
+            Self::Time {
+                fraction: false, ..
+            } => units.seconds(),
             Self::Time { fraction: true, .. } => units.milliseconds(),
         };
         at.checked_add(span).ok()
@@ -151,12 +200,26 @@ impl Form {
     fn write(&self, at: DateTime) -> String {
         match self {
             Self::Date => at.date().to_string(),
-            Self::Time { separator, fraction, offset } => {
+            Self::Time {
+                separator,
+                fraction,
+                offset,
+            } => {
                 let time = at.time();
-                let (date, clock) =
-                    (at.date(), format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second()));
-                let millis =
-                    if *fraction { format!(".{:03}", time.subsec_nanosecond() / 1_000_000) } else { String::new() };
+                let (date, clock) = (
+                    at.date(),
+                    format!(
+                        "{:02}:{:02}:{:02}",
+                        time.hour(),
+                        time.minute(),
+                        time.second()
+                    ),
+                );
+                let millis = if *fraction {
+                    format!(".{:03}", time.subsec_nanosecond() / 1_000_000)
+                } else {
+                    String::new()
+                };
                 format!("{date}{separator}{clock}{millis}{offset}")
             }
         }
@@ -173,21 +236,34 @@ fn read(text: &str) -> Option<(DateTime, Form)> {
     if rest.is_empty() {
         return Some((date.to_datetime(jiff::civil::Time::midnight()), Form::Date));
     }
-    let separator = rest.chars().next().filter(|first| matches!(first, 'T' | 't' | ' '))?;
+    let separator = rest
+        .chars()
+        .next()
+        .filter(|first| matches!(first, 'T' | 't' | ' '))?;
     let rest = &rest[1..];
-    let ends =
-        rest.find(|letter: char| !(letter.is_ascii_digit() || matches!(letter, ':' | '.'))).unwrap_or(rest.len());
+    let ends = rest
+        .find(|letter: char| !(letter.is_ascii_digit() || matches!(letter, ':' | '.')))
+        .unwrap_or(rest.len());
     let (clock, offset) = rest.split_at(ends);
     let time: jiff::civil::Time = clock.parse().ok()?;
     let is_offset = offset.is_empty()
         || matches!(offset, "Z" | "z")
         || (offset.starts_with(['+', '-'])
-            && offset[1..].chars().all(|letter| letter.is_ascii_digit() || letter == ':'));
+            && offset[1..]
+                .chars()
+                .all(|letter| letter.is_ascii_digit() || letter == ':'));
     // Finer than a millisecond is not written back.
     let is_fine = time.subsec_nanosecond() % 1_000_000 != 0;
     (is_offset && !is_fine).then(|| {
         let fraction = clock.contains('.');
-        (date.to_datetime(time), Form::Time { separator, fraction, offset: offset.to_owned() })
+        (
+            date.to_datetime(time),
+            Form::Time {
+                separator,
+                fraction,
+                offset: offset.to_owned(),
+            },
+        )
     })
 }
 

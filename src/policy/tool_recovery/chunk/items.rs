@@ -20,19 +20,36 @@ pub(super) struct ListItems {
 impl ListItems {
     pub(super) fn of(value: &Value) -> Option<Self> {
         let items = value.as_array()?.clone();
-        Some(Self { before: 0, of: items.len(), values: items })
+        Some(Self {
+            before: 0,
+            of: items.len(),
+            values: items,
+        })
     }
 
     /// In parts of this size, but in no more than `max` parts.
     pub(super) fn split(&self, size: Option<usize>, max: usize) -> Vec<Self> {
         let count = self.values.len();
-        let size = size.unwrap_or_else(|| count.div_ceil(PARTS)).max(count.div_ceil(max)).max(1);
+        let size = size
+            .unwrap_or_else(|| count.div_ceil(PARTS))
+            .max(count.div_ceil(max))
+            .max(1);
         let parts = self.values.chunks(size).enumerate();
-        parts.map(|(at, items)| Self { values: items.to_vec(), before: self.before + at * size, of: self.of }).collect()
+        parts
+            .map(|(at, items)| Self {
+                values: items.to_vec(),
+                before: self.before + at * size,
+                of: self.of,
+            })
+            .collect()
     }
 
     pub(super) fn halves(&self) -> Vec<Self> {
-        if self.values.len() < 2 { Vec::new() } else { self.split(Some(self.values.len().div_ceil(2)), 2) }
+        if self.values.len() < 2 {
+            Vec::new()
+        } else {
+            self.split(Some(self.values.len().div_ceil(2)), 2)
+        }
     }
 
     pub(super) fn value(&self) -> Value {

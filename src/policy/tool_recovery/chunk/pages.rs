@@ -27,16 +27,26 @@ impl Pages {
     /// `page` counts from 0.
     pub(super) fn from_page(page: u64, limit: u64) -> Option<Self> {
         let start = page.checked_mul(limit)?;
-        (limit > 0 && start.checked_add(limit).is_some()).then_some(Self { start, len: limit, numbered: true })
+        (limit > 0 && start.checked_add(limit).is_some()).then_some(Self {
+            start,
+            len: limit,
+            numbered: true,
+        })
     }
 
     /// In parts of this size, but in no more than `max` parts; numbered pages in equal parts only.
     pub(super) fn split(&self, size: Option<u64>, max: usize) -> Vec<Self> {
         let max = u64::try_from(max).unwrap_or(u64::MAX);
-        let wanted = size.unwrap_or_else(|| self.len.div_ceil(PARTS)).max(self.len.div_ceil(max)).max(1);
+        let wanted = size
+            .unwrap_or_else(|| self.len.div_ceil(PARTS))
+            .max(self.len.div_ceil(max))
+            .max(1);
         let size = if self.numbered {
             let counts = self.len.div_ceil(wanted)..=max.min(self.len);
-            match counts.into_iter().find(|count| self.len.is_multiple_of(*count)) {
+            match counts
+                .into_iter()
+                .find(|count| self.len.is_multiple_of(*count))
+            {
                 Some(count) => self.len / count,
                 None => return vec![self.clone()],
             }
@@ -47,7 +57,11 @@ impl Pages {
         let mut parts = Vec::new();
         let mut start = self.start;
         while start < end {
-            parts.push(Self { start, len: size.min(end - start), numbered: self.numbered });
+            parts.push(Self {
+                start,
+                len: size.min(end - start),
+                numbered: self.numbered,
+            });
             start += size;
         }
         parts
@@ -62,7 +76,9 @@ impl Pages {
             return self.split(Some(self.len.div_ceil(2)), 2);
         }
         // As few as possible, but not so many that a page of a prime number becomes as many calls.
-        let parts = [2, 3, 5, 7].into_iter().find(|parts| self.len.is_multiple_of(*parts));
+        let parts = [2, 3, 5, 7]
+            .into_iter()
+            .find(|parts| self.len.is_multiple_of(*parts));
         parts.map_or_else(Vec::new, |parts| self.split(Some(self.len / parts), 7))
     }
 

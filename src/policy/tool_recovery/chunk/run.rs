@@ -1,4 +1,5 @@
-//! The course of a split call: which parts run next, what becomes of each, and the one result in the end.
+//! The course of a split call: which parts run next, what becomes of each, and the one result in
+//! the end.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,8 +23,8 @@ const MAX_NAMED: usize = 20;
 #[derive(Debug)]
 pub struct ChunkRun {
     plan: ChunkPlan,
-    /// Every part by its number, which begins with those of the parts it was cut from: their order is that of the
-    /// whole.
+    /// Every part by its number, which begins with those of the parts it was cut from: their order
+    /// is that of the whole.
     parts: BTreeMap<Vec<u32>, RunningPart>,
     calls: usize,
     max_calls: usize,
@@ -68,7 +69,8 @@ impl ChunkRun {
     /// Begins with the parts of a plan.
     #[must_use]
     pub fn new(plan: ChunkPlan) -> Self {
-        let waiting = |(number, part): (u32, &ChunkPart)| (vec![number], RunningPart::new(part.clone()));
+        let waiting =
+            |(number, part): (u32, &ChunkPart)| (vec![number], RunningPart::new(part.clone()));
         Self {
             parts: (0_u32..).zip(&plan.parts).map(waiting).collect(),
             calls: 0,
@@ -86,9 +88,19 @@ impl ChunkRun {
         if self.stopped.is_some() {
             return tasks;
         }
-        let in_flight = self.parts.values().filter(|it| matches!(it.state, PartState::InFlight)).count();
-        let free = self.parallel.saturating_sub(in_flight).min(self.max_calls - self.calls);
-        let waiting = self.parts.iter_mut().filter(|(_, it)| matches!(it.state, PartState::Waiting));
+        let in_flight = self
+            .parts
+            .values()
+            .filter(|it| matches!(it.state, PartState::InFlight))
+            .count();
+        let free = self
+            .parallel
+            .saturating_sub(in_flight)
+            .min(self.max_calls - self.calls);
+        let waiting = self
+            .parts
+            .iter_mut()
+            .filter(|(_, it)| matches!(it.state, PartState::Waiting));
         for (number, running) in waiting.take(free) {
             running.state = PartState::InFlight;
             self.calls += 1;
@@ -99,7 +111,12 @@ impl ChunkRun {
                 wait: running.wait,
             });
         }
-        if self.calls >= self.max_calls && self.parts.values().any(|it| matches!(it.state, PartState::Waiting)) {
+        if self.calls >= self.max_calls
+            && self
+                .parts
+                .values()
+                .any(|it| matches!(it.state, PartState::Waiting))
+        {
             self.stop("no more calls are allowed for one split call");
         }
         tasks
@@ -116,12 +133,19 @@ impl ChunkRun {
     pub fn fail(&mut self, number: &[u32], failure: &Failure) {
         let stopped = self.stopped.is_some();
         let wait = failure.retry_after.map_or(USUAL_WAIT, |wait| wait.duration);
-        let Some(running) = self.in_flight(number) else { return };
-        let halves = if smaller_helps(failure) && !stopped { running.part.halves() } else { Vec::new() };
+        let Some(running) = self.in_flight(number) else {
+            return;
+        };
+        let halves = if smaller_helps(failure) && !stopped {
+            running.part.halves()
+        } else {
+            Vec::new()
+        };
         if !halves.is_empty() {
             self.parts.remove(number);
             for (at, part) in (0_u32..).zip(halves) {
-                self.parts.insert([number, &[at]].concat(), RunningPart::new(part));
+                self.parts
+                    .insert([number, &[at]].concat(), RunningPart::new(part));
             }
         } else if failure.retryable && running.retries < RETRIES && wait <= MAX_WAIT && !stopped {
             running.retries += 1;
@@ -136,10 +160,14 @@ impl ChunkRun {
         }
     }
 
-    /// Ends it, such as where the time is up: parts that do not run yet are missing. Those in flight may still be
-    /// handed in.
+    /// Ends it, such as where the time is up: parts that do not run yet are missing. Those in
+    /// flight may still be handed in.
     pub fn stop(&mut self, reason: &str) {
-        for running in self.parts.values_mut().filter(|it| matches!(it.state, PartState::Waiting)) {
+        for running in self
+            .parts
+            .values_mut()
+            .filter(|it| matches!(it.state, PartState::Waiting))
+        {
             running.state = PartState::Missing;
         }
         self.stopped.get_or_insert_with(|| reason.to_owned());
@@ -148,7 +176,9 @@ impl ChunkRun {
     /// Whether every part is done or missing.
     #[cfg(test)]
     pub fn is_over(&self) -> bool {
-        self.parts.values().all(|it| matches!(it.state, PartState::Done(_) | PartState::Missing))
+        self.parts
+            .values()
+            .all(|it| matches!(it.state, PartState::Done(_) | PartState::Missing))
     }
 
     /// How many calls were made.
@@ -171,7 +201,9 @@ impl ChunkRun {
                     sent.push(Value::Object(self.plan.arguments_of(&running.part)));
                     replies.push(reply);
                 }
-                PartState::Waiting | PartState::InFlight | PartState::Missing => missing.push(label),
+                PartState::Waiting | PartState::InFlight | PartState::Missing => {
+                    missing.push(label);
+                }
             }
         }
         if replies.is_empty() {
@@ -179,11 +211,23 @@ impl ChunkRun {
         }
         let done = count(replies.len());
         let merged = merge::merge(replies, &self.plan.rule.sum);
-        let mut sentences = vec![format!("{}; {done} of {total} were done", self.plan.words())];
+        let mut sentences = vec![format!(
+            "{}; {done} of {total} were done",
+            self.plan.words()
+        )];
         if !missing.is_empty() {
             let more = missing.len().saturating_sub(MAX_NAMED);
-            let named = missing.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let named = missing
+                .iter()
+                .take(MAX_NAMED)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ");
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
             sentences.push(format!("the result is incomplete, missing: {named}{more}"));
         }
         sentences.extend(self.stopped.filter(|_| !missing.is_empty()));
@@ -192,13 +236,19 @@ impl ChunkRun {
             tool: tool.to_owned(),
             reply: merged.reply,
             arguments: Some(Value::Array(sent).to_string()),
-            coverage: Some(Coverage { done, total, missing }),
+            coverage: Some(Coverage {
+                done,
+                total,
+                missing,
+            }),
             reasoning: sentences.join("; "),
         })
     }
 
     fn in_flight(&mut self, number: &[u32]) -> Option<&mut RunningPart> {
-        self.parts.get_mut(number).filter(|it| matches!(it.state, PartState::InFlight))
+        self.parts
+            .get_mut(number)
+            .filter(|it| matches!(it.state, PartState::InFlight))
     }
 }
 
@@ -206,7 +256,12 @@ impl ChunkRun {
 
 impl RunningPart {
     const fn new(part: ChunkPart) -> Self {
-        Self { part, retries: 0, wait: Duration::ZERO, state: PartState::Waiting }
+        Self {
+            part,
+            retries: 0,
+            wait: Duration::ZERO,
+            state: PartState::Waiting,
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use serde_json::json;
 use super::*;
 
 fn object(value: Value) -> Arguments {
-    let Value::Object(arguments) = value else { panic!("{value} is no object") };
+    let Value::Object(arguments) = value else {
+        panic!("{value} is no object")
+    };
     arguments
 }
 
@@ -24,29 +26,51 @@ fn reading() -> Effects {
 }
 
 fn dates(step: Option<DateStep>) -> ChunkRule {
-    ChunkRule::new(ChunkBy::Dates { from: "after".to_owned(), to: "before".to_owned(), step, end_included: None })
+    ChunkRule::new(ChunkBy::Dates {
+        from: "after".to_owned(),
+        to: "before".to_owned(),
+        step,
+        end_included: None,
+    })
 }
 
 fn pages(offset: Option<&str>, page: Option<&str>, size: Option<u64>) -> ChunkRule {
     let name = |name: Option<&str>| name.map(str::to_owned);
     let (offset, page) = (name(offset), name(page));
-    ChunkRule::new(ChunkBy::Pages { limit: "limit".to_owned(), offset, page, first_page: 1, size })
+    ChunkRule::new(ChunkBy::Pages {
+        limit: "limit".to_owned(),
+        offset,
+        page,
+        first_page: 1,
+        size,
+    })
 }
 
 fn list(size: Option<usize>) -> ChunkRule {
-    ChunkRule::new(ChunkBy::List { argument: "/filter/ids".to_owned(), size })
+    ChunkRule::new(ChunkBy::List {
+        argument: "/filter/ids".to_owned(),
+        size,
+    })
 }
 
 /// The arguments of all parts.
 fn split(rule: &ChunkRule, arguments: Value) -> Vec<Value> {
     let plan = rule.plan(&object(arguments), &reading());
-    plan.map_or_else(Vec::new, |plan| plan.parts.iter().map(|part| Value::Object(plan.arguments_of(part))).collect())
+    plan.map_or_else(Vec::new, |plan| {
+        plan.parts
+            .iter()
+            .map(|part| Value::Object(plan.arguments_of(part)))
+            .collect()
+    })
 }
 
 fn ranges(rule: &ChunkRule, from: &str, to: &str) -> Vec<String> {
     let parts = split(rule, json!({"after": from, "before": to}));
     let text = |part: &Value, name: &str| part[name].as_str().unwrap().to_owned();
-    parts.iter().map(|part| format!("{}..{}", text(part, "after"), text(part, "before"))).collect()
+    parts
+        .iter()
+        .map(|part| format!("{}..{}", text(part, "after"), text(part, "before")))
+        .collect()
 }
 
 #[test]
@@ -78,7 +102,10 @@ fn shorter_ranges_become_weeks_or_days_and_longer_ones_several_months_a_part() {
     let years = ranges(&dates(None), "2020-01-15", "2024-12-31");
     assert_eq!(years.len(), 12);
     assert_eq!(years[0], "2020-01-15..2020-05-31");
-    assert_eq!(ranges(&dates(Some(DateStep::Week)), "2024-01-01", "2024-01-10").len(), 2);
+    assert_eq!(
+        ranges(&dates(Some(DateStep::Week)), "2024-01-01", "2024-01-10").len(),
+        2
+    );
 }
 
 #[test]
@@ -90,14 +117,22 @@ fn times_keep_their_form_and_an_end_that_belongs_to_them_is_not_called_twice() {
         end_included: Some(true),
     });
     assert_eq!(
-        ranges(&included, "2024-01-01 00:00:00+02:00", "2024-01-02 23:59:59+02:00"),
+        ranges(
+            &included,
+            "2024-01-01 00:00:00+02:00",
+            "2024-01-02 23:59:59+02:00"
+        ),
         [
             "2024-01-01 00:00:00+02:00..2024-01-01 23:59:59+02:00",
             "2024-01-02 00:00:00+02:00..2024-01-02 23:59:59+02:00",
         ]
     );
     assert_eq!(
-        ranges(&included, "2024-01-01T00:00:00.000Z", "2024-01-02T23:59:59.999Z")[0],
+        ranges(
+            &included,
+            "2024-01-01T00:00:00.000Z",
+            "2024-01-02T23:59:59.999Z"
+        )[0],
         "2024-01-01T00:00:00.000Z..2024-01-01T23:59:59.999Z"
     );
 }
@@ -117,16 +152,46 @@ fn what_cannot_be_split_has_no_plan() {
     ] {
         assert!(ranges(&dates(None), from, to).is_empty(), "{from} {to}");
     }
-    assert!(split(&dates(None), json!({"after": "2024-01-01"})).is_empty(), "an open end");
+    assert!(
+        split(&dates(None), json!({"after": "2024-01-01"})).is_empty(),
+        "an open end"
+    );
     assert!(split(&list(None), json!({"filter": {"ids": [1]}})).is_empty());
     assert!(split(&list(None), json!({"filter": {"ids": "1,2"}})).is_empty());
-    assert!(split(&pages(None, Some("page"), Some(100)), json!({"limit": 101, "page": 2})).is_empty(), "a prime");
-    assert!(split(&pages(Some("offset"), None, None), json!({"offset": 5})).is_empty(), "no limit");
+    assert!(
+        split(
+            &pages(None, Some("page"), Some(100)),
+            json!({"limit": 101, "page": 2})
+        )
+        .is_empty(),
+        "a prime"
+    );
+    assert!(
+        split(&pages(Some("offset"), None, None), json!({"offset": 5})).is_empty(),
+        "no limit"
+    );
     assert!(split(&pages(Some("offset"), None, None), json!({"limit": "many"})).is_empty());
-    assert!(split(&pages(Some("offset"), None, None), json!({"limit": u64::MAX, "offset": 1})).is_empty());
-    let writing = Effects { read_only: false, repeatable: false, ..reading() };
-    let overwriting = Effects { read_only: false, destructive: true, ..reading() };
-    let adding = Effects { read_only: false, ..reading() };
+    assert!(
+        split(
+            &pages(Some("offset"), None, None),
+            json!({"limit": u64::MAX, "offset": 1})
+        )
+        .is_empty()
+    );
+    let writing = Effects {
+        read_only: false,
+        repeatable: false,
+        ..reading()
+    };
+    let overwriting = Effects {
+        read_only: false,
+        destructive: true,
+        ..reading()
+    };
+    let adding = Effects {
+        read_only: false,
+        ..reading()
+    };
     let half_year = object(json!({"after": "2024-01-01", "before": "2024-06-30"}));
     assert!(dates(None).plan(&half_year, &writing).is_none());
     assert!(dates(None).plan(&half_year, &overwriting).is_none());
@@ -135,20 +200,36 @@ fn what_cannot_be_split_has_no_plan() {
 
 #[test]
 fn lists_and_pages_are_split_in_place() {
-    let parts = split(&list(Some(2)), json!({"filter": {"ids": [1, 2, 3, 4, 5], "kind": "run"}}));
+    let parts = split(
+        &list(Some(2)),
+        json!({"filter": {"ids": [1, 2, 3, 4, 5], "kind": "run"}}),
+    );
     let ids = [json!([1, 2]), json!([3, 4]), json!([5])];
-    assert_eq!(parts, ids.map(|ids| json!({"filter": {"ids": ids, "kind": "run"}})));
-    let parts = split(&pages(Some("offset"), None, Some(100)), json!({"limit": 250, "offset": 50}));
     assert_eq!(
         parts,
-        [(100, 50), (100, 150), (50, 250)].map(|(limit, offset)| json!({"limit": limit, "offset": offset}))
+        ids.map(|ids| json!({"filter": {"ids": ids, "kind": "run"}}))
+    );
+    let parts = split(
+        &pages(Some("offset"), None, Some(100)),
+        json!({"limit": 250, "offset": 50}),
+    );
+    assert_eq!(
+        parts,
+        [(100, 50), (100, 150), (50, 250)]
+            .map(|(limit, offset)| json!({"limit": limit, "offset": offset}))
     );
 }
 
 #[test]
 fn numbered_pages_are_split_into_equal_ones_that_cover_the_same_results() {
-    let parts = split(&pages(None, Some("page"), Some(100)), json!({"limit": 300, "page": 2}));
-    assert_eq!(parts, [4, 5, 6].map(|page| json!({"limit": 100, "page": page})));
+    let parts = split(
+        &pages(None, Some("page"), Some(100)),
+        json!({"limit": 300, "page": 2}),
+    );
+    assert_eq!(
+        parts,
+        [4, 5, 6].map(|page| json!({"limit": 100, "page": page}))
+    );
     let first = split(&pages(None, Some("page"), Some(50)), json!({"limit": 100}));
     assert_eq!(first, [1, 2].map(|page| json!({"limit": 50, "page": page})));
 }
@@ -156,9 +237,17 @@ fn numbered_pages_are_split_into_equal_ones_that_cover_the_same_results() {
 #[test]
 fn a_rule_out_of_its_bounds_is_reported_by_field() {
     assert!(dates(None).validate().is_empty());
-    let odd = ChunkRule { max_parts: 1, max_calls: 1_000, parallel: 0, ..pages(None, None, Some(0)) };
+    let odd = ChunkRule {
+        max_parts: 1,
+        max_calls: 1_000,
+        parallel: 0,
+        ..pages(None, None, Some(0))
+    };
     let fields: Vec<_> = odd.validate().into_iter().map(|(field, _)| field).collect();
-    assert_eq!(fields, ["max_parts", "max_calls", "parallel", "offset", "size"]);
+    assert_eq!(
+        fields,
+        ["max_parts", "max_calls", "parallel", "offset", "size"]
+    );
 }
 
 fn merged(replies: &[&str], sum: &[&str]) -> (Value, Vec<String>) {
@@ -168,26 +257,53 @@ fn merged(replies: &[&str], sum: &[&str]) -> (Value, Vec<String>) {
     };
     let sum: Vec<String> = sum.iter().map(|it| (*it).to_owned()).collect();
     let merged = merge::merge(replies.iter().map(reply).collect(), &sum);
-    (serde_json::from_str(merged.reply.structured.as_deref().unwrap()).unwrap(), merged.remarks)
+    (
+        serde_json::from_str(merged.reply.structured.as_deref().unwrap()).unwrap(),
+        merged.remarks,
+    )
 }
 
 #[test]
 fn results_are_merged_by_their_form() {
     let none: [String; 0] = [];
-    assert_eq!(merged(&["[1,2]", "[]", "[3]"], &[]), (json!([1, 2, 3]), none.to_vec()));
-    assert_eq!(merged(&[r#"{"result":[1]}"#, r#"{"result":[2]}"#], &[]).0, json!({"result": [1, 2]}));
-    let parts =
-        [r#"{"items":[1],"total":1,"unit":"km","page":1}"#, r#"{"items":[2],"total":1.5,"unit":"km","page":2}"#];
+    assert_eq!(
+        merged(&["[1,2]", "[]", "[3]"], &[]),
+        (json!([1, 2, 3]), none.to_vec())
+    );
+    assert_eq!(
+        merged(&[r#"{"result":[1]}"#, r#"{"result":[2]}"#], &[]).0,
+        json!({"result": [1, 2]})
+    );
+    let parts = [
+        r#"{"items":[1],"total":1,"unit":"km","page":1}"#,
+        r#"{"items":[2],"total":1.5,"unit":"km","page":2}"#,
+    ];
     let (value, remarks) = merged(&parts, &["/total"]);
     assert_eq!(value, json!({"items": [1, 2], "total": 2.5, "unit": "km"}));
-    assert_eq!(remarks, ["left out because they differ between the parts: `/page`"]);
-    assert_eq!(merged(&parts, &[]).0, json!({"items": [1, 2], "unit": "km"}), "no sum unless it is declared");
-    assert_eq!(merged(&[r#"{"result":4}"#, r#"{"result":5}"#], &["/result"]).0, json!({"result": 9}));
+    assert_eq!(
+        remarks,
+        ["left out because they differ between the parts: `/page`"]
+    );
+    assert_eq!(
+        merged(&parts, &[]).0,
+        json!({"items": [1, 2], "unit": "km"}),
+        "no sum unless it is declared"
+    );
+    assert_eq!(
+        merged(&[r#"{"result":4}"#, r#"{"result":5}"#], &["/result"]).0,
+        json!({"result": 9})
+    );
     let (value, remarks) = merged(&["1", "2"], &[]);
     assert_eq!(value, json!([1, 2]));
-    assert_eq!(remarks, ["the results of the parts are listed one after the other"]);
+    assert_eq!(
+        remarks,
+        ["the results of the parts are listed one after the other"]
+    );
     let two = r#"{"a":[1],"b":[2]}"#;
-    assert_eq!(merged(&[two, two], &[]).0, json!([{"a": [1], "b": [2]}, {"a": [1], "b": [2]}]));
+    assert_eq!(
+        merged(&[two, two], &[]).0,
+        json!([{"a": [1], "b": [2]}, {"a": [1], "b": [2]}])
+    );
 }
 
 fn day(text: &str) -> jiff::civil::Date {

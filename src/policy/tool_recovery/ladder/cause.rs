@@ -48,7 +48,9 @@ impl Cause {
             C::Timeout => Self::TooSlow,
             C::RateLimited => Self::Limited,
             C::ContextLength => Self::TooLarge,
-            C::ServerError | C::ToolFailed | C::Unknown if is_opaque(&failure.message) => Self::Opaque,
+            C::ServerError | C::ToolFailed | C::Unknown if is_opaque(&failure.message) => {
+                Self::Opaque
+            }
             C::Network
             | C::ServerError
             | C::Overloaded
@@ -61,15 +63,24 @@ impl Cause {
             | C::Shed
             | C::BudgetEmpty
             | C::Unknown => Self::Transient,
-            C::InvalidRequest if failure.detail == Some(InvalidRequestDetail::MessageOrder) => Self::OnlyElsewhere,
+            C::InvalidRequest if failure.detail == Some(InvalidRequestDetail::MessageOrder) => {
+                Self::OnlyElsewhere
+            }
             C::InvalidRequest => Self::Arguments,
             C::NotFound => Self::Missing,
-            C::QuotaExceeded | C::Configuration | C::ToolFailed | C::Checkpoint => Self::OnlyElsewhere,
+            C::QuotaExceeded | C::Configuration | C::ToolFailed | C::Checkpoint => {
+                Self::OnlyElsewhere
+            }
             C::PermissionDenied | C::Authentication | C::ContentFiltered => Self::Impossible,
             C::Cancelled | C::ApprovalRejected | C::Deadline | C::OutcomeUnknown => Self::Ended,
         };
-        let is_too_large = failure.fault == Some(TransportFault::TooLarge) || failure.status == Some(413);
-        if is_too_large && !matches!(by_class, Self::Impossible | Self::Ended) { Self::TooLarge } else { by_class }
+        let is_too_large =
+            failure.fault == Some(TransportFault::TooLarge) || failure.status == Some(413);
+        if is_too_large && !matches!(by_class, Self::Impossible | Self::Ended) {
+            Self::TooLarge
+        } else {
+            by_class
+        }
     }
 
     /// The rungs that may help, in order; the explanation comes after the last.
@@ -79,7 +90,9 @@ impl Cause {
             Self::Transient => &[Retry, Alternative],
             Self::Opaque => &[Retry, Alternative, Chunk],
             // A stated wait is waited for once: then it is known that time alone does not do it.
-            Self::Limited if situation.failure.retry_after.is_some() && situation.tried.retries == 0 => {
+            Self::Limited
+                if situation.failure.retry_after.is_some() && situation.tried.retries == 0 =>
+            {
                 &[Retry, Chunk, Alternative]
             }
             Self::TooSlow if situation.tried.retries < situation.policy.retries_before_chunk => {
@@ -94,7 +107,8 @@ impl Cause {
     }
 }
 
-/// Whether a server reports that a tool failed and nothing else, as that of the Python SDK does from its version 2 on.
+/// Whether a server reports that a tool failed and nothing else, as that of the Python SDK does
+/// from its version 2 on.
 fn is_opaque(message: &str) -> bool {
     let rest = message.trim().strip_prefix("Error executing tool ");
     rest.is_some_and(|name| !name.trim_end_matches([':', '.', ' ']).contains([' ', ':']))

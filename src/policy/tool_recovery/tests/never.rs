@@ -7,18 +7,32 @@ use super::{
     renamed,
     world::{World, failed},
 };
-use crate::domain::failure::{FailureClass as C, InvalidRequestDetail as D, TransportFault as F, WaitSource};
+use crate::domain::failure::{
+    FailureClass as C, InvalidRequestDetail as D, TransportFault as F, WaitSource,
+};
 
 fn any_failure() -> impl Strategy<Value = Failure> {
-    let detail =
-        prop_oneof![Just(None), Just(Some(D::ParameterMismatch)), Just(Some(D::BadSchema)), Just(Some(D::Other)),];
-    let faults = vec![F::Refused, F::Reset, F::Cut, F::TooLarge, F::ProcessExited, F::FirstTokenTimeout];
+    let detail = prop_oneof![
+        Just(None),
+        Just(Some(D::ParameterMismatch)),
+        Just(Some(D::BadSchema)),
+        Just(Some(D::Other)),
+    ];
+    let faults = vec![
+        F::Refused,
+        F::Reset,
+        F::Cut,
+        F::TooLarge,
+        F::ProcessExited,
+        F::FirstTokenTimeout,
+    ];
     let fault = prop_oneof![
         3 => Just(None),
         1 => proptest::sample::select(faults).prop_map(Some),
     ];
     let statuses = vec![400_u16, 403, 404, 413, 429, 500, 503];
-    let status = prop_oneof![2 => Just(None), 1 => proptest::sample::select(statuses).prop_map(Some)];
+    let status =
+        prop_oneof![2 => Just(None), 1 => proptest::sample::select(statuses).prop_map(Some)];
     let message = proptest::sample::select(vec![
         "",
         "Error executing tool get_activities",
@@ -27,8 +41,16 @@ fn any_failure() -> impl Strategy<Value = Failure> {
         "limit",
     ]);
     let wait = proptest::option::of(0_u64..100);
-    (proptest::sample::select(C::ALL.to_vec()), detail, fault, status, message, any::<bool>(), wait).prop_map(
-        |(class, detail, fault, status, message, retryable, wait)| {
+    (
+        proptest::sample::select(C::ALL.to_vec()),
+        detail,
+        fault,
+        status,
+        message,
+        any::<bool>(),
+        wait,
+    )
+        .prop_map(|(class, detail, fault, status, message, retryable, wait)| {
             let failure = Failure {
                 detail,
                 fault,
@@ -39,11 +61,12 @@ fn any_failure() -> impl Strategy<Value = Failure> {
                 ..failed(class)
             };
             match wait {
-                Some(wait) => failure.with_retry_after(Duration::from_secs(wait), WaitSource::RetryAfter),
+                Some(wait) => {
+                    failure.with_retry_after(Duration::from_secs(wait), WaitSource::RetryAfter)
+                }
                 None => failure,
             }
-        },
-    )
+        })
 }
 
 proptest! {

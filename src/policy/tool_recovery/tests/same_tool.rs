@@ -16,15 +16,54 @@ fn what_was_not_executed_or_may_be_repeated_is_retried() {
             "refused before execution: retried",
             World::reading(),
             writing,
-            Failure { status: Some(429), ..retryable(C::RateLimited) },
+            Failure {
+                status: Some(429),
+                ..retryable(C::RateLimited)
+            },
             "retry",
         ),
-        ("read-only: a timeout is retried", World::reading(), keep, retryable(C::Timeout), "retry"),
-        ("read-only: a broken stream is retried", World::reading(), keep, fault(F::Cut, C::StreamInterrupted), "retry"),
-        ("not repeatable: a timeout is unknown", World::reading(), writing, retryable(C::Timeout), "unknown"),
-        ("not repeatable: a reset is unknown", World::reading(), writing, fault(F::Reset, C::Network), "unknown"),
-        ("not repeatable: a cut is unknown", World::reading(), writing, fault(F::Cut, C::StreamInterrupted), "unknown"),
-        ("not repeatable: an exit is unknown", World::reading(), writing, fault(F::ProcessExited, C::Crash), "unknown"),
+        (
+            "read-only: a timeout is retried",
+            World::reading(),
+            keep,
+            retryable(C::Timeout),
+            "retry",
+        ),
+        (
+            "read-only: a broken stream is retried",
+            World::reading(),
+            keep,
+            fault(F::Cut, C::StreamInterrupted),
+            "retry",
+        ),
+        (
+            "not repeatable: a timeout is unknown",
+            World::reading(),
+            writing,
+            retryable(C::Timeout),
+            "unknown",
+        ),
+        (
+            "not repeatable: a reset is unknown",
+            World::reading(),
+            writing,
+            fault(F::Reset, C::Network),
+            "unknown",
+        ),
+        (
+            "not repeatable: a cut is unknown",
+            World::reading(),
+            writing,
+            fault(F::Cut, C::StreamInterrupted),
+            "unknown",
+        ),
+        (
+            "not repeatable: an exit is unknown",
+            World::reading(),
+            writing,
+            fault(F::ProcessExited, C::Crash),
+            "unknown",
+        ),
         (
             "not repeatable: a reported failure is explained",
             World::reading(),
@@ -39,9 +78,27 @@ fn what_was_not_executed_or_may_be_repeated_is_retried() {
             retryable(C::RateLimited),
             "explain",
         ),
-        ("unknown stays unknown", World::reading(), keep, failed(C::OutcomeUnknown), "unknown"),
-        ("retries are bounded", World::reading(), used_up, retryable(C::Network), "explain"),
-        ("a bug of the tool is not repeated", World::reading(), keep, failed(C::ServerError), "explain"),
+        (
+            "unknown stays unknown",
+            World::reading(),
+            keep,
+            failed(C::OutcomeUnknown),
+            "unknown",
+        ),
+        (
+            "retries are bounded",
+            World::reading(),
+            used_up,
+            retryable(C::Network),
+            "explain",
+        ),
+        (
+            "a bug of the tool is not repeated",
+            World::reading(),
+            keep,
+            failed(C::ServerError),
+            "explain",
+        ),
     ]);
 }
 
@@ -100,7 +157,11 @@ fn refused_arguments_are_adapted_or_handed_back() {
             "a schema that does not compile is one error",
             renamed(),
             |world| {
-                world.current = Some(tool("get_activities", json!({"a": {"type": "odd"}}), json!([])));
+                world.current = Some(tool(
+                    "get_activities",
+                    json!({"a": {"type": "odd"}}),
+                    json!([]),
+                ));
             },
             mismatch(),
             "fail",
@@ -121,7 +182,13 @@ fn a_tool_that_was_removed_or_may_do_harm_is_not_simply_adapted() {
             mismatch(),
             "alternative",
         ),
-        ("a removed tool without one is explained", renamed(), |world| world.current = None, mismatch(), "explain"),
+        (
+            "a removed tool without one is explained",
+            renamed(),
+            |world| world.current = None,
+            mismatch(),
+            "explain",
+        ),
         (
             "a destructive tool is adapted only with leave",
             renamed(),
@@ -146,7 +213,10 @@ fn a_tool_that_was_removed_or_may_do_harm_is_not_simply_adapted() {
                 world.effects.repeatable = false;
                 world.effects.read_only = false;
             },
-            Failure { detail: Some(D::Other), ..mismatch() },
+            Failure {
+                detail: Some(D::Other),
+                ..mismatch()
+            },
             "explain",
         ),
     ]);

@@ -29,8 +29,12 @@ pub(super) fn tool(name: &str, properties: Value, required: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: String::new(),
-        input_schema: Value::from_iter([("type", "object".into()), ("properties", properties), ("required", required)])
-            .into(),
+        input_schema: Value::from_iter([
+            ("type", "object".into()),
+            ("properties", properties),
+            ("required", required),
+        ])
+        .into(),
         output_schema: None,
         annotations: SideEffects::default(),
     }
@@ -38,7 +42,11 @@ pub(super) fn tool(name: &str, properties: Value, required: Value) -> ToolSpec {
 
 /// A failure that the tool reported.
 pub(super) fn failed(class: FailureClass) -> Failure {
-    Failure { never_sent: false, retryable: false, ..Failure::local(class, class.phrase()) }
+    Failure {
+        never_sent: false,
+        retryable: false,
+        ..Failure::local(class, class.phrase())
+    }
 }
 
 pub(super) fn now() -> Timestamp {
@@ -54,12 +62,16 @@ impl World {
             json!([]),
         );
         Self {
-            arguments: arguments::read(r#"{"after": "2024-01-01", "before": "2024-06-30"}"#).unwrap(),
+            arguments: arguments::read(r#"{"after": "2024-01-01", "before": "2024-06-30"}"#)
+                .unwrap(),
             effects: Self::reading_effects(),
             old: Some(spec.clone()),
             current: Some(spec),
             is_fresh: true,
-            tried: ToolTrials { words: vec!["`get_activities` was called".to_owned()], ..ToolTrials::default() },
+            tried: ToolTrials {
+                words: vec!["`get_activities` was called".to_owned()],
+                ..ToolTrials::default()
+            },
             policy: ToolRecoveryPolicy::default(),
             rules: Vec::new(),
             attempts_left: 5,
@@ -83,12 +95,23 @@ impl World {
 
     pub(super) fn writing_effects() -> Effects {
         let reason = "it is not known whether repeating it has a further effect";
-        Effects { read_only: false, destructive: true, repeatable: false, reason, ..Self::reading_effects() }
+        Effects {
+            read_only: false,
+            destructive: true,
+            repeatable: false,
+            reason,
+            ..Self::reading_effects()
+        }
     }
 
     pub(super) fn split_by_dates(&mut self) {
         let (from, to) = ("after".to_owned(), "before".to_owned());
-        self.rules.push(ChunkRule::new(ChunkBy::Dates { from, to, step: None, end_included: None }));
+        self.rules.push(ChunkRule::new(ChunkBy::Dates {
+            from,
+            to,
+            step: None,
+            end_included: None,
+        }));
     }
 
     pub(super) fn split_by_pages(&mut self) {
@@ -104,7 +127,10 @@ impl World {
     /// Another tool that takes the same arguments.
     pub(super) fn alternative(&mut self, name: &str, group_order: Option<usize>) {
         let taken = json!({"after": {}, "before": {}, "limit": {}, "activity_id": {}});
-        self.others.push((tool(name, taken, json!([])), group_order.map(Equivalence::Group)));
+        self.others.push((
+            tool(name, taken, json!([])),
+            group_order.map(Equivalence::Group),
+        ));
     }
 
     pub(super) fn decide(&self, failure: &Failure) -> ToolStep {
@@ -130,7 +156,11 @@ impl World {
             operation: &"executor".into(),
             arguments: &self.arguments,
             effects: &self.effects,
-            list: ListFacts { old: self.old.as_ref(), current: self.current.as_ref(), is_fresh: self.is_fresh },
+            list: ListFacts {
+                old: self.old.as_ref(),
+                current: self.current.as_ref(),
+                is_fresh: self.is_fresh,
+            },
             tried: &self.tried,
             policy: &self.policy,
             chunk_rules: &self.rules,

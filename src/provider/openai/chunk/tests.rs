@@ -31,7 +31,10 @@ fn chunks() -> Vec<Value> {
         json!(null),
     ];
     let choices = deltas.iter().flat_map(|delta| {
-        [json!({"index": 0, "delta": delta, "finish_reason": null}), json!({"message": delta, "finish_reason": "stop"})]
+        [
+            json!({"index": 0, "delta": delta, "finish_reason": null}),
+            json!({"message": delta, "finish_reason": "stop"}),
+        ]
     });
     let mut choices: Vec<Value> = choices.map(|choice| json!([choice])).collect();
     choices.extend([
@@ -64,8 +67,13 @@ fn chunks() -> Vec<Value> {
         chunk["choices"] = choices.clone();
         chunk
     };
-    let all = frames.iter().flat_map(|frame| choices.iter().map(move |choices| (frame, choices)));
-    all.map(with).chain(frames.iter().cloned()).chain([json!([]), json!("text"), json!(null)]).collect()
+    let all = frames
+        .iter()
+        .flat_map(|frame| choices.iter().map(move |choices| (frame, choices)));
+    all.map(with)
+        .chain(frames.iter().cloned())
+        .chain([json!([]), json!("text"), json!(null)])
+        .collect()
 }
 
 #[test]
@@ -73,7 +81,9 @@ fn a_chunk_that_is_read_where_it_lies_says_what_it_says_when_it_is_parsed_whole(
     let (mut usual, all) = (0, chunks());
     for value in &all {
         let text = value.to_string();
-        let Some(chunk) = Chunk::usual(&text) else { continue };
+        let Some(chunk) = Chunk::usual(&text) else {
+            continue;
+        };
         usual += 1;
         assert!(!inband::is_error("", value), "{text}");
         assert_eq!(Some(chunk), Chunk::of(value), "{text}");
@@ -91,8 +101,21 @@ fn the_usual_chunks_need_no_tree() {
         assert!(Chunk::usual(text).is_some(), "{text}");
     }
     let twice = r#"{"choices":[],"id":"a","id":"b"}"#;
-    assert_eq!(Chunk::usual(twice), None, "which of the two counts is the tree's to say");
+    assert_eq!(
+        Chunk::usual(twice),
+        None,
+        "which of the two counts is the tree's to say"
+    );
     let borrowed = r#"{"choices":[{"delta":{"content":"plain"}}]}"#;
     let chunk = Chunk::usual(borrowed).unwrap();
-    assert!(matches!(&chunk.choices[0].piece, Some(Piece { content: Cow::Borrowed("plain"), .. })), "{chunk:?}");
+    assert!(
+        matches!(
+            &chunk.choices[0].piece,
+            Some(Piece {
+                content: Cow::Borrowed("plain"),
+                ..
+            })
+        ),
+        "{chunk:?}"
+    );
 }

@@ -15,7 +15,10 @@ fn calls_of(fragments: &[Value]) -> Result<Vec<(String, String, String)>, BadCal
     let mut stopped = 0;
     for delta in out {
         match delta {
-            Delta::BlockStart { block, kind: BlockKind::ToolCall { id, name } } => {
+            Delta::BlockStart {
+                block,
+                kind: BlockKind::ToolCall { id, name },
+            } => {
                 assert_eq!(block as usize, made.len());
                 made.push((id, name, String::new()));
             }
@@ -42,20 +45,40 @@ fn more(index: u64, arguments: &str) -> Value {
 
 #[test]
 fn parallel_calls_whose_fragments_interleave_are_told_apart_by_index() {
-    let fragments = [begin(0, "a", "f"), begin(1, "b", "g"), more(1, "[1"), more(0, "{}"), more(1, ",2]")];
-    assert_eq!(calls_of(&fragments).unwrap(), [call("a", "f", "{}"), call("b", "g", "[1,2]")]);
+    let fragments = [
+        begin(0, "a", "f"),
+        begin(1, "b", "g"),
+        more(1, "[1"),
+        more(0, "{}"),
+        more(1, ",2]"),
+    ];
+    assert_eq!(
+        calls_of(&fragments).unwrap(),
+        [call("a", "f", "{}"), call("b", "g", "[1,2]")]
+    );
 }
 
 #[test]
 fn a_new_id_at_the_same_index_begins_a_new_call() {
-    let fragments = [begin(0, "a", "f"), more(0, "{\"x\":1}"), begin(0, "b", "f"), more(0, "{\"x\":2}")];
-    assert_eq!(calls_of(&fragments).unwrap(), [call("a", "f", "{\"x\":1}"), call("b", "f", "{\"x\":2}")]);
+    let fragments = [
+        begin(0, "a", "f"),
+        more(0, "{\"x\":1}"),
+        begin(0, "b", "f"),
+        more(0, "{\"x\":2}"),
+    ];
+    assert_eq!(
+        calls_of(&fragments).unwrap(),
+        [call("a", "f", "{\"x\":1}"), call("b", "f", "{\"x\":2}")]
+    );
 }
 
 #[test]
 fn an_id_that_is_repeated_in_every_fragment_begins_nothing() {
     let again = json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "1}"}});
-    assert_eq!(calls_of(&[begin(0, "a", "f"), more(0, "{\"x\":"), again]).unwrap(), [call("a", "f", "{\"x\":1}")]);
+    assert_eq!(
+        calls_of(&[begin(0, "a", "f"), more(0, "{\"x\":"), again]).unwrap(),
+        [call("a", "f", "{\"x\":1}")]
+    );
 }
 
 #[test]
@@ -64,7 +87,11 @@ fn whole_calls_without_index_and_id_each_become_a_call_with_an_id() {
     let made = calls_of(&[whole("f"), whole("g"), whole("f")]).unwrap();
     assert_eq!(
         made,
-        [call("call_1", "f", "{\"x\":1}"), call("call_2", "g", "{\"x\":1}"), call("call_3", "f", "{\"x\":1}")]
+        [
+            call("call_1", "f", "{\"x\":1}"),
+            call("call_2", "g", "{\"x\":1}"),
+            call("call_3", "f", "{\"x\":1}")
+        ]
     );
 }
 
@@ -73,52 +100,87 @@ fn fragments_without_index_go_on_with_the_last_call() {
     let first = json!({"id": "a", "function": {"name": "f", "arguments": "{\"x\""}});
     let rest = json!({"function": {"arguments": ":1}"}});
     let second = json!({"id": "b", "function": {"name": "g", "arguments": "{}"}});
-    assert_eq!(calls_of(&[first, rest, second]).unwrap(), [call("a", "f", "{\"x\":1}"), call("b", "g", "{}")]);
+    assert_eq!(
+        calls_of(&[first, rest, second]).unwrap(),
+        [call("a", "f", "{\"x\":1}"), call("b", "g", "{}")]
+    );
 }
 
 #[test]
 fn whole_calls_that_all_claim_index_0_with_empty_ids_are_told_apart() {
-    let whole = |name: &str| json!({"index": 0, "id": "", "function": {"name": name, "arguments": "{}"}});
-    assert_eq!(calls_of(&[whole("f"), whole("g")]).unwrap(), [call("call_1", "f", "{}"), call("call_2", "g", "{}")]);
+    let whole =
+        |name: &str| json!({"index": 0, "id": "", "function": {"name": name, "arguments": "{}"}});
+    assert_eq!(
+        calls_of(&[whole("f"), whole("g")]).unwrap(),
+        [call("call_1", "f", "{}"), call("call_2", "g", "{}")]
+    );
 }
 
 #[test]
 fn arguments_given_as_an_object_become_its_json() {
-    let fragment = json!({"id": "a", "function": {"name": "f", "arguments": {"b": 1, "a": [true]}}});
-    assert_eq!(calls_of(&[fragment]).unwrap(), [call("a", "f", "{\"b\":1,\"a\":[true]}")]);
+    let fragment =
+        json!({"id": "a", "function": {"name": "f", "arguments": {"b": 1, "a": [true]}}});
+    assert_eq!(
+        calls_of(&[fragment]).unwrap(),
+        [call("a", "f", "{\"b\":1,\"a\":[true]}")]
+    );
 }
 
 #[test]
 fn no_arguments_at_all_are_an_empty_object() {
-    assert_eq!(calls_of(&[begin(0, "a", "f")]).unwrap(), [call("a", "f", "{}")]);
+    assert_eq!(
+        calls_of(&[begin(0, "a", "f")]).unwrap(),
+        [call("a", "f", "{}")]
+    );
 }
 
 #[test]
 fn arguments_that_come_before_the_name_are_not_lost() {
     let early = json!({"index": 0, "id": "a", "function": {"arguments": "{\"x\""}});
     let name = json!({"index": 0, "function": {"name": "f", "arguments": ":1}"}});
-    assert_eq!(calls_of(&[early, name]).unwrap(), [call("a", "f", "{\"x\":1}")]);
+    assert_eq!(
+        calls_of(&[early, name]).unwrap(),
+        [call("a", "f", "{\"x\":1}")]
+    );
 }
 
 #[test]
 fn broken_arguments_name_the_tool_and_the_place() {
     let BadCall(words) = calls_of(&[begin(0, "a", "f"), more(0, "{\"x\":1,}")]).unwrap_err();
-    assert_eq!(words, "tool call `f`: arguments are not JSON: key must be a string at line 1 column 8");
+    assert_eq!(
+        words,
+        "tool call `f`: arguments are not JSON: key must be a string at line 1 column 8"
+    );
 }
 
 #[test]
 fn an_answer_cut_at_its_limit_leaves_a_broken_call_open_and_stops_the_whole_ones() {
     let (mut calls, mut next_block, mut out) = (ToolCalls::default(), 0, Vec::new());
-    for fragment in [begin(0, "a", "f"), more(0, "{}"), begin(1, "b", "g"), more(1, "{\"x\"")] {
-        calls.fragment(Fragment::of(&fragment), &mut next_block, &mut out).unwrap();
+    for fragment in [
+        begin(0, "a", "f"),
+        more(0, "{}"),
+        begin(1, "b", "g"),
+        more(1, "{\"x\""),
+    ] {
+        calls
+            .fragment(Fragment::of(&fragment), &mut next_block, &mut out)
+            .unwrap();
     }
     let before = out.len();
     calls.seal(true, &mut out).unwrap();
-    assert_eq!(out[before..], [Delta::BlockStop { block: 0, opaque: None }]);
+    assert_eq!(
+        out[before..],
+        [Delta::BlockStop {
+            block: 0,
+            opaque: None
+        }]
+    );
 }
 
 #[test]
 fn a_flood_of_calls_is_refused() {
-    let flood: Vec<Value> = (0..200).map(|index| begin(index, &format!("id{index}"), "f")).collect();
+    let flood: Vec<Value> = (0..200)
+        .map(|index| begin(index, &format!("id{index}"), "f"))
+        .collect();
     assert!(calls_of(&flood).is_err());
 }

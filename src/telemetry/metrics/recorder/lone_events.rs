@@ -22,13 +22,19 @@ impl Inner {
         let at_target = || self.labels.target(&names, target, None)[0].clone();
         match &event.body {
             EventBody::ContextInjected { vehicle, .. } => {
-                self.instruments.injections.add(1, &[self.labels.bounded(label::VEHICLE, vehicle)]);
+                self.instruments
+                    .injections
+                    .add(1, &[self.labels.bounded(label::VEHICLE, vehicle)]);
             }
             EventBody::ContextInjectionSkipped { .. } => {
-                self.instruments.injections.add(1, &[KeyValue::new(label::VEHICLE, "skipped")]);
+                self.instruments
+                    .injections
+                    .add(1, &[KeyValue::new(label::VEHICLE, "skipped")]);
             }
             EventBody::FallbackChosen { from, class } => {
-                let left = self.labels.target(&names, Some(from), None)[0].value.clone();
+                let left = self.labels.target(&names, Some(from), None)[0]
+                    .value
+                    .clone();
                 self.instruments.fallbacks.add(
                     1,
                     &[
@@ -40,9 +46,15 @@ impl Inner {
             }
             EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
             EventBody::CircuitOpened { .. } => self.circuit_moved(CircuitState::Open, at_target()),
-            EventBody::CircuitHalfOpen { .. } => self.circuit_moved(CircuitState::HalfOpen, at_target()),
-            EventBody::CircuitRecovering { .. } => self.circuit_moved(CircuitState::Recovering, at_target()),
-            EventBody::CircuitClosed { .. } => self.circuit_moved(CircuitState::Closed, at_target()),
+            EventBody::CircuitHalfOpen { .. } => {
+                self.circuit_moved(CircuitState::HalfOpen, at_target());
+            }
+            EventBody::CircuitRecovering { .. } => {
+                self.circuit_moved(CircuitState::Recovering, at_target());
+            }
+            EventBody::CircuitClosed { .. } => {
+                self.circuit_moved(CircuitState::Closed, at_target());
+            }
             EventBody::GateClosed { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, true);
@@ -61,18 +73,26 @@ impl Inner {
             }
             EventBody::ReleaseDecided { decision, .. } => {
                 let lane = decision.lane.map_or("operator", ReleaseLane::as_str);
-                let labels = [KeyValue::new(label::ACTION, decision.action.as_str()), KeyValue::new(label::LANE, lane)];
+                let labels = [
+                    KeyValue::new(label::ACTION, decision.action.as_str()),
+                    KeyValue::new(label::LANE, lane),
+                ];
                 self.instruments.release_decisions.add(1, &labels);
             }
             EventBody::ConfigurationReloaded { .. } => {
-                self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "accepted")]);
+                self.instruments
+                    .config_reloads
+                    .add(1, &[KeyValue::new(label::RESULT, "accepted")]);
             }
             EventBody::ConfigurationRejected { .. } => {
-                self.instruments.config_reloads.add(1, &[KeyValue::new(label::RESULT, "rejected")]);
+                self.instruments
+                    .config_reloads
+                    .add(1, &[KeyValue::new(label::RESULT, "rejected")]);
             }
             EventBody::StoreLost { store, .. } => self.gauges.store_is(store, false),
             EventBody::StoreFound { store, .. } => self.gauges.store_is(store, true),
-            // An invocation is counted where it ends; the rest is counted with its attempt or invocation above.
+            // An invocation is counted where it ends; the rest is counted with its attempt or
+            // invocation above.
             EventBody::InvocationStarted { .. }
             | EventBody::InvocationSucceeded { .. }
             | EventBody::InvocationRecovered { .. }
@@ -92,11 +112,17 @@ impl Inner {
         let class = KeyValue::new(label::CLASS, class.as_str());
         let strategy = KeyValue::new(label::STRATEGY, strategy_label(strategy));
         let source = KeyValue::new(label::SOURCE, wait.source.as_str());
-        self.instruments.recoveries.add(1, &[strategy, class.clone()]);
-        self.instruments.retry_delay.record(wait.duration.as_secs_f64(), &[source, class]);
+        self.instruments
+            .recoveries
+            .add(1, &[strategy, class.clone()]);
+        self.instruments
+            .retry_delay
+            .record(wait.duration.as_secs_f64(), &[source, class]);
     }
 
     fn circuit_moved(&self, to: CircuitState, at: KeyValue) {
-        self.instruments.circuit_transitions.add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
+        self.instruments
+            .circuit_transitions
+            .add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
     }
 }

@@ -43,7 +43,10 @@ pub(super) fn recovery() -> EventBody {
         retry: 1,
         max_retries: 2,
         strategy: RecoveryStrategy::Retry,
-        wait: Wait { duration: Duration::from_millis(250), source: WaitSource::Backoff },
+        wait: Wait {
+            duration: Duration::from_millis(250),
+            source: WaitSource::Backoff,
+        },
         adaptation: None,
         going_on: None,
     }
@@ -51,11 +54,25 @@ pub(super) fn recovery() -> EventBody {
 
 pub(super) fn circuit_closed() -> EventBody {
     let (from, disturbed_ms) = (CircuitState::Recovering, 3100);
-    EventBody::CircuitClosed { generation: 4, from, evidence: evidence(), disturbed_ms, forced: true }
+    EventBody::CircuitClosed {
+        generation: 4,
+        from,
+        evidence: evidence(),
+        disturbed_ms,
+        forced: true,
+    }
 }
 
 pub(super) fn evidence() -> Evidence {
-    Evidence { committed: 9, failures: 8, slow: 3, pending: 2, consecutive: 7, window_ms: 10_000, threshold: 8 }
+    Evidence {
+        committed: 9,
+        failures: 8,
+        slow: 3,
+        pending: 2,
+        consecutive: 7,
+        window_ms: 10_000,
+        threshold: 8,
+    }
 }
 
 /// A decision about a release, with everything that it can hold.
@@ -71,9 +88,20 @@ fn released(action: ReleaseAction) -> EventBody {
         signature: text(),
     };
     let lane = Some(ReleaseLane::Standard);
-    let decision =
-        ReleaseDecision { at: Timestamp::UNIX_EPOCH, action, lane, provisional: true, evidence, reason: text() };
-    EventBody::ReleaseDecided { subject: text(), release: text(), to: text(), decision }
+    let decision = ReleaseDecision {
+        at: Timestamp::UNIX_EPOCH,
+        action,
+        lane,
+        provisional: true,
+        evidence,
+        reason: text(),
+    };
+    EventBody::ReleaseDecided {
+        subject: text(),
+        release: text(),
+        to: text(),
+        decision,
+    }
 }
 
 const CLASS: FailureClass = FailureClass::InvalidRequest;
@@ -84,22 +112,43 @@ fn text() -> String {
 }
 
 fn wait() -> Wait {
-    Wait { duration: Duration::from_secs(2), source: WaitSource::RetryAfter }
+    Wait {
+        duration: Duration::from_secs(2),
+        source: WaitSource::RetryAfter,
+    }
 }
 
 fn usage() -> Usage {
-    Usage { input_tokens: 1, output_tokens: 2, exactness: Exactness::Exact, ..Usage::default() }
+    Usage {
+        input_tokens: 1,
+        output_tokens: 2,
+        exactness: Exactness::Exact,
+        ..Usage::default()
+    }
 }
 
 /// One event of each kind, with everything that it can hold.
 pub(super) fn every_body() -> Vec<EventBody> {
-    [of_invocations(), of_attempts(), of_recoveries(), of_targets(), of_the_server()].concat()
+    [
+        of_invocations(),
+        of_attempts(),
+        of_recoveries(),
+        of_targets(),
+        of_the_server(),
+    ]
+    .concat()
 }
 
 fn of_invocations() -> Vec<EventBody> {
     vec![
-        EventBody::InvocationStarted { deadline_ms: 5, max_retries: 2 },
-        EventBody::InvocationSucceeded { duration_ms: 5, usage: usage() },
+        EventBody::InvocationStarted {
+            deadline_ms: 5,
+            max_retries: 2,
+        },
+        EventBody::InvocationSucceeded {
+            duration_ms: 5,
+            usage: usage(),
+        },
         EventBody::InvocationRecovered {
             duration_ms: 5,
             attempts: 2,
@@ -119,17 +168,31 @@ fn of_invocations() -> Vec<EventBody> {
             recovery_hint: text(),
             stopped_by: Some(FailureClass::BudgetEmpty),
         },
-        EventBody::InvocationParked { class: FailureClass::RateLimited, wait_ms: 5, in_line: true },
+        EventBody::InvocationParked {
+            class: FailureClass::RateLimited,
+            wait_ms: 5,
+            in_line: true,
+        },
         EventBody::CallsRefused { count: 3 },
     ]
 }
 
 fn of_attempts() -> Vec<EventBody> {
     vec![
-        EventBody::AttemptStarted { cause: AttemptCause::Retry(CLASS), model: text(), wait: Some(wait()) },
+        EventBody::AttemptStarted {
+            cause: AttemptCause::Retry(CLASS),
+            model: text(),
+            wait: Some(wait()),
+        },
         EventBody::FirstToken { after_ms: 5 },
-        EventBody::AttemptReadOn { reason: text(), requests: 1 },
-        EventBody::AttemptSucceeded { duration_ms: 5, usage: usage() },
+        EventBody::AttemptReadOn {
+            reason: text(),
+            requests: 1,
+        },
+        EventBody::AttemptSucceeded {
+            duration_ms: 5,
+            usage: usage(),
+        },
         EventBody::AttemptFailed {
             signature: String::new(),
             class: CLASS,
@@ -142,8 +205,14 @@ fn of_attempts() -> Vec<EventBody> {
             sent: true,
             usage: usage(),
         },
-        EventBody::FallbackChosen { from: "anthropic".into(), class: CLASS },
-        EventBody::HedgeStarted { beside: "anthropic".into(), after_ms: 5 },
+        EventBody::FallbackChosen {
+            from: "anthropic".into(),
+            class: CLASS,
+        },
+        EventBody::HedgeStarted {
+            beside: "anthropic".into(),
+            after_ms: 5,
+        },
     ]
 }
 
@@ -159,8 +228,15 @@ fn of_recoveries() -> Vec<EventBody> {
             adaptation: Some(text()),
             going_on: None,
         },
-        EventBody::ContextInjected { vehicle: "text_part".to_owned(), class: CLASS, note_bytes: 80 },
-        EventBody::ContextInjectionSkipped { reason: "never".to_owned(), class: CLASS },
+        EventBody::ContextInjected {
+            vehicle: "text_part".to_owned(),
+            class: CLASS,
+            note_bytes: 80,
+        },
+        EventBody::ContextInjectionSkipped {
+            reason: "never".to_owned(),
+            class: CLASS,
+        },
     ]
 }
 
@@ -176,12 +252,31 @@ fn of_targets() -> Vec<EventBody> {
             streak: 2,
             forced: true,
         },
-        EventBody::CircuitHalfOpen { generation: 2, open_ms: 5, probes: 1 },
-        EventBody::CircuitRecovering { generation: 3, admitted_percent: 25, evidence: evidence() },
+        EventBody::CircuitHalfOpen {
+            generation: 2,
+            open_ms: 5,
+            probes: 1,
+        },
+        EventBody::CircuitRecovering {
+            generation: 3,
+            admitted_percent: 25,
+            evidence: evidence(),
+        },
         circuit_closed(),
-        EventBody::GateClosed { gate: GateKind::Rate, reopens_in_ms: 5, source: WaitSource::RetryAfter, class: CLASS },
-        EventBody::GateOpened { gate: GateKind::Credential, closed_ms: 5 },
-        EventBody::BudgetExhausted { level: 3.0, capacity: 500.0 },
+        EventBody::GateClosed {
+            gate: GateKind::Rate,
+            reopens_in_ms: 5,
+            source: WaitSource::RetryAfter,
+            class: CLASS,
+        },
+        EventBody::GateOpened {
+            gate: GateKind::Credential,
+            closed_ms: 5,
+        },
+        EventBody::BudgetExhausted {
+            level: 3.0,
+            capacity: 500.0,
+        },
     ]
 }
 
@@ -189,12 +284,26 @@ fn of_the_server() -> Vec<EventBody> {
     vec![
         released(ReleaseAction::RolledBack),
         released(ReleaseAction::Held),
-        EventBody::ConfigurationReloaded { generation: 2, changed: vec![text()], needs_restart: vec![text()] },
+        EventBody::ConfigurationReloaded {
+            generation: 2,
+            changed: vec![text()],
+            needs_restart: vec![text()],
+        },
         EventBody::ConfigurationRejected {
             reason: text(),
-            faults: vec![SettingFault { path: text(), reason: text(), nearest: Some(text()) }],
+            faults: vec![SettingFault {
+                path: text(),
+                reason: text(),
+                nearest: Some(text()),
+            }],
         },
-        EventBody::StoreLost { store: "journal".to_owned(), reason: text() },
-        EventBody::StoreFound { store: "journal".to_owned(), lost_ms: 5 },
+        EventBody::StoreLost {
+            store: "journal".to_owned(),
+            reason: text(),
+        },
+        EventBody::StoreFound {
+            store: "journal".to_owned(),
+            lost_ms: 5,
+        },
     ]
 }

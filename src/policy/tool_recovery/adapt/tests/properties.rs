@@ -15,8 +15,19 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 fn any_schema() -> impl Strategy<Value = Value> {
-    let kind = proptest::sample::select(vec!["string", "integer", "number", "boolean", "array", "object"]);
-    let name = proptest::sample::select(vec!["id", "ids", "limit", "max_results", "query", "q", "from", "params"]);
+    let kind = proptest::sample::select(vec![
+        "string", "integer", "number", "boolean", "array", "object",
+    ]);
+    let name = proptest::sample::select(vec![
+        "id",
+        "ids",
+        "limit",
+        "max_results",
+        "query",
+        "q",
+        "from",
+        "params",
+    ]);
     let property = (name, kind, any::<bool>(), any::<bool>());
     (proptest::collection::vec(property, 0..5), any::<bool>()).prop_map(|(properties, closed)| {
         let mut schema = json!({"type": "object", "properties": {}, "required": []});
@@ -26,7 +37,9 @@ fn any_schema() -> impl Strategy<Value = Value> {
                 schema["properties"][name]["default"] = json!("x");
             }
             if required
-                && let Some(list) = schema["required"].as_array_mut().filter(|list| !list.contains(&json!(name)))
+                && let Some(list) = schema["required"]
+                    .as_array_mut()
+                    .filter(|list| !list.contains(&json!(name)))
             {
                 list.push(json!(name));
             }

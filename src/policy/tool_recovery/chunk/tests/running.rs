@@ -16,11 +16,18 @@ fn half_year() -> ChunkRun {
 }
 
 fn reply(value: &Value) -> ToolReply {
-    ToolReply { content: vec![ToolContent::Text(value.to_string())], structured: Some(value.to_string()) }
+    ToolReply {
+        content: vec![ToolContent::Text(value.to_string())],
+        structured: Some(value.to_string()),
+    }
 }
 
 fn failed(class: FailureClass, retryable: bool) -> Failure {
-    Failure { retryable, never_sent: false, ..Failure::local(class, "") }
+    Failure {
+        retryable,
+        never_sent: false,
+        ..Failure::local(class, "")
+    }
 }
 
 /// Runs it to its end; `answer` is what the tool does with the arguments of a part.
@@ -57,26 +64,49 @@ fn six_months_are_called_three_at_a_time_and_merged_in_their_order() {
     assert!(run.is_over() && run.calls() == 6);
     let output = run.finish("get_activities").unwrap();
     let months = ["01-31", "02-29", "03-31", "04-30", "05-31", "06-30"];
-    let labels: Vec<String> = months.iter().map(|end| format!("2024-{}-01..2024-{end}", &end[..2])).collect();
-    assert_eq!(output.reply.structured, Some(json!({"result": labels}).to_string()));
+    let labels: Vec<String> = months
+        .iter()
+        .map(|end| format!("2024-{}-01..2024-{end}", &end[..2]))
+        .collect();
+    assert_eq!(
+        output.reply.structured,
+        Some(json!({"result": labels}).to_string())
+    );
     let coverage = output.coverage.unwrap();
-    assert_eq!((coverage.done, coverage.total, coverage.missing.len()), (6, 6, 0));
-    assert_eq!(output.reasoning, "the range from `after` to `before` was split into 6 parts; 6 of 6 were done");
+    assert_eq!(
+        (coverage.done, coverage.total, coverage.missing.len()),
+        (6, 6, 0)
+    );
+    assert_eq!(
+        output.reasoning,
+        "the range from `after` to `before` was split into 6 parts; 6 of 6 were done"
+    );
     let sent: Vec<Value> = serde_json::from_str(&output.arguments.unwrap()).unwrap();
-    assert_eq!(sent[1], json!({"after": "2024-02-01", "before": "2024-02-29"}));
+    assert_eq!(
+        sent[1],
+        json!({"after": "2024-02-01", "before": "2024-02-29"})
+    );
 }
 
 #[test]
 fn a_part_that_stays_missing_is_named_and_the_result_is_not_complete() {
     let output = run(half_year(), |arguments| {
         let is_march = arguments["after"].as_str().unwrap().starts_with("2024-03");
-        if is_march { Err(failed(FailureClass::ServerError, true)) } else { Ok(reply(&json!([1]))) }
+        if is_march {
+            Err(failed(FailureClass::ServerError, true))
+        } else {
+            Ok(reply(&json!([1])))
+        }
     })
     .unwrap();
     let coverage = output.coverage.unwrap();
     assert_eq!((coverage.done, coverage.total), (5, 6));
     assert_eq!(coverage.missing, ["2024-03-01..2024-03-31"]);
-    assert!(output.reasoning.contains("the result is incomplete, missing: 2024-03-01..2024-03-31"));
+    assert!(
+        output
+            .reasoning
+            .contains("the result is incomplete, missing: 2024-03-01..2024-03-31")
+    );
     assert_eq!(output.reply.structured.as_deref(), Some("[1,1,1,1,1]"));
 }
 
@@ -87,12 +117,24 @@ fn a_part_that_is_called_again_is_waited_for_as_its_failure_states() {
     let (mut run, failure) = (half_year(), failed(FailureClass::RateLimited, true));
     let first = run.start_next();
     assert!(first.iter().all(|task| task.wait.is_zero()));
-    let stated = |seconds| failure.clone().with_retry_after(Duration::from_secs(seconds), WaitSource::RetryAfter);
+    let stated = |seconds| {
+        failure
+            .clone()
+            .with_retry_after(Duration::from_secs(seconds), WaitSource::RetryAfter)
+    };
     run.fail(&first[0].number, &failure);
     run.fail(&first[1].number, &stated(2));
     run.fail(&first[2].number, &stated(60));
-    let waits: Vec<_> = run.start_next().iter().map(|task| task.wait.as_millis()).collect();
-    assert_eq!(waits, [500, 2_000, 0], "the third one is missing, and the next one begins");
+    let waits: Vec<_> = run
+        .start_next()
+        .iter()
+        .map(|task| task.wait.as_millis())
+        .collect();
+    assert_eq!(
+        waits,
+        [500, 2_000, 0],
+        "the third one is missing, and the next one begins"
+    );
 }
 
 #[test]
@@ -100,10 +142,17 @@ fn a_part_that_is_too_slow_is_halved_down_to_a_day() {
     let mut calls = 0;
     let output = run(half_year(), |arguments| {
         calls += 1;
-        let (from, to) = (arguments["after"].as_str().unwrap(), arguments["before"].as_str().unwrap());
+        let (from, to) = (
+            arguments["after"].as_str().unwrap(),
+            arguments["before"].as_str().unwrap(),
+        );
         // One bad day, and nothing that spans it works.
         let holds_it = from <= "2024-03-10" && "2024-03-10" <= to;
-        if holds_it { Err(failed(FailureClass::Timeout, true)) } else { Ok(reply(&json!([from]))) }
+        if holds_it {
+            Err(failed(FailureClass::Timeout, true))
+        } else {
+            Ok(reply(&json!([from])))
+        }
     })
     .unwrap();
     let coverage = output.coverage.unwrap();
@@ -115,17 +164,34 @@ fn a_part_that_is_too_slow_is_halved_down_to_a_day() {
 #[test]
 fn it_ends_within_its_calls_and_says_so() {
     let arguments = object(json!({"filter": {"ids": (0..400).collect::<Vec<_>>()}}));
-    let rule = ChunkRule { max_calls: 6, ..list(None) };
+    let rule = ChunkRule {
+        max_calls: 6,
+        ..list(None)
+    };
     let mut calls = 0;
-    let output = run(ChunkRun::new(rule.plan(&arguments, &reading()).unwrap()), |_| {
-        calls += 1;
-        if calls == 1 { Ok(reply(&json!([1]))) } else { Err(failed(FailureClass::ContextLength, false)) }
-    })
+    let output = run(
+        ChunkRun::new(rule.plan(&arguments, &reading()).unwrap()),
+        |_| {
+            calls += 1;
+            if calls == 1 {
+                Ok(reply(&json!([1])))
+            } else {
+                Err(failed(FailureClass::ContextLength, false))
+            }
+        },
+    )
     .unwrap();
     assert_eq!(calls, 6);
     let coverage = output.coverage.unwrap();
-    assert!(coverage.done == 1 && coverage.missing.len() == (coverage.total - 1) as usize, "{coverage:?}");
-    assert!(output.reasoning.contains("no more calls are allowed"), "{}", output.reasoning);
+    assert!(
+        coverage.done == 1 && coverage.missing.len() == (coverage.total - 1) as usize,
+        "{coverage:?}"
+    );
+    assert!(
+        output.reasoning.contains("no more calls are allowed"),
+        "{}",
+        output.reasoning
+    );
 }
 
 #[test]
@@ -153,31 +219,58 @@ fn it_is_stopped_when_its_time_is_up_and_keeps_what_was_done() {
     run.succeed(&tasks[2].number, reply(&json!(["late"])));
     let output = run.finish("t").unwrap();
     assert_eq!(output.reply.structured.as_deref(), Some("[1,2]"));
-    assert!(output.reasoning.ends_with("the time is up"), "{}", output.reasoning);
+    assert!(
+        output.reasoning.ends_with("the time is up"),
+        "{}",
+        output.reasoning
+    );
 }
 
 #[test]
 fn texts_and_other_content_keep_their_order() {
-    let text = |text: &str| ToolReply { content: vec![ToolContent::Text(text.to_owned())], structured: None };
+    let text = |text: &str| ToolReply {
+        content: vec![ToolContent::Text(text.to_owned())],
+        structured: None,
+    };
     let answers = [text("a"), text("b"), text("c")];
     let arguments = object(json!({"limit": 3}));
-    let plan = || pages(Some("offset"), None, Some(1)).plan(&arguments, &reading()).unwrap();
+    let plan = || {
+        pages(Some("offset"), None, Some(1))
+            .plan(&arguments, &reading())
+            .unwrap()
+    };
     let mut left = answers.iter();
     let output = run(ChunkRun::new(plan()), |_| Ok(left.next().unwrap().clone())).unwrap();
-    assert_eq!(output.reply.content, [ToolContent::Text("a\nb\nc".to_owned())]);
+    assert_eq!(
+        output.reply.content,
+        [ToolContent::Text("a\nb\nc".to_owned())]
+    );
     let lists = [text("[1]"), text("[2,3]"), text("[]")];
     let mut left = lists.iter();
     let output = run(ChunkRun::new(plan()), |_| Ok(left.next().unwrap().clone())).unwrap();
-    assert_eq!(output.reply.content, [ToolContent::Text("[1,2,3]".to_owned())]);
+    assert_eq!(
+        output.reply.content,
+        [ToolContent::Text("[1,2,3]".to_owned())]
+    );
     // One text for each item, as servers send lists.
     let several = |texts: &[&str]| ToolReply {
-        content: texts.iter().map(|text| ToolContent::Text((*text).to_owned())).collect(),
+        content: texts
+            .iter()
+            .map(|text| ToolContent::Text((*text).to_owned()))
+            .collect(),
         structured: None,
     };
-    let items = [several(&["{\"id\":1}", "{\"id\":2}"]), several(&[]), several(&["{\"id\":3}"])];
+    let items = [
+        several(&["{\"id\":1}", "{\"id\":2}"]),
+        several(&[]),
+        several(&["{\"id\":3}"]),
+    ];
     let mut left = items.iter();
     let output = run(ChunkRun::new(plan()), |_| Ok(left.next().unwrap().clone())).unwrap();
-    assert_eq!(output.reply, several(&["{\"id\":1}", "{\"id\":2}", "{\"id\":3}"]));
+    assert_eq!(
+        output.reply,
+        several(&["{\"id\":1}", "{\"id\":2}", "{\"id\":3}"])
+    );
 }
 
 proptest! {
