@@ -2,7 +2,7 @@
 # Builds the client packages as their users do, and runs the specification, faults, TLS and the documentation's snippets
 # against all of them.
 #
-#   clients/harness/run.sh FOLDER    # with `python` and `buf` in it
+#   clients/harness/run.sh FOLDER    # with `buf` in it
 #
 # RELIGHT_BINARY is the server (target/debug/relight), CLIENT_ROUNDS the rounds of faults of each kind (3; 1000 by hand).
 # Builds in target/client-packages, on a copy. On Debian what is missing of Node, Go, a JDK, Maven and openssl is fetched with apt.
@@ -28,18 +28,13 @@ if ((${#packages[@]})); then
 fi
 
 mkdir -p "$home"
+.ci/venv "$home/venv" -r clients/harness/requirements.txt
 rm -rf "$home"/{proto,docs} "$home"/clients/{python,go,java,spec,harness,typescript/src,typescript/dist}
 git ls-files -z --cached --others --exclude-standard clients proto docs/clients.md |
   tar --null --files-from - --create | tar --extract --directory "$home"
 cd "$home/clients"
 
 python=$home/venv/bin/python
-if ! cmp -s harness/requirements.txt "$home/venv/requirements.txt"; then
-  rm -rf "$home/venv"
-  "$tools/python" -m venv "$home/venv"
-  "$python" -m pip install --quiet --disable-pip-version-check --requirement harness/requirements.txt
-  cp harness/requirements.txt "$home/venv/requirements.txt"
-fi
 "$python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./python
 (cd python && "$python" -m mypy)
 

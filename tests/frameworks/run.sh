@@ -35,12 +35,7 @@ if [[ -z ${RELIGHT:-} ]]; then
 fi
 export RELIGHT
 # Installed once, and again when a version changes.
-if ! cmp -s "$tests/requirements.txt" "$home/requirements.txt"; then
-  rm -rf "$home/venv"
-  python3 -m venv "$home/venv"
-  "$home/venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$tests/requirements.txt"
-  cp "$tests/requirements.txt" "$home/requirements.txt"
-fi
+.ci/venv "$home/venv" -r "$tests/requirements.txt"
 if ! cmp -s "$tests/package.json" "$home/node/package.json"; then
   cp "$tests/package.json" "$home/node/package.json"
   npm install --silent --no-audit --no-fund --prefix "$home/node"

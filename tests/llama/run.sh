@@ -18,10 +18,7 @@ fi
 relight=$(realpath "$relight")
 
 mkdir -p "$home"
-if [[ ! -x $home/venv/bin/python ]]; then
-  python3 -m venv "$home/venv"
-fi
-"$home/venv/bin/pip" install --quiet --disable-pip-version-check -r tests/llama/requirements.txt
+.ci/venv "$home/venv" -r tests/llama/requirements.txt
 cd "$home"
 venv/bin/python "$here/model.py" tiny.gguf 64 2
 # Slow enough to be killed while it speaks.

@@ -9,16 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 home=$PWD/target/pictures
-tracing=arize-phoenix==20.26.1
 if [[ -z ${RELIGHT:-} ]]; then
   cargo build --locked --quiet --bin relight
   RELIGHT=target/debug/relight
 fi
-if [[ $(cat "$home/wanted" 2>/dev/null) != "$tracing" ]]; then
-  rm -rf "$home"
-  python3 -m venv "$home"
-  "$home/bin/pip" install --quiet --disable-pip-version-check "$tracing"
-  echo "$tracing" >"$home/wanted"
-fi
+.ci/venv "$home" arize-phoenix==20.26.1
 chromium=${CHROMIUM:-$(command -v chromium google-chrome | head -n 1)}
 target/ci-venv/bin/python tests/pictures/take.py "$RELIGHT" "$home/bin/phoenix" "$chromium" "${1:-docs/pictures}"

@@ -15,10 +15,7 @@ node_sdks=('openai@6' '@anthropic-ai/sdk@1')
 cargo build --locked --quiet --bin relight --example wires
 
 mkdir -p "$home/node"
-if [[ ! -x $home/venv/bin/python ]]; then
-  python3 -m venv "$home/venv"
-fi
-"$home/venv/bin/pip" install --quiet --disable-pip-version-check "${python_sdks[@]}"
+.ci/venv "$home/venv" "${python_sdks[@]}"
 with_node=yes
 if ! command -v npm >/dev/null; then
   if [[ ${SDK_NODE:-} == required ]]; then

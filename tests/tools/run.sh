@@ -14,11 +14,7 @@ if ! command -v npm >/dev/null; then
   "${sudo[@]}" apt-get -o DPkg::Lock::Timeout=300 update -q
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q nodejs npm
 fi
-if ! cmp -s tests/tools/requirements.txt "$home/requirements.txt"; then
-  python3 -m venv --clear "$home/venv"
-  "$home/venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r tests/tools/requirements.txt
-  cp tests/tools/requirements.txt "$home/requirements.txt"
-fi
+.ci/venv "$home/venv" --require-hashes -r tests/tools/requirements.txt
 if ! cmp -s tests/tools/package-lock.json "$home/package-lock.json" || [[ ! -d $home/node_modules ]]; then
   cp tests/tools/package.json tests/tools/package-lock.json "$home/"
   npm ci --silent --no-audit --no-fund --prefix "$home"
