@@ -1,6 +1,4 @@
 //! Failures with bodies of 2 KiB, of seven kinds: what the classifier is measured on.
-//!
-//! Never measures.
 
 use relight::internals::domain::failure::{ProviderError, Surface};
 
@@ -58,12 +56,12 @@ fn bodies() -> [(&'static str, u16, String); 7] {
     .concat();
     [
         (
-            "JSON in which nothing is known",
+            "JSON that matches no rule",
             429,
             format!(r#"{{"error":{{"code":429,"message":"?","details":[{details}]}}}}"#),
         ),
         (
-            "JSON that tells of a limit",
+            "JSON that states a limit",
             429,
             format!(
                 r#"{{"error":{{"message":"{limit}","status":"RESOURCE_EXHAUSTED","violations":[{violations}]}}}}"#
@@ -82,13 +80,9 @@ fn bodies() -> [(&'static str, u16, String); 7] {
                 row.repeat(12)
             ),
         ),
-        (
-            "prose of which no rule knows a word",
-            500,
-            unknown.repeat(21),
-        ),
+        ("prose that matches no rule", 500, unknown.repeat(21)),
         ("a traceback", 500, traceback),
-        ("a quota as Google tells it", 429, google()),
+        ("a quota error of Google", 429, google()),
     ]
 }
 
