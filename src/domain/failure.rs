@@ -70,6 +70,14 @@ pub struct Wait {
     pub source: WaitSource,
 }
 
+impl Wait {
+    /// The wait in milliseconds, rounded up.
+    #[must_use]
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
 /// A classified error: what a caller, a policy and a person need to know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {

@@ -99,8 +99,8 @@ impl Classifier {
         })
     }
 
-    /// Judges a failure that happens `now`: the clock, too, for absolute times where the failure
-    /// has no `date` of its own.
+    /// Judges one failure. `now` is when it happened, and the clock for absolute times where the
+    /// failure has no `date` of its own.
     #[must_use]
     pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Failure {
         let reading = &read(error);

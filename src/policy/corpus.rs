@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::classify::Classifier;
-use crate::domain::failure::{Failure, ProviderError, Surface};
+use crate::domain::failure::{Failure, InvalidRequestDetail, ProviderError, Surface, Wait};
 
 /// One line of a corpus; labels are present where it is to be scored.
 #[derive(Debug, Clone, Deserialize)]
@@ -209,18 +209,13 @@ impl Prediction {
     /// A verdict in the corpus's own terms.
     #[must_use]
     pub fn of(item: &Item, verdict: &Failure) -> Self {
-        let millis = |wait: crate::domain::failure::Wait| {
-            u64::try_from(wait.duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-        };
         Self {
             id: item.id.clone(),
             class: verdict.class.as_str(),
-            detail: verdict
-                .detail
-                .map(crate::domain::failure::InvalidRequestDetail::as_str),
+            detail: verdict.detail.map(InvalidRequestDetail::as_str),
             retryable_same_target: verdict.retryable,
             fallback_helps: verdict.fallback_helps,
-            retry_after_ms: verdict.retry_after.map(millis),
+            retry_after_ms: verdict.retry_after.map(Wait::millis),
             rule: verdict.rule.clone(),
         }
     }

@@ -1,7 +1,7 @@
 //! Formats a verdict for people and for programs.
 
 use crate::{
-    domain::failure::{Failure, InvalidRequestDetail},
+    domain::failure::{Failure, InvalidRequestDetail, Wait},
     policy::corpus::{HitCount, Score},
 };
 use serde_json::{Value, json};
@@ -17,13 +17,7 @@ pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let wait = verdict.retry_after.map_or_else(
         || "none stated".to_owned(),
-        |wait| {
-            format!(
-                "{} (from {})",
-                span(millis(verdict).unwrap_or_default()),
-                wait.source.as_str()
-            )
-        },
+        |wait| format!("{} (from {})", span(wait.millis()), wait.source.as_str()),
     );
     [
         ("class", paint.bold(&class)),
@@ -49,7 +43,7 @@ pub(super) fn json(verdict: &Failure) -> Value {
         "detail": verdict.detail.map(InvalidRequestDetail::as_str),
         "retryable_same_target": verdict.retryable,
         "fallback_helps": verdict.fallback_helps,
-        "retry_after_ms": millis(verdict),
+        "retry_after_ms": verdict.retry_after.map(Wait::millis),
         "retry_after_source": verdict.retry_after.map(|wait| wait.source.as_str()),
         "code": verdict.class.code().as_str(),
         "message": verdict.message,
@@ -97,10 +91,4 @@ pub(super) fn misses(score: &Score) -> Table {
         table.row(cells.map(str::to_owned).into());
     }
     table
-}
-
-/// The stated wait in milliseconds, rounded up.
-fn millis(verdict: &Failure) -> Option<u64> {
-    let wait = verdict.retry_after?.duration;
-    Some(u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
