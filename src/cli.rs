@@ -9,6 +9,7 @@ mod circuits;
 mod classify;
 mod client;
 mod config;
+#[cfg(feature = "lab")]
 mod demo;
 mod event_line;
 mod executions;
@@ -19,6 +20,7 @@ mod invoke;
 mod json;
 mod refusal;
 mod releases;
+#[cfg(feature = "lab")]
 mod scenarios;
 mod serve;
 mod status;
@@ -32,12 +34,18 @@ use std::{io, process::ExitCode};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use self::terminal::print_note;
+use crate::tool::child_guard::{GUARD_NAME, run_guard};
 
-/// What `relight --help` ends with.
-const WHERE_TO_BEGIN: &str = "\
-Where to begin:
+/// Lines about the commands of the lab.
+const OF_THE_LAB: &str = if cfg!(feature = "lab") {
+    "
   relight demo                               see five kinds of failure recovered; needs no key and no network
-  relight demo --provider anthropic          see one provider fail in its own way, over real sockets
+  relight demo --provider anthropic          see one provider fail in its own way, over real sockets"
+} else {
+    ""
+};
+/// Lines about the commands that follow.
+const WHERE_TO_BEGIN: &str = "
   relight serve                              serve with the keys found in the environment, or with a scripted model
   relight invoke \"Say hello\"                 call a model through it, and see retries
   relight watch                              follow everything that is recovered
@@ -49,7 +57,7 @@ Where to begin:
 /// Relights failed model calls in flight: a gRPC service that classifies, waits, informs, falls
 /// back and protects.
 #[derive(Debug, Parser)]
-#[command(name = "relight", version = about::VERSION, after_help = WHERE_TO_BEGIN, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "relight", version = about::VERSION, after_help = format!("Where to begin:{OF_THE_LAB}{WHERE_TO_BEGIN}"), arg_required_else_help = true, max_term_width = 110)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -61,6 +69,7 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Break a scripted model in five ways and watch it being recovered; needs no key and no
     /// network.
+    #[cfg(feature = "lab")]
     Demo(demo::DemoArguments),
     /// Call a model through a server, and see retries as they happen.
     Invoke(invoke::InvokeArguments),
@@ -88,6 +97,7 @@ enum Command {
     Classify(classify::ClassifyArguments),
     /// Run the scenarios that measure the recovery policy, in virtual time, and print the table;
     /// needs no server.
+    #[cfg(feature = "lab")]
     Scenarios(scenarios::ScenariosArguments),
     /// Check, show or describe a configuration; needs no server.
     Config(config::ConfigArguments),
@@ -114,8 +124,13 @@ enum Output {
 /// end the process.
 #[must_use]
 pub fn main() -> ExitCode {
+    let name = std::env::args_os().next();
+    if name.is_some_and(|name| name == GUARD_NAME) {
+        return run_guard();
+    }
     let ended = match CommandLine::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        #[cfg(feature = "lab")]
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),
@@ -129,6 +144,7 @@ pub fn main() -> ExitCode {
         Command::Circuits(arguments) => circuits::run(&arguments),
         Command::Releases(arguments) => releases::run(&arguments),
         Command::Classify(arguments) => classify::run(&arguments),
+        #[cfg(feature = "lab")]
         Command::Scenarios(arguments) => scenarios::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Version(arguments) => about::version(&arguments),
@@ -136,7 +152,7 @@ pub fn main() -> ExitCode {
         Command::Man(arguments) => about::man(&arguments),
     };
     ended.unwrap_or_else(|error| {
-        // The reader of the output may stop reading; `relight watch | head` is no failure.
+        // The reader of the output may stop reading; `relight watch | head` is not a failure.
         if error
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -14,6 +14,8 @@ mod decode;
 mod discover;
 pub mod environment;
 pub mod fault;
+pub mod fleet;
+pub mod identity;
 mod inherit;
 pub mod lenient;
 pub mod limits;
@@ -22,15 +24,16 @@ pub mod observe;
 mod otlp;
 pub mod policy;
 pub mod price;
+mod printable;
 pub mod provider;
 mod reference;
 mod reload;
 mod restart;
 mod retired;
 pub mod route;
-pub mod secret;
 mod secrets;
 pub mod server;
+pub mod tenant;
 pub mod tools;
 mod tree;
 
@@ -39,27 +42,30 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::observe::{EventsConfig, JournalConfig, TelemetryConfig};
+#[cfg(feature = "lab")]
+pub use self::load::read_text;
+use self::observe::{EventsConfig, TelemetryConfig};
 pub use self::{
     classifier::ClassifierConfig,
     environment::{Environment, GivenEnvironment, ProcessEnvironment},
     fault::{ConfigFaults, Fault},
+    fleet::FleetConfig,
     inherit::Preset,
     lenient::OnInvalidSetting,
-    load::{GivenAddresses, Loaded, load, load_text, read_text},
+    load::{GivenAddresses, Loaded, load, load_text},
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     reference::reference,
     reload::{ConfigWatcher, Reload, Reloadable},
     restart::READ_AT_START,
     route::{OperationConfig, RouteConfig},
-    secret::Secret,
-    secrets::shown_url,
     server::ServerConfig,
     tools::ToolsConfig,
 };
+pub use crate::domain::secret::Secret;
 use crate::{
     domain::ids::{Operation, RouteName, TargetId},
+    journal::JournalConfig,
     policy::{
         admission::AdmissionPolicy, circuit::CircuitPolicy, concurrency::ConcurrencyPolicy,
         gates::GatePolicy, release::ReleasePolicy, retry_budget::BudgetPolicy, texts::Texts,
@@ -74,8 +80,8 @@ pub struct Config {
     /// The settings that the file overrides: `standard`, the defaults, or `literal`, the exact
     /// values of the documents that specified Relight (see docs/literal.md). Default `standard`.
     pub preset: Preset,
-    /// What is done about an invalid setting of recovery (`policies`, `operations`, `timers`,
-    /// `circuit`, `gates`, `budget`, `admission`, `concurrency`, `texts`, `events`): `refuse` the
+    /// Handling of an invalid recovery setting (`policies`, `operations`, `timers`, `circuit`,
+    /// `gates`, `budget`, `admission`, `concurrency`, `texts`, `events`): `refuse` the
     /// configuration, or leave the setting out so that its `default` is in force, with a warning.
     /// Default `refuse`.
     pub on_invalid_setting: OnInvalidSetting,
@@ -90,38 +96,38 @@ pub struct Config {
     /// The currency of all prices (`targets.*.price`), three letters as ISO 4217 has them. Default
     /// `USD`.
     pub currency: String,
-    /// What callers name; without any, one route `default` over all targets.
+    /// Routes that callers name; without any, one route `default` over all targets.
     #[schemars(with = "BTreeMap<String, RouteConfig>")]
     pub routes: BTreeMap<RouteName, RouteConfig>,
-    /// The route of callers that name none; unset: `default`, or the only one. Where there is none
-    /// of these, callers have to name a route.
+    /// Route of callers that name none; if unset, `default`, or the only one. If there is none of
+    /// these, callers must name a route.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_route: Option<RouteName>,
-    /// How operations differ, on all routes.
+    /// Differences between operations, on all routes.
     #[schemars(with = "BTreeMap<String, OperationConfig>")]
     pub operations: BTreeMap<Operation, OperationConfig>,
     /// Policies by name; `standard`, `agent`, `patient`, `steady`, `literal` and `none` are built
     /// in, and others are laid over `standard`.
     pub policies: BTreeMap<String, PolicyConfig>,
-    /// What pays for attempts after the first, per target.
+    /// Budget that pays for attempts after the first, per target.
     pub budget: BudgetPolicy,
-    /// How long attempts may be silent.
+    /// Limits on the time for which attempts may be silent.
     pub timers: TimersPolicy,
-    /// When a target is closed to calls, and when it is opened again.
+    /// Conditions under which a target is closed to calls and opened again.
     pub circuit: CircuitPolicy,
-    /// What is done about rate limits, spent quotas and rejected keys.
+    /// Handling of rate limits, spent quotas and rejected keys.
     pub gates: GatePolicy,
-    /// How many calls are let in.
+    /// Number of calls that are let in.
     pub admission: AdmissionPolicy,
-    /// How many attempts a target may have at once.
+    /// Number of attempts that a target may have at once.
     pub concurrency: ConcurrencyPolicy,
     /// Tool servers, what is known of their tools, and how calls of them are recovered.
     pub tools: ToolsConfig,
-    /// How failures are judged, above what is built in.
+    /// Rules by which failures are judged, on top of the built-in ones.
     pub classifier: ClassifierConfig,
-    /// What people read of a failure, by its class (`timeout`) or code (`LLM_ERROR`); what is left
-    /// out is worded by Relight.
+    /// Texts that people read about a failure, by its class (`timeout`) or code (`LLM_ERROR`);
+    /// Relight words those that are left out.
     pub texts: Texts,
     /// New versions of targets and tool servers on trial, and when they are rolled back.
     pub releases: ReleasePolicy,
@@ -131,13 +137,15 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// The durable record.
     pub journal: JournalConfig,
+    /// Store that replicas share, so that they act as one.
+    pub fleet: FleetConfig,
 }
 
 // === impl Config ===
 
 impl Default for Config {
-    /// What works without a file and without any key: the scripted provider behind the route
-    /// `default`.
+    /// Returns a configuration that works without a file and without any key: the scripted provider
+    /// behind the route `default`.
     fn default() -> Self {
         let mut config = Self::bare();
         discover::complete(&mut config, &GivenEnvironment::new(), &[]);
@@ -172,20 +180,25 @@ impl Config {
             events: EventsConfig::default(),
             telemetry: TelemetryConfig::default(),
             journal: JournalConfig::default(),
+            fleet: FleetConfig::default(),
         }
     }
 }
 
-/// The JSON Schema of the file, for editors and for the chart's values. Settings that are read at
-/// the start only have `x-needs-restart: true`.
+/// Returns the JSON Schema of the file, for editors and for the chart's values. Settings that are
+/// read at the start only have `x-needs-restart: true`; `x-retired` lists those of earlier
+/// versions, which are read with a warning.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(Config).to_value();
     restart::mark(&mut schema);
+    if let Some(file) = schema.as_object_mut() {
+        file.insert("x-retired".to_owned(), retired::paths().into());
+    }
     schema
 }
 
-/// The effective configuration as YAML, without its secrets.
+/// Returns the effective configuration as YAML, without its secrets.
 #[must_use]
 pub fn show(config: &Config) -> String {
     // Plain data always serialises; if it did not, the reason is shown instead.

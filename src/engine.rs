@@ -1,33 +1,46 @@
 //! The engine: a running configuration that resolves requests into plans and runs them.
 //!
-//! The configuration can be replaced at any time: calls in flight keep the plan they began with,
-//! and the state of targets that stay (circuits, budgets, latencies) is kept. The engine knows
-//! nothing of gRPC or HTTP listeners.
+//! The configuration can be replaced at any time: calls in flight keep the plan they started
+//! with, and the state of targets that stay (circuits, budgets, latencies) is kept. The engine
+//! does not know gRPC or HTTP listeners.
 
+mod chain;
+mod listed_tools;
+mod misspelt;
 mod parts;
 mod request;
 mod resolve;
 mod size;
+mod tool_lookup;
+mod tool_names;
+mod tool_progress;
 mod tool_settings;
+pub mod tool_specs;
 mod tools;
 #[cfg(test)]
 mod toy_layer;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use arc_swap::ArcSwap;
 use futures_util::{TryStreamExt as _, stream};
 use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 
 pub use self::{
+    chain::TARGETS_HEADER,
+    listed_tools::{ListedTools, UnavailableServer},
     parts::PartsError,
-    request::{Arrival, InvocationRequest, Refusal},
+    request::{Arrival, InvocationRequest},
+    tool_progress::FollowedProgress,
 };
 use crate::{
+    call_error::CallError,
     config::Config,
     domain::{
         adaptation::DialectOverrides,
@@ -35,9 +48,9 @@ use crate::{
         completion::{Delta, FinishReason},
         event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
-        ids::{InvocationId, Operation, RouteName, TargetId, ThreadId},
+        ids::{InvocationId, Operation, RouteName, TargetId, TenantId, ThreadId},
         invocation::{Call, TraceContext},
-        tool::{ToolList, ToolRequest, ToolSpec},
+        tool::{ToolList, ToolRequest},
         upstream::{BackgroundResponses, UpstreamHandle},
         wire::{DeltaStream, ProviderRequest, SentTo},
     },
@@ -54,10 +67,11 @@ use crate::{
         classify::Classifier,
         release::{ReleaseRouting, ReleaseVersion},
         secrets::Secrets,
+        tenant_limits::{LimitKind, LimitUse, TenantMeters},
     },
     provider::Providers,
     stack::{Shared, Stack, stack},
-    tool::ListFreshness,
+    tool::{ListFreshness, OnProgress},
 };
 
 use self::tools::Tools;
@@ -70,6 +84,7 @@ pub struct Engine {
     targets: Targets,
     classifier: Arc<ArcSwap<Classifier>>,
     admission: Arc<Mutex<Admission>>,
+    meters: Arc<Mutex<TenantMeters>>,
     providers: Arc<ArcSwap<Providers>>,
     config: Arc<ArcSwap<Config>>,
     resolver: Arc<ArcSwap<resolve::Resolver>>,
@@ -84,7 +99,7 @@ pub struct Engine {
 pub struct Configuration {
     /// 1 for the one at the start; grows with every one that took its place.
     pub generation: u64,
-    /// Why a newer one was refused, if it was.
+    /// Rejection of a newer configuration, if it was refused.
     pub rejected: Option<Rejection>,
 }
 
@@ -104,12 +119,12 @@ pub struct Rejection {
     pub reason: String,
     /// One by one.
     pub faults: Vec<SettingFault>,
-    /// When it was rejected.
+    /// Time of the rejection.
     pub at: Timestamp,
 }
 
-/// The bottom service of the stack: calls whichever providers and tool servers are in force when an
-/// attempt begins, and redacts configured secrets from every failure.
+/// Bottom service of the stack: calls the providers and tool servers in force when an attempt
+/// starts, and redacts configured secrets from every failure.
 #[derive(Clone)]
 struct Wire {
     providers: Arc<ArcSwap<Providers>>,
@@ -123,17 +138,21 @@ impl Engine {
     /// Builds everything that the configuration names; nothing is connected yet.
     ///
     /// # Errors
-    /// When a part cannot be built, such as a provider whose base URL is none.
+    /// Returns an error if a part cannot be built, such as a provider whose base URL is not
+    /// valid.
     pub fn new(config: Config, spans: Spans, events: EventBus) -> Result<Self, PartsError> {
         let parts = parts::build(&config)?;
         let targets = Targets::new(events.clone(), &parts.targets, &parts.shared);
         let providers = Arc::new(ArcSwap::from_pointee(parts.providers));
         let classifier = Arc::new(ArcSwap::from_pointee(parts.classifier));
         let admission = Arc::new(Mutex::new(Admission::new(config.admission.clone())));
+        let meters = TenantMeters::new(config.server.tenant_limits());
+        let meters = Arc::new(Mutex::new(meters));
         let shared = Shared {
             events: events.clone(),
             spans,
             targets: targets.clone(),
+            meters: Arc::clone(&meters),
             admission: Arc::clone(&admission),
             classifier: Arc::clone(&classifier),
         };
@@ -161,6 +180,7 @@ impl Engine {
             targets,
             classifier,
             admission,
+            meters,
             providers,
             config,
             resolver,
@@ -169,6 +189,11 @@ impl Engine {
             configuration,
             secrets,
         })
+    }
+
+    /// Returns the configured secrets, which belong into no log.
+    pub fn secrets(&self) -> Arc<ArcSwap<Secrets>> {
+        Arc::clone(&self.secrets)
     }
 
     /// Applies another configuration, as a whole or not at all.
@@ -191,10 +216,9 @@ impl Engine {
         self.tools.replace(parts.tools);
         self.targets.update(&targets, &parts.shared);
         self.classifier.store(Arc::new(parts.classifier));
-        self.admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reconfigure(config.admission.clone());
+        self.admission.lock().reconfigure(config.admission.clone());
+        let limits = config.server.tenant_limits();
+        self.meters.lock().reconfigure(limits);
         self.resolver
             .store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
         self.config.store(Arc::new(config));
@@ -205,7 +229,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the route does not exist, or an override is not allowed.
-    pub fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
+    pub fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, CallError> {
         self.resolver.load().resolve(request, &self.releases.load())
     }
 
@@ -214,11 +238,14 @@ impl Engine {
         self.releases.store(Arc::new(routing));
     }
 
-    /// Finds the plan for a request, a tool call included: its tool is looked up first.
+    /// Finds the plan for a request, including tool calls: the tool is looked up first.
     ///
     /// # Errors
-    /// When there is no such route or tool, or an override is not allowed.
-    pub async fn prepare(&self, request: InvocationRequest) -> Result<InvocationContext, Refusal> {
+    /// Returns an error if there is no such route or tool, or an override is not allowed.
+    pub async fn prepare(
+        &self,
+        request: InvocationRequest,
+    ) -> Result<InvocationContext, CallError> {
         let Call::Tool(call) = &request.call else {
             return self.resolve(request);
         };
@@ -228,10 +255,7 @@ impl Engine {
             .thread
             .as_ref()
             .map_or(id.as_str(), ThreadId::as_str);
-        let plan = self
-            .tools
-            .plan(call, &request.operation, (&releases, key))
-            .await?;
+        let plan = self.tools.plan(call, (&releases, key)).await?;
         let in_force = self.tools.in_force();
         let incoming = self.resolver.load().resolve_tool(request, plan, id)?;
         if let Some(tool) = &incoming.plan.tool {
@@ -243,11 +267,15 @@ impl Engine {
         Ok(incoming)
     }
 
-    /// The plan of an operation on a route, without overrides.
+    /// Returns the plan of an operation on a route, without overrides.
     ///
     /// # Errors
     /// When the route does not exist.
-    pub fn plan(&self, route: Option<&RouteName>, operation: &Operation) -> Result<Plan, Refusal> {
+    pub fn plan(
+        &self,
+        route: Option<&RouteName>,
+        operation: &Operation,
+    ) -> Result<Plan, CallError> {
         self.resolver.load().bare_plan(route, operation)
     }
 
@@ -259,8 +287,8 @@ impl Engine {
         self.stack.clone().oneshot(incoming).await
     }
 
-    /// Cancels a background response of an invocation that will have no reader. Does nothing where
-    /// its target is no longer in the plan. Must be called within a runtime.
+    /// Cancels a background response of an invocation that will have no reader. Does nothing if its
+    /// target is no longer in the plan. Must be called within a runtime.
     pub fn abandon(&self, incoming: &InvocationContext, handle: UpstreamHandle) {
         let mut targets = incoming.plan.targets.iter();
         let Some(target) = targets.find(|it| it.id == handle.target && it.capabilities.background)
@@ -274,6 +302,7 @@ impl Engine {
             call: Arc::default(),
             tool: None,
             wording: DialectOverrides::default(),
+            is_streamed: false,
             deadline: incoming.invocation.deadline,
             idle: None,
             trace: TraceContext::default(),
@@ -282,7 +311,8 @@ impl Engine {
             attach: Some(handle),
         };
         // Attaching to a response and dropping the future cancels it.
-        let (providers, secrets) = (Arc::clone(&self.providers), Arc::clone(&self.secrets));
+        let providers = Arc::clone(&self.providers);
+        let secrets = Arc::clone(&self.secrets);
         drop(
             Wire {
                 providers,
@@ -307,26 +337,14 @@ impl Engine {
         }
     }
 
-    /// Where everything that happens is published.
+    /// Returns the bus on which everything that happens is published.
     pub fn events(&self) -> &EventBus {
         &self.events
     }
 
-    /// The tools of all servers, by server; those of a server that cannot be reached now are left
-    /// out.
-    pub async fn listed_tools(&self) -> Vec<(Arc<str>, ToolSpec)> {
-        let (listed, _) = self.tools.in_force().list_all().await;
-        let of_server = |(server, list): &(Arc<str>, Arc<ToolList>)| {
-            list.tools
-                .iter()
-                .map(|tool| (Arc::clone(server), tool.clone()))
-                .collect::<Vec<_>>()
-        };
-        listed.iter().flat_map(of_server).collect()
-    }
-
-    /// The version of a tool server and what it lists, fetched anew where that is wanted; `None`
-    /// where there is no such server, or its list is not known yet.
+    /// Returns the version of a tool server and what it lists: fetched anew if requested, else as
+    /// last fetched, which has it fetched for the next time once it is too old. `None` if there is
+    /// no such server, or its list is not known yet.
     pub async fn tool_release(
         &self,
         server: &str,
@@ -345,17 +363,17 @@ impl Engine {
         self.tools.in_force().servers.close().await;
     }
 
-    /// What was learnt from the outcomes of tool calls.
+    /// Returns what was learnt from the outcomes of tool calls.
     pub fn tool_knowledge(&self) -> &ToolKnowledge {
         self.tools.knowledge()
     }
 
-    /// What is known of every target.
+    /// Returns what is known of every target.
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in force.
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }
@@ -402,17 +420,29 @@ impl Engine {
         self.events.publish(None, 0, None, body);
     }
 
-    /// Which configuration is in force.
+    /// Returns the configuration in force.
     pub fn configuration(&self) -> Arc<Configuration> {
         self.configuration.load_full()
     }
 
     /// Invocations in flight.
     pub fn in_flight(&self) -> u32 {
-        self.admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .in_flight()
+        self.admission.lock().in_flight()
+    }
+
+    /// Returns the use of each limit of a tenant.
+    pub fn limit_uses(&self, tenant: &TenantId) -> Vec<LimitUse> {
+        self.meters.lock().usage(tenant, Instant::now())
+    }
+
+    /// Returns how many calls of each tenant were refused by which of its limits.
+    pub fn limited(&self) -> Vec<(TenantId, LimitKind, u64)> {
+        self.meters.lock().refusals()
+    }
+
+    /// Holds this part of every limit of a tenant on this replica (0 to 1).
+    pub fn share_limits(&self, share: f64) {
+        self.meters.lock().set_share(share);
     }
 }
 
@@ -436,11 +466,13 @@ impl Service<ProviderRequest> for Wire {
     fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let secrets = self.secrets.load_full();
         if let Some(request) = &call.tool {
-            let calling = self
-                .tools
-                .in_force()
-                .servers
-                .call(&call.target.provider, ToolRequest::clone(request));
+            let board = self.tools.progress().clone();
+            let invocation = call.invocation.clone();
+            let on_progress: OnProgress =
+                Arc::new(move |progress| board.report(&invocation, progress));
+            let in_force = self.tools.in_force();
+            let request = ToolRequest::clone(request);
+            let calling = in_force.call(&call.target.provider, request, on_progress);
             return Box::pin(async move {
                 let reply = calling.await.map_err(|facts| secrets.take_out_of(facts))?;
                 let end = Delta::Finish {

@@ -5,11 +5,9 @@
 //! ring is informed how many events it missed and continues with the oldest event left, so a slow
 //! reader costs no memory and delays no publisher.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::domain::{
@@ -18,7 +16,7 @@ use crate::domain::{
     ids::{Cursor, TargetId},
 };
 
-/// How many events the ring holds unless configured otherwise.
+/// Number of events that the ring holds unless configured otherwise.
 pub const DEFAULT_CAPACITY: usize = 65_536;
 
 /// The bounded event bus; cheap to clone.
@@ -49,14 +47,14 @@ pub struct EventReader {
     after: Cursor,
 }
 
-/// What a reader receives: an event, or notice of events that it missed.
+/// Item that a reader receives: an event, or notice of events that it missed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BusItem {
     /// The next event.
     Event(Arc<Event>),
     /// Events that are gone: `count` of them, `from` and `to` included.
     Missed {
-        /// The number of missed events; 0 where they belong to an earlier process and the number is
+        /// Number of missed events; 0 if they belong to an earlier process and the number is
         /// unknown.
         count: u64,
         /// The first that is gone.
@@ -134,13 +132,13 @@ impl EventBus {
         cursor
     }
 
-    /// The place of the newest event; 0 before the first.
+    /// Returns the place of the newest event; 0 before the first.
     #[must_use]
     pub fn newest(&self) -> Cursor {
         self.shared.lock().last
     }
 
-    /// A reader of everything after `after`.
+    /// Returns a reader of everything after `after`.
     #[must_use]
     pub fn reader(&self, after: Cursor) -> EventReader {
         EventReader {
@@ -149,7 +147,7 @@ impl EventBus {
         }
     }
 
-    /// A reader of everything that happens from now on.
+    /// Returns a reader of everything that happens from now on.
     #[must_use]
     pub fn live(&self) -> EventReader {
         self.reader(self.newest())
@@ -159,13 +157,13 @@ impl EventBus {
 // === impl EventReader ===
 
 impl EventReader {
-    /// The cursor of the last event read, or passed over.
+    /// Returns the cursor of the last event read, or passed over.
     #[must_use]
     pub fn position(&self) -> Cursor {
         self.after
     }
 
-    /// The next event, at once if there is one, else when it happens. Cancel safe.
+    /// Returns the next event, at once if there is one, else when it happens. Cancel safe.
     pub async fn next(&mut self) -> BusItem {
         let shared = Arc::clone(&self.shared);
         loop {
@@ -185,7 +183,8 @@ impl EventReader {
         let ring = self.shared.lock();
         if self.after < self.shared.base {
             // Cursor 0 precedes all events, so nothing was missed before it.
-            let (from, to) = (Cursor(self.after.0 + 1), self.shared.base);
+            let from = Cursor(self.after.0 + 1);
+            let to = self.shared.base;
             let was_here = self.after.0 > 0;
             self.after = to;
             if was_here {
@@ -214,8 +213,8 @@ impl EventReader {
 }
 
 impl BusState {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Ring> {
+        self.ring.lock()
     }
 }
 

@@ -1,12 +1,12 @@
-//! Running invocations: they belong to this replica, not to the call that began them.
+//! Running invocations: they belong to this replica, not to the call that started them.
 //!
 //! An invocation is started once, numbered step by step, recorded in the journal, and followed by
 //! any number of clients at their own pace: the first one, one that repeats its request id, one
-//! that comes back after its connection broke, also to another replica. When the last client goes,
-//! the invocation is cancelled, unless it was to continue on. When its replica dies, another one
-//! takes it over. Unary calls and streams are the same here.
+//! that comes back after its connection broke, also to another replica. When the last client
+//! leaves, the invocation is cancelled, unless it was to continue. When its replica dies, another
+//! one takes it over. Unary calls and streams are the same here.
 //!
-//! It knows nothing of gRPC, and it never decides how to recover: the engine below does.
+//! This module does not know gRPC, and never decides how to recover: the engine below does.
 
 mod abandoned;
 mod append_only;
@@ -19,13 +19,14 @@ mod journal_health;
 mod journal_queue;
 mod launch;
 mod live;
+mod lost;
 mod maintenance;
 mod recorder;
+mod rejoin;
 mod releases;
 mod replay_buffer;
 mod run;
 mod start;
-mod start_error;
 mod steadiness;
 mod takeover;
 mod thread_queue;
@@ -35,57 +36,64 @@ mod upstream;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 pub use self::{
-    follower::{Follower, Lost, StreamItem},
+    follower::{Follower, StreamItem},
     journal_health::JournalHealth,
-    releases::{ReleaseError, Releases},
+    lost::Lost,
+    releases::Releases,
     start::{Disposition, Started},
-    start_error::StartError,
 };
 use self::{
     journal_queue::JournalQueue, live::Execution, steadiness::Steadiness,
     thread_queue::ThreadQueues,
 };
 use crate::{
-    config::observe::{JournalConfig, JournalMode},
     domain::{
         ids::{InvocationId, RequestId},
         upstream::BackgroundResponses,
     },
     engine::Engine,
     journal::{
-        CancelWish, Compacted, Held, Journal, JournalError, LEASE, Owner, Record, Stats,
-        StoreHealth,
+        CancelWish, Compacted, Held, Journal, JournalConfig, JournalError, JournalMode, LEASE,
+        Owner, Record, Stats, StoreHealth,
     },
 };
 
-/// How long a taken-over invocation waits for its client to come back: a crash is not the client's
-/// wish to leave.
+/// Time for which a taken-over invocation waits for its client to come back: a crash is not the
+/// client's wish to leave.
 pub const RECONNECT_GRACE: Duration = Duration::from_secs(30);
 
-/// How often the journal's retention is applied, usually.
+/// Time for which the last steps of what still runs may be written when this replica ends.
+const LEFT_WITHIN: Duration = Duration::from_millis(500);
+
+/// Usual interval at which the journal's retention is applied.
 const COMPACT_EVERY: Duration = Duration::from_mins(1);
 
-/// How executions are kept.
+/// Settings of how executions are kept.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Who executes here; never the name of another process.
+    /// Owner of the executions here; never the name of another process.
     pub owner: Owner,
     /// In what the journal is kept: `memory`, `sqlite` or `postgres`.
     pub store: &'static str,
-    /// Whether steps are recorded before they are published.
+    /// Mode of the journal: decides whether steps are recorded before they are published.
     pub mode: JournalMode,
-    /// How long a lease is good; renewed three times as often.
+    /// Time for which a lease is valid; renewed three times as often.
     pub lease: Duration,
-    /// How long the events of a finished invocation are kept; zero where they are not.
+    /// Time for which the events of a finished invocation are kept; zero if they are not.
     pub events_kept: Duration,
     /// Steps of all invocations that may wait to be recorded at once; at least 1.
     pub queue: usize,
@@ -94,11 +102,11 @@ pub struct Settings {
     /// Invocations that may wait here for one thread on which another one runs; 0 refuses them at
     /// once.
     pub thread_queue: usize,
-    /// How often the journal's retention is applied.
+    /// Interval at which the journal's retention is applied.
     pub compact_every: Duration,
 }
 
-/// How much these executions hold at this moment.
+/// Amount that these executions hold at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExecutionLevels {
     /// Invocations that run here.
@@ -113,9 +121,9 @@ pub struct ExecutionLevels {
     pub tail_steps: usize,
     /// Roughly what they take, in bytes.
     pub tail_bytes: usize,
-    /// What the journal kept after its newest compaction.
+    /// Content of the journal after its newest compaction.
     pub kept: Stats,
-    /// What all compactions removed, since the beginning.
+    /// Total that all compactions removed since the start.
     pub removed: Compacted,
 }
 
@@ -132,14 +140,14 @@ struct ExecutionShared {
     releases: Releases,
     settings: Settings,
     running: Mutex<HashMap<InvocationId, Arc<Execution>>>,
-    /// What this replica owns and does not run yet.
+    /// Invocations that this replica owns and does not run yet.
     claims: Mutex<HashSet<Held>>,
     tasks: Mutex<JoinSet<()>>,
     queue: Arc<JournalQueue>,
     /// Invocations that ran without a record.
     unrecorded: AtomicU64,
     queues: Arc<ThreadQueues>,
-    /// What the journal kept after its newest compaction, and what all of them removed.
+    /// Content of the journal after its newest compaction, and the total that all of them removed.
     kept: Mutex<(Stats, Compacted)>,
     journal_standing: Mutex<JournalHealth>,
     /// Until when the leases of this replica are good for sure.
@@ -148,7 +156,7 @@ struct ExecutionShared {
     closing: AtomicBool,
 }
 
-/// How a caller names an invocation.
+/// Name by which a caller refers to an invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InvocationName {
     /// By its id.
@@ -157,14 +165,14 @@ pub enum InvocationName {
     Request(RequestId),
 }
 
-/// What became of a wish to cancel.
+/// Result of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
     /// It was uttered; the end follows.
     Accepted,
     /// It had ended before.
     Ended,
-    /// There is none.
+    /// There is no such invocation.
     Unknown,
 }
 
@@ -178,11 +186,7 @@ struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.shared
-            .claims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.held);
+        self.shared.claims.lock().remove(&self.held);
     }
 }
 
@@ -237,32 +241,24 @@ impl Executions {
         }
     }
 
-    /// Whether the journal can be reached, and since when.
+    /// Returns whether the journal can be reached, and since when.
     pub fn journal_standing(&self) -> JournalHealth {
-        self.shared
-            .journal_standing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.journal_standing.lock().clone()
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// How much they hold at this moment.
+    /// Returns the amount that the executions hold at this moment.
     pub fn levels(&self) -> ExecutionLevels {
         let running = self.shared.all();
         let tails = running.iter().map(|execution| execution.replay.held());
         let (tail_steps, tail_bytes) =
             tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
         let queue = &self.shared.queue;
-        let (kept, removed) = *self
-            .shared
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let (kept, removed) = *self.shared.kept.lock();
         ExecutionLevels {
             kept,
             removed,
@@ -282,7 +278,7 @@ impl Executions {
         tokio::join!(maintenance::keep(&self.shared), self.shared.releases.keep());
     }
 
-    /// The releases of all subjects.
+    /// Returns the releases of all subjects.
     pub fn releases(&self) -> &Releases {
         &self.shared.releases
     }
@@ -326,7 +322,10 @@ impl Executions {
             self.shared.fence(&execution);
         }
         let mut tasks = std::mem::take(&mut *self.shared.tasks());
-        tasks.shutdown().await;
+        let left = async { while tasks.join_next().await.is_some() {} };
+        if timeout(LEFT_WITHIN, left).await.is_err() {
+            tasks.shutdown().await;
+        }
         if let Err(error) = self
             .shared
             .journal
@@ -342,11 +341,11 @@ impl Executions {
 
 impl ExecutionShared {
     fn running(&self) -> MutexGuard<'_, HashMap<InvocationId, Arc<Execution>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tasks.lock()
     }
 
     fn execution(&self, id: &InvocationId) -> Option<Arc<Execution>> {
@@ -373,11 +372,7 @@ impl ExecutionShared {
 
     /// Everything whose lease this replica renews: what runs here, and what is about to.
     fn held(&self) -> Vec<Held> {
-        let claimed = self
-            .claims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let claimed = self.claims.lock().clone();
         let running = self.running();
         let recorded = running.values().filter(|execution| execution.is_recorded);
         let recorded = recorded.map(|execution| Held {
@@ -394,10 +389,7 @@ impl ExecutionShared {
 
     /// Has the lease of an invocation renewed that is this replica's and does not run yet.
     fn claim(self: &Arc<Self>, held: Held) -> Claim {
-        self.claims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(held.clone());
+        self.claims.lock().insert(held.clone());
         Claim {
             shared: Arc::clone(self),
             held,
@@ -408,22 +400,20 @@ impl ExecutionShared {
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// Whether this replica is taken to be alive by the others.
+    /// Returns whether the others take this replica to be alive.
     fn holds_leases(&self) -> bool {
         Instant::now() < *self.leased_until.borrow()
     }
 
-    /// What ties an invocation of this replica to answers that are made in the background.
+    /// Returns the link between an invocation of this replica and completions that are made in the
+    /// background.
     fn background(&self) -> BackgroundResponses {
         BackgroundResponses::leased(self.leased_until.subscribe())
     }
 
     /// Notes a renewal that succeeded, or not, and was sent at `asked_at`.
     fn leases_renewed(&self, asked_at: Instant, succeeded: bool) {
-        let mut steadiness = self
-            .steadiness
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut steadiness = self.steadiness.lock();
         if succeeded {
             steadiness.renewed(asked_at, Instant::now());
             self.leased_until
@@ -433,15 +423,12 @@ impl ExecutionShared {
         }
     }
 
-    /// Whether a lease that expired means that its owner is gone.
+    /// Returns whether an expired lease means that its owner is gone.
     fn may_take_over(&self) -> bool {
-        self.steadiness
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .may_take_over(Instant::now())
+        self.steadiness.lock().may_take_over(Instant::now())
     }
 
-    /// Whether the journal is known to be away.
+    /// Returns whether the journal is known to be away.
     fn journal_is_away(&self) -> bool {
         self.journal
             .health()
@@ -450,11 +437,7 @@ impl ExecutionShared {
 
     /// Notes whether the journal was available; an event is emitted when that changes.
     fn journal_was(&self, failure: Option<&JournalError>) {
-        let event = self
-            .journal_standing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(failure);
+        let event = self.journal_standing.lock().take(failure);
         if let Some(body) = event {
             self.engine.events().publish(None, 0, None, body);
         }

@@ -1,16 +1,16 @@
 //! The parts of the crate that its tests, benches and fuzz targets use directly.
 //!
-//! This is no stable interface: programs use Relight by gRPC or HTTP. All else is private to the
-//! crate, so that the compiler reports unused code.
+//! This is not a stable interface: programs use Relight by gRPC or HTTP. All else is private to
+//! the crate, so that the compiler reports unused code.
 
 pub mod config {
     pub use crate::config::{Config, GivenEnvironment, load, load_text, schema};
-    pub mod observe {
-        pub use crate::config::observe::{JournalMode, Payloads};
-    }
 }
 pub mod tool {
-    pub use crate::tool::{ListFreshness, ToolServerSpec, ToolServers, configured};
+    pub use crate::{
+        engine::tool_specs::configured,
+        tool::{ListFreshness, ToolServerPlace, ToolServerSpec, ToolServers},
+    };
 }
 pub mod domain {
     pub mod adaptation {
@@ -49,6 +49,9 @@ pub mod domain {
             Overrides, ToolInvocation, TraceContext,
         };
     }
+    pub mod left_out {
+        pub use crate::domain::left_out::{CallParameter, DIALECTS, Handling, ParameterRow, TABLE};
+    }
     pub mod message {
         pub use crate::domain::message::{
             Media, MediaSource, Message, ModelCall, Opaque, Part, Reasoning, ResponseFormat, Role,
@@ -83,7 +86,10 @@ pub mod execution {
     pub use crate::execution::{Executions, Settings};
 }
 pub mod front {
-    pub use crate::front::{Authenticate, Principal, is_request, router};
+    pub use crate::{
+        call_error::CallError,
+        front::{Authenticate, Principal, is_request, router},
+    };
 }
 pub mod grpc {
     pub use crate::grpc::v1;
@@ -97,10 +103,10 @@ pub mod grpc {
 pub mod journal {
     pub use crate::journal::{
         AppendError, BeginResult, CancelWish, Compacted, Entry, ExecutionListing, ExecutionState,
-        Fingerprint, Finish, FinishError, Held, Journal, JournalError, Limits, Listing, Locked,
-        MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher, RecordedRequest, Renewed,
-        RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread, ThreadCommit, ThreadEnd,
-        ThreadError, ThreadKey, goal_key,
+        Fingerprint, Finish, FinishError, Held, Journal, JournalError, JournalMode, Limits,
+        Listing, Locked, MemoryJournal, NewInvocation, Notices, Owner, PayloadCipher, Payloads,
+        RecordedRequest, Renewed, RunState, Stats, THREAD_ERRORS_KEPT, Takeover, Thread,
+        ThreadCommit, ThreadEnd, ThreadError, ThreadKey, goal_key,
     };
     pub mod postgres {
         pub use crate::journal::postgres::{open, open_shared};
@@ -158,6 +164,9 @@ pub mod policy {
     pub mod select {
         pub use crate::policy::select::{SelectPolicy, choose};
     }
+    pub mod tenant_limits {
+        pub use crate::policy::tenant_limits::TenantMeters;
+    }
     pub mod timers {
         pub use crate::policy::timers::TimersPolicy;
     }
@@ -168,8 +177,9 @@ pub mod provider {
         pub use crate::provider::known::{ModelRef, capabilities};
     }
 }
+#[cfg(feature = "lab")]
 pub mod scenarios {
-    pub use crate::scenarios::{Report, Scenario, ScenarioOptions, all, run};
+    pub use crate::scenarios::{Report, Scenario, ScenarioOptions, all, markdown, random, run};
 }
 pub mod server {
     pub use crate::server::{Listeners, Running, ServerOptions};
@@ -183,27 +193,30 @@ pub mod telemetry {
         telemetry::{Metrics, TargetNames, TelemetrySettings, build_tracer},
     };
 }
+#[cfg(feature = "lab")]
 pub mod wire_server {
-    pub use crate::wire_server::{Reply, Request, WireServer};
+    pub use relight_lab::wire_server::{Reply, Request, WireServer};
     pub mod mcp {
-        pub use crate::wire_server::mcp::{Executed, McpScript, ScriptedTool};
+        pub use relight_lab::wire_server::mcp::{Executed, McpScript, ScriptedTool};
     }
     pub mod answers {
-        pub use crate::wire_server::answers::of;
+        pub use relight_lab::wire_server::answers::of;
         pub mod anthropic {
-            pub use crate::wire_server::answers::anthropic::text;
+            pub use relight_lab::wire_server::answers::anthropic::text;
         }
         pub mod bedrock {
-            pub use crate::wire_server::answers::bedrock::{event, frame, text};
+            pub use relight_lab::wire_server::answers::bedrock::{event, frame, text};
         }
         pub mod gemini {
-            pub use crate::wire_server::answers::gemini::{broken_tool_call, text};
+            pub use relight_lab::wire_server::answers::gemini::{broken_tool_call, text};
         }
         pub mod openai {
-            pub use crate::wire_server::answers::openai::{chunk, text, usage_chunk};
+            pub use relight_lab::wire_server::answers::openai::{chunk, text, usage_chunk};
         }
         pub mod responses {
-            pub use crate::wire_server::answers::responses::{overloaded_amid, text, text_after};
+            pub use relight_lab::wire_server::answers::responses::{
+                overloaded_amid, text, text_after,
+            };
         }
     }
 }

@@ -7,6 +7,7 @@
 //! up, never owned by a layer.
 
 pub mod admit;
+pub mod affinity;
 pub mod append_only;
 pub mod assembler;
 pub mod attempt;
@@ -19,6 +20,7 @@ pub mod event;
 pub mod gates;
 pub mod guarded;
 pub mod hedge;
+mod held;
 pub mod inject;
 pub mod invocation;
 pub mod observe;
@@ -29,6 +31,7 @@ pub mod retry;
 pub mod select;
 pub mod spans;
 pub mod targets;
+pub mod tenant_limits;
 pub mod timers;
 pub mod tools;
 pub mod trace_wire;
@@ -46,5 +49,5 @@ pub type StepStream = Pin<Box<dyn Stream<Item = StreamStep> + Send>>;
 /// A running attempt: deltas that end with a `Delta::Finish` or with one judged failure.
 pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Failure>> + Send>>;
 
-/// What a layer's `call` returns.
+/// Future that a layer's `call` returns.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -29,6 +29,7 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -49,10 +50,12 @@ use crate::{
     engine::{Engine, PartsError},
     events::EventBus,
     execution::Executions,
+    fleet::{self, Replicas},
     grpc::{
         admin::Admin,
         auth::{Authenticator, TokenVerifier},
         drain::DrainState,
+        peers::Peers,
         recovery::Recovery,
         v1::{
             admin_service_server::AdminServiceServer,
@@ -64,18 +67,25 @@ use crate::{
     telemetry::{self, Metrics, MetricsTask, ReaderTask, TracerGuard},
 };
 
+/// Path at which MCP clients reach the front of the tools.
+const MCP_PATH: &str = "/mcp";
+
+/// Time for which one task may occupy a worker thread before `/livez` fails: the process is then
+/// frozen or close to it, and is better replaced.
+const WATCHDOG: Duration = Duration::from_secs(30);
+
 /// Options of a server beside its configuration.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// Whether events are written to standard error as logs.
+    /// If set, events are written to standard error as logs.
     pub logs: bool,
-    /// Whether the pause before GOAWAY is skipped, as in tests, which have no load balancer.
+    /// If set, the pause before GOAWAY is skipped, as in tests, which have no load balancer.
     pub skip_pause: bool,
     /// The journal's file when the configuration names none; without one, the journal is in memory.
     pub embedded_journal: Option<PathBuf>,
 }
 
-/// Why a server cannot start.
+/// Error returned if a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A part that the configuration names.
@@ -88,11 +98,14 @@ pub enum ServeError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The watchdog.
-    #[error("server.watchdog: no thread can be started: {0}")]
+    #[error("watchdog: no thread can be started: {0}")]
     Watchdog(std::io::Error),
     /// The journal.
     #[error("journal.store cannot be opened")]
     Journal(#[from] JournalError),
+    /// The store that replicas share.
+    #[error("fleet.store: {0}")]
+    Fleet(#[from] relight_fleet::FleetStoreError),
     /// Reflection.
     #[error("reflection cannot be set up: {0}")]
     Reflection(String),
@@ -101,15 +114,15 @@ pub enum ServeError {
 /// A running server. Dropping it stops everything at once; `shutdown` ends it in order.
 #[derive(Debug)]
 pub struct Running {
-    /// Where gRPC is served.
+    /// Address at which gRPC is served.
     pub address: SocketAddr,
-    /// Where health and metrics are served.
+    /// Address at which health and metrics are served.
     pub admin_address: SocketAddr,
-    /// Where the OpenAI-compatible front is served, where it is switched on.
+    /// Address at which the OpenAI-compatible front is served, if it is switched on.
     pub openai_front_address: Option<SocketAddr>,
-    /// Where the `AdminService` is served, where it has a listener of its own.
+    /// Address at which the `AdminService` is served, if it has a listener of its own.
     pub admin_service_address: Option<SocketAddr>,
-    /// Where Relight is served as an MCP server, where that is switched on.
+    /// Address at which Relight is served as an MCP server, if that is switched on.
     pub mcp_front_address: Option<SocketAddr>,
     engine: Engine,
     executions: Executions,
@@ -122,7 +135,7 @@ pub struct Running {
     telemetry: Telemetry,
     metrics: Metrics,
     skip_pause: bool,
-    _watchdog: Option<Watchdog>,
+    _watchdog: Watchdog,
 }
 
 #[derive(Debug)]
@@ -161,7 +174,7 @@ impl Running {
         let spans = spans.capturing_content(config.telemetry.capture_content);
         let engine = Engine::new(config.clone(), spans, events.clone())?;
         let (metrics, metrics_task) = Metrics::start(&events, &settings, target_names(&engine))?;
-        let logs = options.logs.then(|| start_logs(config, &events));
+        let logs = options.logs.then(|| start_logs(config, &engine));
         let (draining, draining_seen) = watch::channel(false);
         let (stop, stop_seen) = watch::channel(false);
         let drain = DrainState::new(draining_seen.clone());
@@ -209,9 +222,17 @@ impl Running {
             )
         };
         let refused = Arc::<RefusedCallers>::default();
-        let (mut openai_front_address, mut mcp_front_address) = (None, None);
+        let mut openai_front_address = None;
+        let mut mcp_front_address = None;
         let (executions, resume_tokens) =
             executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
+        let me = fleet::member(config, executions.settings().owner.as_str(), address);
+        let replicas = Replicas::join(config, &engine, me.clone(), &mut tasks).await?;
+        let peers = Peers::new(config, me, replicas.clone());
+        tasks.spawn(peers.clone().greet());
+        if let Some(view) = replicas.view() {
+            metrics.set_store_up(fleet::STORE, view.status.away.is_none());
+        }
         let mut serving = JoinSet::new();
         let port = front_port::FrontPort {
             engine: engine.clone(),
@@ -226,10 +247,8 @@ impl Running {
         };
         if let Some(listener) = listeners.openai_front {
             openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let (listener, routes) = (
-                limited("openai_front", listener),
-                front_port::Routes::OpenAi,
-            );
+            let listener = limited("openai_front", listener);
+            let routes = front_port::Routes::OpenAi;
             port.clone().serve(
                 routes,
                 listener,
@@ -238,12 +257,10 @@ impl Running {
                 &mut serving,
             );
         }
-        if let Some((listener, front)) = listeners.mcp_front.zip(config.tools.mcp_front.as_ref()) {
+        if let Some(listener) = listeners.mcp_front {
             mcp_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let (listener, routes) = (
-                limited("mcp_front", listener),
-                front_port::Routes::Mcp(front.path.clone()),
-            );
+            let listener = limited("mcp_front", listener);
+            let routes = front_port::Routes::Mcp(MCP_PATH.to_owned());
             port.serve(
                 routes,
                 listener,
@@ -252,26 +269,26 @@ impl Running {
                 &mut serving,
             );
         }
-        read_levels(&metrics, &engine, &executions, &drain);
+        read_levels(&metrics, &engine, &executions, (&drain, &peers));
         let admin = Admin::new(
             engine.clone(),
             executions.clone(),
-            Arc::clone(&authenticator),
-            drain.clone(),
+            (Arc::clone(&authenticator), drain.clone()),
+            (replicas, peers.clone()),
         );
         let recovery = Recovery::new(
             engine.clone(),
             executions.clone(),
             resume_tokens,
-            authenticator,
-            drain,
+            (authenticator, drain),
+            peers.clone(),
         );
         let admin = AdminServiceServer::new(admin).max_decoding_message_size(max_bytes);
         let mut routes = Routes::new(health_service.clone())
             .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes));
-        let api = |routes| listen::GrpcApi {
+        let api = |routes, intake| listen::GrpcApi {
             routes,
-            intake: intake.clone(),
+            intake,
             metrics: metrics.clone(),
             refused: Arc::clone(&refused),
             cors: cors::layer(config.server.cors.clone()),
@@ -279,7 +296,8 @@ impl Running {
         let mut admin_service_address = None;
         if let Some(listener) = listeners.admin_service {
             admin_service_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let alone = api(Routes::new(health_service.clone()).add_service(admin));
+            let alone = Routes::new(health_service.clone()).add_service(admin.clone());
+            let alone = api(alone, intake.clone());
             listen::serve_grpc(
                 &config.server,
                 listener,
@@ -288,28 +306,20 @@ impl Running {
                 stop_seen.clone(),
                 &mut serving,
             )?;
-        } else {
-            routes = routes.add_service(admin);
         }
+        let intake = intake.with_peers(peers.key(), admin_service_address.is_some());
+        routes = routes.add_service(admin);
         listen::serve_grpc(
             &config.server,
             listeners.grpc,
-            api(routes),
+            api(routes, intake),
             &certificates,
             stop_seen,
             &mut serving,
         )?;
         let scraped = config.telemetry.prometheus.then(|| metrics.clone());
         let live = Arc::new(AtomicBool::new(true));
-        let watchdog = (!config.server.watchdog.is_zero())
-            .then(|| {
-                watchdog::start(
-                    &Handle::current(),
-                    config.server.watchdog,
-                    Arc::clone(&live),
-                )
-            })
-            .transpose()
+        let watchdog = watchdog::start(&Handle::current(), WATCHDOG, Arc::clone(&live))
             .map_err(ServeError::Watchdog)?;
         let admin_listener = limited("admin", listeners.admin);
         admin_port::serve(
@@ -351,7 +361,7 @@ impl Running {
         })
     }
 
-    /// Where the console is served, where it is switched on.
+    /// Returns the URL at which the console is served, if it is switched on.
     pub fn console_url(&self) -> Option<String> {
         let config = self.engine.config();
         let scheme = if config.server.tls.is_some() {
@@ -365,7 +375,7 @@ impl Running {
             .then(|| format!("{scheme}://{}{}", self.address, console::PATH))
     }
 
-    /// The engine behind the server.
+    /// Returns the engine behind the server.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }

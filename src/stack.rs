@@ -1,25 +1,40 @@
 //! The order of the layers: the design of Relight in one list.
 //!
-//! Read it from the top: a request goes down, its stream comes up. Each line states why the layer
-//! is where it is; `tests/it/stack_order.rs` checks each neighbouring pair.
+//! Read it from the top: a request goes down, its stream comes up. Each line states the reason
+//! for the layer's place; `tests/it/stack_order.rs` checks each neighbouring pair.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tower::{Service, ServiceBuilder, util::BoxCloneSyncService};
 
 use crate::{
     domain::{failure::Failure, failure::ProviderError, wire::DeltaStream, wire::ProviderRequest},
     events::EventBus,
     layers::{
-        StepStream, admit::AdmitLayer, circuit::CircuitLayer, classify::ClassifyLayer,
-        concurrency::ConcurrencyLayer, deadline::DeadlineLayer, gates::GatesLayer,
-        hedge::HedgeLayer, inject::InjectLayer, invocation::InvocationContext,
-        observe::ObserveLayer, observe_attempt::ObserveAttemptLayer, retry::RetryLayer,
-        select::SelectLayer, spans::Spans, targets::Targets, timers::TimersLayer,
+        StepStream,
+        admit::AdmitLayer,
+        affinity::{AffinityLayer, MovedConversations},
+        circuit::CircuitLayer,
+        classify::ClassifyLayer,
+        concurrency::ConcurrencyLayer,
+        deadline::DeadlineLayer,
+        gates::GatesLayer,
+        hedge::HedgeLayer,
+        inject::InjectLayer,
+        invocation::InvocationContext,
+        observe::ObserveLayer,
+        observe_attempt::ObserveAttemptLayer,
+        retry::RetryLayer,
+        select::SelectLayer,
+        spans::Spans,
+        targets::Targets,
+        tenant_limits::TenantLimitsLayer,
+        timers::TimersLayer,
         trace_wire::TraceWireLayer,
     },
-    policy::{admission::Admission, classify::Classifier},
+    policy::{admission::Admission, classify::Classifier, tenant_limits::TenantMeters},
 };
 
 /// The whole stack as one service: an invocation in, its progress out.
@@ -28,12 +43,14 @@ pub type Stack = BoxCloneSyncService<InvocationContext, StepStream, Failure>;
 /// State that the layers share; everything else comes with the invocation.
 #[derive(Debug, Clone)]
 pub struct Shared {
-    /// Where everything that happens is published.
+    /// Bus on which everything that happens is published.
     pub events: EventBus,
-    /// Where spans are opened.
+    /// Handle with which spans are opened.
     pub spans: Spans,
-    /// What is known of every target.
+    /// State that is known of every target.
     pub targets: Targets,
+    /// Holds tenants to their limits.
+    pub meters: Arc<Mutex<TenantMeters>>,
     /// Admits invocations.
     pub admission: Arc<Mutex<Admission>>,
     /// Classifies failures; replaced on reload.
@@ -54,14 +71,18 @@ where
         events,
         spans,
         targets,
+        meters,
         admission,
         classifier,
     } = shared;
+    let moved = MovedConversations::default();
     BoxCloneSyncService::new(
         ServiceBuilder::new()
             // INVOCATION PLANE: once per call.
             // Outermost, so that a refusal by any layer below is still one span and one event.
             .layer(ObserveLayer::new(spans, events))
+            // Before admission: what a tenant may not have takes no place from others.
+            .layer(TenantLimitsLayer::new(meters))
             // Before anything costs something: too much work is refused early, with a time to come
             // back.
             .layer(AdmitLayer::new(admission))
@@ -71,21 +92,23 @@ where
             // is.
             .layer(RetryLayer::new(targets.clone()))
             // Inside the loop: the target is chosen afresh for each attempt, after its wait.
-            .layer(SelectLayer::new(targets.clone()))
+            .layer(SelectLayer::new(targets.clone(), moved.clone()))
             // After select: what is legal depends on the target's dialect.
             .layer(InjectLayer)
             // Below the note, so that both attempts of a race send the same request.
             .layer(HedgeLayer::new(targets.clone()))
             // ATTEMPT PLANE: per wire attempt; state is looked up by target and not owned by a
-            // layer. Cheap and without a permit: a closed gate takes no slot.
+            // layer. Outermost: a target that is refused here keeps no conversation.
+            .layer(AffinityLayer::new(moved))
+            // Cheap and without a permit: a closed gate takes no slot.
             .layer(GatesLayer)
             // Before the circuit admits: a permit must not age in a queue.
             .layer(ConcurrencyLayer)
-            // With the slot in hand: the state is fresh, the generation and a probe's lease begin
+            // With the slot in hand: the state is fresh, the generation and a probe's lease start
             // now.
             .layer(CircuitLayer::new(targets.clone()))
-            // After the permit: what Relight refuses itself is no attempt, and leaves no record,
-            // event or span.
+            // After the permit: what Relight refuses itself is not an attempt, and leaves no
+            // record, event or span.
             .layer(ObserveAttemptLayer)
             // With a record: the client span hangs under the attempt's.
             .layer(TraceWireLayer)

@@ -55,7 +55,7 @@ pub(super) fn version(arguments: &VersionArguments) -> anyhow::Result<ExitCode> 
 
 /// Prints the completions of a shell.
 pub(super) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<ExitCode> {
-    // Into memory, as the generator panics where it cannot write.
+    // Into memory, as the generator panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(
         arguments.shell,

@@ -10,6 +10,7 @@ use super::{
     client::ServerArguments,
     json::json,
     refusal::ServerRefusal,
+    status::silent,
     terminal::{Paint, Table, clock_time, print_line, span},
     words,
 };
@@ -21,12 +22,21 @@ Examples:
   relight circuits force gpt open --reason \"maintenance\"  send everything elsewhere
   relight circuits force gpt auto                         let it judge by itself again";
 
-/// Which operation on circuits; without a command, list them.
+/// Operation on circuits; without a command, they are listed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CircuitsArguments {
     #[command(subcommand)]
     command: Option<CircuitsCommand>,
+    /// Lists the targets of this replica of a fleet only; what is forced or reset holds at all.
+    #[arg(
+        long,
+        value_name = "NAME",
+        global = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    replica: String,
     /// Output format: `text` (or `table`), or `json`.
     #[arg(long, value_enum, default_value_t, global = true)]
     output: Output,
@@ -58,7 +68,7 @@ enum CircuitsCommand {
         target: String,
         /// The state to force.
         force: Force,
-        /// Why, for the record.
+        /// Reason, for the record.
         #[arg(
             long,
             value_name = "TEXT",
@@ -69,7 +79,7 @@ enum CircuitsCommand {
     },
 }
 
-/// What an operator does with a circuit.
+/// Action of an operator on a circuit.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Force {
     /// Every call is refused.
@@ -94,6 +104,7 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
         CircuitsCommand::List { route } => {
             let request = v1::ListTargetsRequest {
                 route: route.clone(),
+                replica: arguments.replica.clone(),
                 ..v1::ListTargetsRequest::default()
             };
             let listed = admin
@@ -106,7 +117,7 @@ async fn steer(arguments: &CircuitsArguments) -> anyhow::Result<ExitCode> {
                     "ListTargetsResponse",
                     &listed,
                 )?)?)?,
-                Output::Text => show(&listed.targets)?,
+                Output::Text => show(&listed)?,
             }
         }
         CircuitsCommand::Reset { target } => {
@@ -159,12 +170,28 @@ fn print_circuit(output: Output, target: &str, circuit: &v1::Circuit) -> anyhow:
     Ok(())
 }
 
-fn show(targets: &[v1::Target]) -> io::Result<()> {
+/// Returns the targets of all replicas, each with the name of its replica.
+pub(super) fn of_all(listed: &v1::ListTargetsResponse) -> Vec<(&str, &v1::Target)> {
+    let own = [(listed.replica.as_str(), &listed.targets)].into_iter();
+    let others = listed.others.iter();
+    own.chain(others.map(|other| (other.replica.as_str(), &other.targets)))
+        .flat_map(|(replica, targets)| targets.iter().map(move |target| (replica, target)))
+        .collect()
+}
+
+/// Returns whether there are other replicas, so that each line names its own.
+pub(super) fn is_fleet(listed: &v1::ListTargetsResponse) -> bool {
+    !listed.others.is_empty() || !listed.silent.is_empty()
+}
+
+fn show(listed: &v1::ListTargetsResponse) -> io::Result<()> {
     let paint = Paint::on(&io::stdout());
-    for (index, line) in table(targets).lines().into_iter().enumerate() {
+    let targets = of_all(listed);
+    let lines = table(&targets, is_fleet(listed)).lines();
+    for (index, line) in lines.into_iter().enumerate() {
         let state = index
             .checked_sub(1)
-            .and_then(|row| targets.get(row)?.circuit.as_ref())
+            .and_then(|row| targets.get(row)?.1.circuit.as_ref())
             .map(|circuit| circuit.state);
         let troubled = [v1::CircuitState::Open, v1::CircuitState::ForcedOpen]
             .map(|state| Some(i32::from(state)));
@@ -174,11 +201,13 @@ fn show(targets: &[v1::Target]) -> io::Result<()> {
             Some(_) => line,
         })?;
     }
-    Ok(())
+    let silent = silent(&listed.silent, paint);
+    silent.iter().try_for_each(|line| print_line(line))
 }
 
-fn table(targets: &[v1::Target]) -> Table {
+fn table(targets: &[(&str, &v1::Target)], is_fleet: bool) -> Table {
     let headings = [
+        "REPLICA",
         "TARGET",
         "CIRCUIT",
         "SINCE",
@@ -189,10 +218,12 @@ fn table(targets: &[v1::Target]) -> Table {
         "SLOTS",
         "P50 FIRST TOKEN",
     ];
-    let mut table = Table::new(&headings);
-    for target in targets {
+    let left_out = usize::from(!is_fleet);
+    let mut table = Table::new(&headings[left_out..]);
+    for (replica, target) in targets {
         let circuit = target.circuit.clone().unwrap_or_default();
-        table.row(vec![
+        let cells = vec![
+            (*replica).to_owned(),
             target.id.clone(),
             state(&circuit),
             circuit
@@ -218,12 +249,13 @@ fn table(targets: &[v1::Target]) -> Table {
                 .as_ref()
                 .and_then(|latency| latency.p50_first_token_ms)
                 .map_or_else(|| "-".to_owned(), span),
-        ]);
+        ];
+        table.row(cells.into_iter().skip(left_out).collect());
     }
     table
 }
 
-/// The state, and while it is not closed the failure that opened it.
+/// Returns the state, and while it is not closed the failure that opened it.
 fn state(circuit: &v1::Circuit) -> String {
     let state = words::circuit(circuit.state);
     match circuit.state() {
@@ -233,12 +265,12 @@ fn state(circuit: &v1::Circuit) -> String {
         {
             format!("{state} ({})", words::class(circuit.cause))
         }
-        _ => state.to_owned(),
+        _ => state,
     }
 }
 
-/// When it lets a call through again: a circuit that is open and due waits for a call to probe
-/// with.
+/// Returns the time until it lets a call through again: a circuit that is open and due waits for a
+/// call to probe with.
 fn retry_in(circuit: &v1::Circuit) -> String {
     match circuit.retry_in_ms {
         Some(ms) => span(ms),
@@ -264,17 +296,16 @@ fn evidence(evidence: &v1::CircuitEvidence) -> String {
     text
 }
 
-/// Which gates are closed, and for how long.
+/// Returns the closed gates, and the time for which they are closed.
 pub(super) fn gates(gates: &[v1::Gate]) -> String {
     let closed = gates.iter().filter(|gate| gate.closed).map(|gate| {
         let cause = words::class(gate.cause);
+        let key = Some(&gate.key).filter(|key| !key.is_empty());
+        let of_key = key.map(|key| format!(" of {key}")).unwrap_or_default();
+        let name = format!("{}{of_key}", words::gate(gate.kind));
         match gate.reopens_in_ms {
-            Some(ms) => format!(
-                "{} closed for {} ({cause})",
-                words::gate(gate.kind),
-                span(ms)
-            ),
-            None => format!("{} closed ({cause})", words::gate(gate.kind)),
+            Some(ms) => format!("{name} closed for {} ({cause})", span(ms)),
+            None => format!("{name} closed ({cause})"),
         }
     });
     let closed: Vec<String> = closed.collect();
@@ -308,6 +339,7 @@ mod tests {
             closed: true,
             reopens_in_ms: Some(60_000),
             cause: v1::FailureClass::QuotaExceeded.into(),
+            key: String::new(),
         };
         let target = v1::Target {
             id: "gpt".to_owned(),
@@ -319,7 +351,7 @@ mod tests {
             }),
             ..v1::Target::default()
         };
-        let lines = table(&[target]).lines();
+        let lines = table(&[("one", &target)], false).lines();
         let cells: Vec<&str> = lines[1]
             .split("  ")
             .filter(|cell| !cell.is_empty())

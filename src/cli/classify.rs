@@ -1,8 +1,9 @@
-//! `relight classify`: the class of a failure, whether a retry helps, and why. Needs no server.
+//! `relight classify`: the class of a failure, whether a retry helps, and the reason. Needs no
+//! server.
 //!
 //! A failure is pasted (a text, a body, a whole HTTP response) or piped as lines of JSON, which
 //! come back as lines of JSON. It is judged by the rules of this version, and before them by those
-//! of a configuration where one is given.
+//! of a configuration if one is given.
 
 mod lines;
 mod report;
@@ -38,12 +39,13 @@ Examples:
   relight classify --status 429 --header retry-after=2 \"Rate limit reached\"
   curl -si https://api.example.com/v1/… | relight classify        status, headers and body as they came
   relight classify --config relight.yaml \"house limit\"            with the rules of a configuration, too
+  relight classify --explain \"insufficient_quota\"                 which other rules would hold, too
   relight classify --jsonl < failures.jsonl > verdicts.jsonl      each line as it comes
   relight classify --score labelled.jsonl                         how often the classifier agrees with labels
 
 A line of JSON holds: id, provider, surface (http, transport, stream, grpc, tool), status, headers, body, message.";
 
-/// What is judged at most.
+/// Largest input that is judged.
 const MAX_INPUT_BYTES: u64 = 256 << 20;
 
 /// The failure to classify.
@@ -58,7 +60,7 @@ pub(super) struct ClassifyArguments {
     /// A header field of the response; may be repeated.
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// What failed: the provider, gateway, library or tool.
+    /// Source of the failure: the provider, gateway, library or tool.
     #[arg(
         long,
         value_name = "NAME",
@@ -66,7 +68,7 @@ pub(super) struct ClassifyArguments {
         hide_default_value = true
     )]
     provider: String,
-    /// Where it was seen.
+    /// Place where it was seen.
     #[arg(long, value_enum, default_value_t)]
     surface: FailureSource,
     /// The body of the response; `-` for standard input.
@@ -82,6 +84,9 @@ pub(super) struct ClassifyArguments {
     /// Compare with the labels of these lines of JSON (`class`, `retryable_same_target`, …).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "status", "headers", "body"])]
     score: Option<PathBuf>,
+    /// List the built-in rules that would hold besides the deciding one, in their order.
+    #[arg(long, conflicts_with_all = ["jsonl", "score"])]
+    explain: bool,
     /// With --score: list every verdict that differs from its label.
     #[arg(long, requires = "score")]
     misses: bool,
@@ -90,7 +95,7 @@ pub(super) struct ClassifyArguments {
     output: Output,
 }
 
-/// Where a failure was observed.
+/// Place where a failure was observed.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum FailureSource {
     /// A provider's or gateway's HTTP response.
@@ -98,7 +103,7 @@ enum FailureSource {
     Http,
     /// No response: socket, DNS, TLS, child process.
     Transport,
-    /// After the stream began, or an error event inside a 200.
+    /// After the stream started, or an error event inside a 200.
     Stream,
     /// A gRPC status.
     Grpc,
@@ -132,7 +137,7 @@ pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
         }
         let text = input.rest()?;
         if !text.trim().is_empty() || arguments.status.is_some() {
-            return judge(&classifier, &arguments.error(Some(text)), arguments.output);
+            return judge(&classifier, &arguments.error(Some(text)), arguments);
         }
     }
     if !given && arguments.status.is_none() {
@@ -145,19 +150,23 @@ pub(super) fn run(arguments: &ClassifyArguments) -> anyhow::Result<ExitCode> {
         Some(path) => Some(read_file(path)?),
         None => None,
     };
-    judge(&classifier, &arguments.error(body), arguments.output)
+    judge(&classifier, &arguments.error(body), arguments)
 }
 
 fn judge(
     classifier: &Classifier,
     error: &ProviderError,
-    output: Output,
+    arguments: &ClassifyArguments,
 ) -> anyhow::Result<ExitCode> {
     let verdict = classifier.classify(error, wall_now());
-    match output {
-        Output::Json => print_line(&serde_json::to_string_pretty(&report::json(&verdict))?)?,
+    let also = arguments.explain.then(|| classifier.also_holding(error));
+    match arguments.output {
+        Output::Json => {
+            let verdict = report::json(&verdict, also.as_deref());
+            print_line(&serde_json::to_string_pretty(&verdict)?)?;
+        }
         Output::Text => {
-            for line in report::lines(&verdict, Paint::on(&io::stdout())) {
+            for line in report::lines(&verdict, also.as_deref(), Paint::on(&io::stdout())) {
                 print_line(&line)?;
             }
         }
@@ -194,7 +203,7 @@ fn score(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Standard input, announced where people write it.
+/// Standard input, announced if people write it.
 fn stdin() -> io::StdinLock<'static> {
     if io::stdin().is_terminal() {
         print_note("Reading the failure from standard input; end it with ctrl-d.");
@@ -220,7 +229,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 // === impl ClassifyArguments ===
 
 impl ClassifyArguments {
-    /// The facts; arguments take precedence over what the pasted HTTP response states.
+    /// Returns the facts; arguments take precedence over what the pasted HTTP response states.
     fn error(&self, body: Option<String>) -> ProviderError {
         let pasted = body.map(|body| Pasted::read(&body)).unwrap_or_default();
         let given = self

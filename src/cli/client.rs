@@ -1,5 +1,5 @@
-//! How commands reach a server: its address, the caller's key, and one clear error where no server
-//! responds.
+//! Connection of commands to a server: its address, the caller's key, and one clear error if no
+//! server responds.
 
 mod bounded;
 mod unreachable;
@@ -25,10 +25,10 @@ pub(super) use self::{
 
 use self::unreachable::innermost;
 
-/// How long a connection may take.
+/// Time that a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a TLS handshake may take where a lost connection is made anew; the first one is to
+/// Time that a TLS handshake may take if a lost connection is made anew; the first one is to
 /// respond earlier.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(12);
 
@@ -39,7 +39,7 @@ const MAX_ANSWER_BYTES: usize = 32 << 20;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(super) struct ServerArguments {
-    /// Where the server is; `https://` for TLS.
+    /// Address of the server; `https://` for TLS.
     #[arg(
         long,
         global = true,
@@ -48,7 +48,7 @@ pub(super) struct ServerArguments {
         default_value = "http://127.0.0.1:50051"
     )]
     address: String,
-    /// The caller's key, where the server requires one.
+    /// Caller's key, if the server requires one.
     #[arg(
         long,
         global = true,
@@ -72,13 +72,13 @@ pub(super) type AdminClient = AdminServiceClient<InterceptedService<BoundedChann
 // === impl ServerArguments ===
 
 impl ServerArguments {
-    /// A client of the `RecoveryService`.
+    /// Returns a client of the `RecoveryService`.
     pub(super) async fn recovery(&self) -> anyhow::Result<RecoveryClient> {
         let client = RecoveryServiceClient::with_interceptor(self.channel().await?, self.key()?);
         Ok(client.max_decoding_message_size(MAX_ANSWER_BYTES))
     }
 
-    /// A client of the `AdminService`.
+    /// Returns a client of the `AdminService`.
     pub(super) async fn admin(&self) -> anyhow::Result<AdminClient> {
         let client = AdminServiceClient::with_interceptor(self.channel().await?, self.key()?);
         Ok(client.max_decoding_message_size(MAX_ANSWER_BYTES))
@@ -95,7 +95,7 @@ impl ServerArguments {
         Ok(WithKey(Some(value)))
     }
 
-    /// A connection to the server, whose calls get their first responses in time.
+    /// Returns a connection to the server, whose calls get their first responses in time.
     pub(super) async fn channel(&self) -> anyhow::Result<BoundedChannel> {
         let address = url(&self.address);
         let mut endpoint = Endpoint::from_shared(address.clone())
@@ -138,7 +138,7 @@ impl Interceptor for WithKey {
     }
 }
 
-/// The address with its scheme; `host:port` is plain HTTP/2.
+/// Returns the address with its scheme; `host:port` is plain HTTP/2.
 fn url(address: &str) -> String {
     if address.contains("://") {
         address.to_owned()

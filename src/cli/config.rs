@@ -19,10 +19,10 @@ Examples:
   relight config schema > relight.schema.json   for editors
   relight config reference                      every setting, for people (docs/configuration.md)";
 
-/// What a wrong configuration ends with.
+/// Exit code for a wrong configuration.
 const WRONG: u8 = 2;
 
-/// Which operation on a configuration.
+/// Operation on a configuration.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ConfigArguments {

@@ -35,7 +35,7 @@ use super::{
     terminal::{Paint, Table, print_line, print_note, span},
 };
 
-/// What the demo serves.
+/// Configuration that the demo serves.
 const CONFIG: &str = include_str!("demo/relight.yaml");
 
 /// So that people can read a scene's title before it plays.
@@ -44,10 +44,10 @@ const PAUSE: Duration = Duration::from_millis(700);
 /// No scene takes as long.
 const LONGEST_SCENE: Duration = Duration::from_secs(12);
 
-/// How to show the demo.
+/// Options of the demo.
 #[derive(Debug, Args)]
 pub(super) struct DemoArguments {
-    /// What to show; without it, a model that fails.
+    /// Subject to show; without it, a model that fails.
     #[arg(value_enum, conflicts_with = "provider")]
     what: Option<Subject>,
     /// Make this provider fail instead, in its own way, over real sockets.
@@ -67,7 +67,7 @@ pub(super) struct DemoArguments {
     output: Output,
 }
 
-/// What the demo shows.
+/// Subject of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Subject {
     /// Tools that fail, over their own protocol.
@@ -78,7 +78,7 @@ enum Subject {
 struct SceneResult {
     scene: Scene,
     played: Played,
-    /// What was not as promised.
+    /// Part that was not as promised.
     broken: Option<String>,
 }
 
@@ -101,7 +101,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// A demo's configuration, checked like any other.
+/// Returns a demo's configuration, checked like any other.
 fn loaded(text: &str) -> anyhow::Result<Loaded> {
     config::load_text(text, None, &GivenEnvironment::new()).map_err(|faults| anyhow!("{faults}"))
 }

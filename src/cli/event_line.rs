@@ -9,11 +9,14 @@ use super::{
     words,
 };
 
-/// What happened, without time and invocation; `None` for a bookmark, which is of no interest to
-/// people.
+/// Returns the event, without time and invocation; `None` for a bookmark, which is of no interest
+/// to people.
 pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
     let text = match &event.body {
         Some(Body::Bookmark(_)) => return None,
+        Some(Body::Missed(missed)) if missed.count == 0 && !event.replica.is_empty() => {
+            "what it did before is not known".to_owned()
+        }
         Some(Body::Missed(missed)) if missed.count == 0 => {
             "the server was started anew; what happened before is gone".to_owned()
         }
@@ -33,7 +36,7 @@ pub(super) fn what(event: &v1::RecoveryEvent) -> Option<String> {
     Some(one_line(&text))
 }
 
-/// The text in the colour of its meaning.
+/// Returns the text in the colour of its meaning.
 pub(super) fn painted(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> String {
     match &event.body {
         Some(
@@ -46,6 +49,7 @@ pub(super) fn painted(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> S
             Body::RecoveryAttempted(_)
             | Body::InvocationParked(_)
             | Body::GateClosed(_)
+            | Body::ReplicaLost(_)
             | Body::Missed(_),
         ) => paint.yellow(words),
         Some(Body::InvocationStarted(_) | Body::AttemptStarted(_)) => paint.dim(words),

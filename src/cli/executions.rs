@@ -53,14 +53,14 @@ pub(super) struct ExecutionsArguments {
     /// Only those that ended so.
     #[arg(long, value_enum)]
     state: Option<ExecutionFilter>,
-    /// Only those that began in the last so many minutes, hours or days, such as `90s`, `15m`,
+    /// Only those that started in the last so many minutes, hours or days, such as `90s`, `15m`,
     /// `1h`, `2d`.
     #[arg(long, value_name = "DURATION", value_parser = ago)]
     since: Option<Duration>,
-    /// How many at most.
+    /// Largest number to show.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-    /// How to answer: `text` (or `table`), or `json`: one object a line.
+    /// Output format: `text` (or `table`), or `json`: one object a line.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -74,9 +74,17 @@ Examples:
   relight learning --forget                           forgets all of it
   relight learning --forget --tool get_activities     forgets what was learnt about one tool")]
 pub(super) struct LearningArguments {
-    /// Forgets what was learnt, where `--operation` and `--tool` say so only that.
+    /// Forgets the learnt facts; if `--tenant`, `--operation` and `--tool` are given, only those.
     #[arg(long)]
     forget: bool,
+    /// Only what was learnt from calls of this tenant.
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        requires = "forget"
+    )]
+    tenant: String,
     /// Only what was learnt in this operation.
     #[arg(
         long,
@@ -94,14 +102,14 @@ pub(super) struct LearningArguments {
         requires = "forget"
     )]
     tool: String,
-    /// How to answer.
+    /// Output format.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// How an execution ended.
+/// End of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExecutionFilter {
     Succeeded,
@@ -115,7 +123,8 @@ pub(super) fn run(arguments: &ExecutionsArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(async {
         let mut recovery = arguments.server.recovery().await?;
         let mut request = request(arguments, wall_now());
-        let (mut left, mut found) = (arguments.limit, Vec::new());
+        let mut left = arguments.limit;
+        let mut found = Vec::new();
         loop {
             request.page_size = left.min(PAGE);
             let page = recovery
@@ -154,6 +163,7 @@ pub(super) fn learning(arguments: &LearningArguments) -> anyhow::Result<ExitCode
             let request = v1::ResetToolLearningRequest {
                 operation: arguments.operation.clone(),
                 tool: arguments.tool.clone(),
+                tenant: arguments.tenant.clone(),
             };
             let response = admin
                 .reset_tool_learning(request)
@@ -250,10 +260,12 @@ fn lines(found: &[v1::ToolExecution], paint: Paint) -> Vec<String> {
 fn learnt(learning: &v1::GetToolLearningResponse, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     if !learning.confusions.is_empty() {
-        let mut table = Table::new(&["OPERATION", "CALLED", "MEANT", "WEIGHT"]);
+        let mut table = Table::new(&["TENANT", "OPERATION", "CALLED", "MEANT", "WEIGHT"]);
         for pair in &learning.confusions {
-            let (chosen, right) = (one_line(&pair.chosen), one_line(&pair.right));
+            let chosen = one_line(&pair.chosen);
+            let right = one_line(&pair.right);
             table.row(vec![
+                one_line(&pair.tenant),
                 one_line(&pair.operation),
                 chosen,
                 right,
@@ -264,13 +276,12 @@ fn learnt(learning: &v1::GetToolLearningResponse, paint: Paint) -> Vec<String> {
         lines.push(String::new());
     }
     if !learning.records.is_empty() {
-        let mut table = Table::new(&["OPERATION", "TOOL", "SUCCEEDED", "FAILED"]);
+        let mut table = Table::new(&["TENANT", "OPERATION", "TOOL", "SUCCEEDED", "FAILED"]);
         for record in &learning.records {
-            let (won, lost) = (
-                format!("{:.2}", record.succeeded),
-                format!("{:.2}", record.failed),
-            );
+            let won = format!("{:.2}", record.succeeded);
+            let lost = format!("{:.2}", record.failed);
             table.row(vec![
+                one_line(&record.tenant),
                 one_line(&record.operation),
                 one_line(&record.tool),
                 won,
@@ -324,6 +335,7 @@ mod tests {
     #[test]
     fn what_was_learnt_is_shown_by_pair_and_by_tool() {
         let pair = v1::ToolConfusion {
+            tenant: "acme".to_owned(),
             operation: "executor".to_owned(),
             chosen: "a".to_owned(),
             right: "b".to_owned(),
@@ -335,7 +347,7 @@ mod tests {
             records: Vec::new(),
         };
         let shown = learnt(&learning, Paint::none());
-        assert_eq!(shown[1], "executor   a       b      1.00");
+        assert_eq!(shown[1], "acme    executor   a       b      1.00");
         assert_eq!(
             learnt(&v1::GetToolLearningResponse::default(), Paint::none()),
             ["nothing was learnt yet"]

@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Such as `24 tokens in, 4 out`; nothing where none are known.
+/// Such as `24 tokens in, 4 out`; nothing if none are known.
 fn tokens(usage: &v1::Usage) -> Option<String> {
     let about = if usage.exactness() == v1::UsageExactness::Estimated {
         "about "
@@ -110,7 +110,7 @@ fn lines(record: &v1::InvocationRecord, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// The invocation's id, how it ended and after what time.
+/// Returns the invocation's id, how it ended and after what time.
 fn heading(record: &v1::InvocationRecord, paint: Paint) -> String {
     let ended = match &record.outcome {
         Some(Outcome::Completion(_)) => paint.green("answered"),
@@ -138,7 +138,7 @@ fn heading(record: &v1::InvocationRecord, paint: Paint) -> String {
     )
 }
 
-/// When and for whom it was begun, and where its trace is found.
+/// Returns the time and the caller of its start, and the place of its trace.
 fn facts(record: &v1::InvocationRecord) -> Vec<String> {
     let begun = record
         .created_at
@@ -169,7 +169,7 @@ fn facts(record: &v1::InvocationRecord) -> Vec<String> {
     facts
 }
 
-/// The tokens of all attempts, and of the response alone; nothing where none are known.
+/// Returns the tokens of all attempts, and of the response alone; nothing if none are known.
 fn spent_line(record: &v1::InvocationRecord) -> Option<String> {
     let spent = tokens(record.usage.as_ref()?)?;
     let of_response = match &record.outcome {
@@ -182,7 +182,7 @@ fn spent_line(record: &v1::InvocationRecord) -> Option<String> {
     Some(format!("spent {spent}{of_response}"))
 }
 
-/// What all attempts cost, the response alone, and the difference.
+/// Returns the cost of all attempts, of the response alone, and the difference.
 fn cost_line(record: &v1::InvocationRecord, cost: &v1::Cost) -> String {
     let is_estimate = record
         .usage
@@ -196,11 +196,9 @@ fn cost_line(record: &v1::InvocationRecord, cost: &v1::Cost) -> String {
             cost.currency
         )
     };
-    let (about, spent, delivered) = (
-        if is_estimate { "about " } else { "" },
-        cost.spent_micros,
-        cost.delivered_micros,
-    );
+    let about = if is_estimate { "about " } else { "" };
+    let spent = cost.spent_micros;
+    let delivered = cost.delivered_micros;
     let recovery = money(spent.saturating_sub(delivered));
     format!(
         "cost {about}{}; for the response alone {}; for recovery {about}{recovery}",

@@ -1,6 +1,6 @@
 //! `relight invocations`: lists invocations, newest first.
 
-use std::{io, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, io, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -10,6 +10,7 @@ use super::{
     client::ServerArguments,
     json::json,
     refusal::ServerRefusal,
+    status::silent,
     terminal::{Paint, Table, clock_time, one_line, print_line, span},
     words,
 };
@@ -41,6 +42,14 @@ pub(super) struct InvocationsArguments {
     /// Only those on this thread.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     thread: String,
+    /// Only those that this replica of a fleet executes, or did last.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    replica: String,
     /// Only those in this state; may be given several times, or with commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     state: Vec<StateFilter>,
@@ -48,7 +57,7 @@ pub(super) struct InvocationsArguments {
     /// `15m`, `1h`, `2d`.
     #[arg(long, value_name = "DURATION", value_parser = ago)]
     since: Option<Duration>,
-    /// How many at most.
+    /// Largest number to show.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     /// Output format: `text` (or `table`), or `json`: one object a line.
@@ -67,7 +76,7 @@ enum StateFilter {
     Cancelled,
 }
 
-/// A time ago.
+/// Returns a time ago.
 pub(super) fn ago(text: &str) -> Result<Duration, String> {
     let days = text
         .strip_suffix('d')
@@ -83,7 +92,9 @@ pub(super) fn run(arguments: &InvocationsArguments) -> anyhow::Result<ExitCode> 
     super::client_runtime()?.block_on(async {
         let mut recovery = arguments.server.recovery().await?;
         let mut request = request(arguments, wall_now());
-        let (mut left, mut found) = (arguments.limit, Vec::new());
+        let mut left = arguments.limit;
+        let mut found = Vec::new();
+        let mut missing;
         loop {
             request.page_size = left.min(PAGE);
             let page = recovery
@@ -100,15 +111,17 @@ pub(super) fn run(arguments: &InvocationsArguments) -> anyhow::Result<ExitCode> 
                 }
                 Output::Text => found.extend(page.invocations),
             }
+            missing = page.silent;
             if page.next_page_token.is_empty() || left == 0 {
                 break;
             }
             request.page_token = page.next_page_token;
         }
         if matches!(arguments.output, Output::Text) {
-            lines(&found, Paint::on(&io::stdout()))
-                .iter()
-                .try_for_each(|line| print_line(line))?;
+            let paint = Paint::on(&io::stdout());
+            let mut all = lines(&found, paint);
+            all.extend(silent(&missing, paint));
+            all.iter().try_for_each(|line| print_line(line))?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -129,6 +142,7 @@ fn request(arguments: &InvocationsArguments, now: Timestamp) -> v1::ListInvocati
         route: arguments.route.clone(),
         operation: arguments.operation.clone(),
         thread_id: arguments.thread.clone(),
+        replica: arguments.replica.clone(),
         states: arguments.state.iter().map(state).collect(),
         since,
         ..v1::ListInvocationsRequest::default()
@@ -139,7 +153,10 @@ fn lines(found: &[v1::InvocationSummary], paint: Paint) -> Vec<String> {
     if found.is_empty() {
         return vec![paint.dim("none")];
     }
-    let mut table = Table::new(&[
+    let replicas: BTreeSet<&str> = found.iter().map(|it| it.replica.as_str()).collect();
+    let left_out = usize::from(replicas.len() < 2);
+    let headings = [
+        "REPLICA",
         "BEGUN",
         "INVOCATION",
         "STATE",
@@ -149,7 +166,8 @@ fn lines(found: &[v1::InvocationSummary], paint: Paint) -> Vec<String> {
         "FAILURE",
         "ROUTE",
         "TENANT",
-    ]);
+    ];
+    let mut table = Table::new(&headings[left_out..]);
     let or_dash = |text: &str| {
         if text.is_empty() {
             "-".to_owned()
@@ -167,13 +185,14 @@ fn lines(found: &[v1::InvocationSummary], paint: Paint) -> Vec<String> {
                     + i64::from(to.nanos - from.nanos) / 1_000_000;
                 span(u64::try_from(millis).unwrap_or_default())
             });
-        table.row(vec![
+        let cells = vec![
+            one_line(&summary.replica),
             summary
                 .created_at
                 .as_ref()
                 .map_or_else(|| "-".to_owned(), clock_time),
             one_line(&summary.invocation_id),
-            words::state(summary.state).to_owned(),
+            words::state(summary.state),
             took.unwrap_or_else(|| "-".to_owned()),
             if summary.attempts == 0 {
                 "-".to_owned()
@@ -184,7 +203,8 @@ fn lines(found: &[v1::InvocationSummary], paint: Paint) -> Vec<String> {
             words::class(summary.failure_class).to_owned(),
             or_dash(&summary.route),
             or_dash(&summary.tenant),
-        ]);
+        ];
+        table.row(cells.into_iter().skip(left_out).collect());
     }
     table.lines()
 }

@@ -1,7 +1,7 @@
 //! `relight invoke`: sends one question through a server, and shows its recovery as it happens.
 //!
 //! The question is sent as a stream that outlives its connection and this process: `--resume`
-//! continues it. Only the answer is written to standard output, so that it can be piped; retries
+//! continues it. Only the completion is written to standard output, so that it can be piped; retries
 //! are written to standard error.
 
 mod live;
@@ -29,7 +29,9 @@ use clap::Args;
 use tonic::{Request, Status, Streaming};
 use uuid::Uuid;
 
-pub(super) use self::report::{answer as answer_text, attempts as attempts_table};
+#[cfg(feature = "lab")]
+pub(super) use self::report::answer as answer_text;
+pub(super) use self::report::attempts as attempts_table;
 use self::{live::Live, memory::Memory};
 use super::{
     Output,
@@ -52,10 +54,10 @@ Examples:
 /// The label by which the events of this very call are found.
 const OWN_LABEL: &str = "relight.cli";
 
-/// How long events that were sent before the answer may still arrive.
+/// Time for which events that were sent before the completion may still arrive.
 const LAST_EVENTS: Duration = Duration::from_millis(300);
 
-/// How long after its deadline an invocation may still be reported by the server.
+/// Time after its deadline for which an invocation may still be reported by the server.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// The question, and how to recover.
@@ -64,7 +66,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub(super) struct InvokeArguments {
     /// The question; without it, standard input.
     text: Vec<String>,
-    /// The tool to call in place of a model (`NAME`, or `SERVER/NAME`); there is no question then.
+    /// Tool to call in place of a model (`NAME`, or `SERVER/NAME`); there is no question then.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["text", "system"])]
     tool: Option<String>,
     /// The tool's arguments, a JSON object; `-` reads it from standard input.
@@ -76,7 +78,7 @@ pub(super) struct InvokeArguments {
         requires = "tool"
     )]
     arguments: String,
-    /// What the tool is called for, in a few words: earlier attempts at it are remembered.
+    /// Purpose of the tool call, in a few words: earlier attempts at it are remembered.
     #[arg(
         long,
         value_name = "TEXT",
@@ -93,7 +95,7 @@ pub(super) struct InvokeArguments {
         hide_default_value = true
     )]
     route: String,
-    /// What the caller is doing (`executor`, `planner`, …); selects policies and labels everything.
+    /// Operation of the caller (`executor`, `planner`, …); selects policies and labels everything.
     #[arg(
         long,
         value_name = "NAME",
@@ -107,7 +109,7 @@ pub(super) struct InvokeArguments {
     /// Attempts after the first, over all targets.
     #[arg(long, value_name = "N")]
     max_retries: Option<u32>,
-    /// How long it may take (`30s`, `2m`), retries and waits included.
+    /// Time that it may take (`30s`, `2m`), retries and waits included.
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     deadline: Option<Duration>,
     /// A label, for filters of events, log lines and traces; may be repeated.
@@ -134,7 +136,7 @@ pub(super) struct InvokeArguments {
     server: ServerArguments,
 }
 
-/// Sends the question; exits with code 1 when there is no answer.
+/// Sends the question; exits with code 1 if there is no completion.
 pub(super) fn run(arguments: &InvokeArguments) -> anyhow::Result<ExitCode> {
     if let Some(token) = &arguments.resume {
         return super::client_runtime()?.block_on(resume(arguments, token.clone()));
@@ -155,9 +157,10 @@ async fn resume(arguments: &InvokeArguments, token: Option<String>) -> anyhow::R
     };
     let mut client = arguments.server.recovery().await?;
     let start = Start::Resume(v1::Resume {
-        // Without a cursor: a new process shows the answer from its beginning.
+        // Without a cursor: a new process shows the completion from its start.
         invocation: Some(v1::resume::Invocation::Token(token)),
         cursor: None,
+        answer_view: v1::AnswerView::Repeated.into(),
     });
     let mut live = Live::new(arguments.output == Output::Text);
     let response = live.follow(&mut client, start, &memory).await?;
@@ -168,7 +171,7 @@ async fn invoke(arguments: &InvokeArguments, text: String) -> anyhow::Result<Exi
     let own = Uuid::now_v7().to_string();
     let mut client = arguments.server.recovery().await?;
     // Started before the call, so that no event is missed. A server that accepts calls of this
-    // caller may not allow it to watch; the answer is what matters.
+    // caller may not allow it to watch; the completion is what matters.
     let events = match watch(&mut client, &own, arguments.longest()).await {
         Err(status) if Unreachable::is_silence(&status) => {
             return Err(ServerRefusal::from(status).into());
@@ -245,7 +248,7 @@ async fn call(
     conclude(arguments.output, &response.0, response.1)
 }
 
-/// The question on the command line, or standard input.
+/// Returns the question on the command line, or standard input.
 fn question(words: &[String]) -> anyhow::Result<String> {
     let text = if words.is_empty() {
         if io::stdin().is_terminal() {
@@ -288,7 +291,7 @@ async fn watch(
     Ok(events)
 }
 
-/// The next event; pending for ever once the watch has ended.
+/// Returns the next event; pending for ever once the watch has ended.
 async fn next(events: &mut Option<Streaming<v1::WatchRecoveryResponse>>) -> v1::RecoveryEvent {
     loop {
         let Some(open) = events else {
@@ -314,7 +317,7 @@ fn is_end(event: &v1::RecoveryEvent) -> bool {
     )
 }
 
-/// Reports the end; an answer that was `shown` as it came is not shown again.
+/// Reports the end; a completion that was `shown` as it came is not shown again.
 fn conclude(
     output: Output,
     response: &v1::InvokeWithRecoveryResponse,
@@ -358,7 +361,7 @@ fn conclude(
 // === impl InvokeArguments ===
 
 impl InvokeArguments {
-    /// How long the command waits for the end, where the call has a deadline.
+    /// Returns the time that the command waits for the end, if the call has a deadline.
     fn longest(&self) -> Option<Duration> {
         self.deadline
             .map(|deadline| deadline.saturating_add(MARGIN))
@@ -402,10 +405,11 @@ impl InvokeArguments {
             thread_id: self.thread.clone(),
             labels,
             overrides: (overrides != v1::Overrides::default()).then_some(overrides),
+            answer_view: v1::AnswerView::Repeated.into(),
         }
     }
 
-    /// The invocation as a stream that continues when its connection is lost.
+    /// Returns the invocation as a stream that continues when its connection is lost.
     fn streamed(&self, text: String, own: String, mode: v1::RewindMode) -> v1::Invocation {
         let mut invocation = self.invocation(text, own);
         let overrides = invocation.overrides.get_or_insert_default();
@@ -416,7 +420,7 @@ impl InvokeArguments {
         invocation
     }
 
-    /// Shows what is done, where people are to read it.
+    /// Shows the actions, if people are to read them.
     fn show(&self, event: &v1::RecoveryEvent, paint: Paint) {
         let uneventful = matches!(
             event.body,

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions, prost::Message};
 use serde_json::Value;
 
-/// The message as JSON; `name` is its name within `relight.v1`.
+/// Returns the message as JSON; `name` is its name within `relight.v1`.
 pub(super) fn json(name: &str, message: &impl Message) -> anyhow::Result<Value> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| DescriptorPool::decode(v1::DESCRIPTORS).ok());

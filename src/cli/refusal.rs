@@ -7,10 +7,10 @@ use tonic_types::StatusExt as _;
 
 use super::terminal::{one_line, span};
 
-/// The text where the server's HTTP/2 knows no such call and gives no reason.
+/// Text for the case that the server's HTTP/2 does not know such a call and gives no reason.
 const NO_SUCH_CALL: &str = "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
 
-/// What a server refused, and why; `Display` writes one line and one more for each detail.
+/// Refusal of a server, and its reason; `Display` writes one line and one more for each detail.
 #[derive(Debug)]
 pub(super) struct ServerRefusal {
     code: Code,
@@ -87,7 +87,10 @@ impl std::error::Error for ServerRefusal {}
 
 #[cfg(test)]
 mod tests {
-    use crate::grpc::{convert::Violations, status};
+    use crate::call_error::{
+        CallError, Violations,
+        table::{DRAINING, ROUTE_NOT_FOUND, TARGET_NOT_FOUND},
+    };
 
     use super::*;
 
@@ -96,7 +99,7 @@ mod tests {
         let mut faults = Violations::default();
         faults.add("invocation.route", "is too long");
         faults.add("invocation.labels", "has an empty key");
-        let shown = ServerRefusal::from(status::invalid_argument(&faults)).to_string();
+        let shown = ServerRefusal::from(Status::from(faults)).to_string();
         assert_eq!(
             shown,
             "the request is not valid (InvalidArgument, INVALID_REQUEST)\n  invocation.route is too long\n  \
@@ -106,19 +109,17 @@ mod tests {
 
     #[test]
     fn the_nearest_name_and_the_retry_time_are_shown_once() {
-        let shown =
-            ServerRefusal::from(status::route_not_found("defualt", Some("default"))).to_string();
+        let shown = |error: CallError| ServerRefusal::from(Status::from(error)).to_string();
+        let shown_of = |row, name, nearest| shown(CallError::not_found(row, name, Some(nearest)));
         assert_eq!(
-            shown,
+            shown_of(ROUTE_NOT_FOUND, "defualt", "default"),
             "there is no route `defualt`; did you mean `default`? (NotFound, ROUTE_NOT_FOUND)"
         );
-        let shown =
-            ServerRefusal::from(status::not_found("target", "gtp", Some("gpt"))).to_string();
         assert_eq!(
-            shown,
+            shown_of(TARGET_NOT_FOUND, "gtp", "gpt"),
             "there is no target `gtp`; did you mean `gpt`? (NotFound, TARGET_NOT_FOUND)"
         );
-        let shown = ServerRefusal::from(status::draining(Duration::from_millis(1500))).to_string();
+        let shown = shown(CallError::new(DRAINING).after(Duration::from_millis(1500)));
         assert!(
             shown.ends_with("\n  a retry makes sense in 1.5 s"),
             "{shown}"

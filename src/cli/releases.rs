@@ -23,7 +23,7 @@ Examples:
   relight releases promote fast-next@1f0c2d3e                   make it the stable release
   relight releases pin fast                                     leave its releases as they are; `unpin` ends that";
 
-/// What to do with releases; without a command, list them.
+/// Operation on releases; without a command, they are listed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReleasesArguments {
@@ -59,7 +59,7 @@ enum ReleasesCommand {
 struct ReleaseChange {
     /// The release, by its id.
     release: String,
-    /// Why, for the record.
+    /// Reason, for the record.
     #[arg(
         long,
         value_name = "TEXT",
@@ -76,7 +76,7 @@ struct ReleaseChange {
 struct Pin {
     /// The target or tool server.
     subject: String,
-    /// Why, for the record.
+    /// Reason, for the record.
     #[arg(
         long,
         value_name = "TEXT",
@@ -289,7 +289,7 @@ fn table(releases: &[v1::Release]) -> Table {
         table.row(vec![
             release.subject.clone(),
             release.id.clone(),
-            words::release_channel(release.channel).to_owned(),
+            words::release_channel(release.channel),
             state(release),
             format!("{:.0} %", release.traffic_share * 100.0),
             evidence.executions.to_string(),
@@ -304,7 +304,8 @@ fn table(releases: &[v1::Release]) -> Table {
     table
 }
 
-/// The figures of a release: after a rollback those that led to it, until there are newer ones.
+/// Returns the figures of a release: after a rollback those that led to it, until there are newer
+/// ones.
 fn figures(release: &v1::Release) -> v1::ReleaseEvidence {
     let now = release.evidence.clone().unwrap_or_default();
     if !is_rolled_back(release) || now.window_success_ratio.is_some() {
@@ -320,12 +321,19 @@ fn figures(release: &v1::Release) -> v1::ReleaseEvidence {
         .unwrap_or(now)
 }
 
-/// The state, and what keeps it so.
+/// Returns the state, and what keeps it so.
 fn state(release: &v1::Release) -> String {
     let mut words = vec![words::release_state(release.state)];
-    words.extend(release.pinned.then_some("pinned"));
-    words.extend(release.promotion_frozen.then_some("promotion frozen"));
-    words.extend(release.unused.then_some("unused"));
+    let kept = [
+        (release.pinned, "pinned"),
+        (release.promotion_frozen, "promotion frozen"),
+        (release.unused, "unused"),
+    ];
+    words.extend(
+        kept.into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, word)| word.to_owned()),
+    );
     words.join(", ")
 }
 

@@ -18,6 +18,7 @@ use crate::{
     },
     domain::clock::wall_now,
     server::{Listeners, Running, ServerOptions},
+    tool::child_guard::guard_children,
 };
 use anyhow::bail;
 use clap::Args;
@@ -31,25 +32,25 @@ Examples:
   relight serve --config relight.yaml                  as configured; follows the file and SIGHUP
   relight serve --listen 0.0.0.0:50051 --config …      for other hosts; needs keys, or `server.auth: none`";
 
-/// Where images and packages have their configuration.
+/// Path at which images and packages have their configuration.
 const USUAL_FILE: &str = "/etc/relight/relight.yaml";
 
-/// How long threads that block may keep the process after its end.
+/// Time for which threads that block may keep the process after its end.
 const LEAVE_BOUND: Duration = Duration::from_secs(1);
 
 /// The configuration and addresses to serve.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ServeArguments {
-    /// The configuration; without it /etc/relight/relight.yaml where that exists, else what works
-    /// with the keys in the environment.
+    /// Configuration; without it /etc/relight/relight.yaml if that exists, else the settings that
+    /// work with the keys in the environment.
     #[arg(long, short, value_name = "FILE", env = "RELIGHT_CONFIG")]
     config: Option<PathBuf>,
-    /// Where gRPC is served, in place of `server.listen`; port 0 takes a free one.
+    /// Address at which gRPC is served, in place of `server.listen`; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
-    /// Where health and metrics are served, in place of `server.admin_listen`; port 0 takes a free
-    /// one.
+    /// Address at which health and metrics are served, in place of `server.admin_listen`; port 0
+    /// takes a free one.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     admin_listen: Option<SocketAddr>,
 }
@@ -73,6 +74,7 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     };
     let loaded = loaded.listening_at(given);
     still_guarded(&loaded.config.server)?;
+    guard_children();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -110,9 +112,9 @@ async fn serve(loaded: Loaded) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The journal's file where the configuration names none: one for each port, so that two servers of
-/// one user do not meet in it. A port that is free by chance is another one the next time, so that
-/// it has none.
+/// Returns the journal's file if the configuration names none: one for each port, so that two
+/// servers of one user do not meet in it. A port that is free by chance is another one the next
+/// time, so that it has none.
 fn embedded_journal(listen: SocketAddr, environment: &impl Environment) -> Option<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
     let set = |name: &str| {
@@ -130,7 +132,7 @@ fn embedded_journal(listen: SocketAddr, environment: &impl Environment) -> Optio
         .create(&folder)
         .ok()?;
     let file = folder.join(format!("journal-{port}.db"));
-    // It holds questions and answers: readable by its user alone.
+    // It holds questions and completions: readable by its user alone.
     let opened = std::fs::OpenOptions::new()
         .append(true)
         .create(true)
@@ -153,7 +155,7 @@ fn still_guarded(server: &ServerConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line where it listens, in the form of the log that follows.
+/// One line with its address, in the form of the log that follows.
 fn log_listening(loaded: &Loaded, running: &Running) {
     let config = &loaded.config;
     let people = match config.telemetry.log.format {
@@ -199,6 +201,7 @@ fn log_listening(loaded: &Loaded, running: &Running) {
             "admin_address": running.admin_address.to_string(),
             "openai_front_address": running.openai_front_address.map(|front| front.to_string()),
             "console": running.console_url(),
+            "admin_service_address": running.admin_service_address.map(|admin| admin.to_string()),
             "mcp_front_address": running.mcp_front_address.map(|front| front.to_string()),
             "config": source.map(|file| file.to_string()),
             "found": loaded.found,

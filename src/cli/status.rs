@@ -20,8 +20,20 @@ const MAX_CHARACTERS: usize = 100;
 #[command(after_help = "\
 Examples:
   relight status                    what is wrong now; exit code 0 as long as the server answers
+  relight status --replica NAME     one replica of a fleet, in place of all
   relight status --output json      the same for programs")]
 pub(super) struct StatusArguments {
+    /// Only this replica of a fleet.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    replica: String,
+    /// Fails unless at least this many replicas of a fleet respond.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "replica")]
+    replicas: Option<usize>,
     /// Output format: `text` (or `table`), or `json`.
     #[arg(long, value_enum, default_value_t)]
     output: Output,
@@ -34,7 +46,9 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     super::client_runtime()?.block_on(async {
         let mut admin = arguments.server.admin().await?;
         let status = admin
-            .get_status(v1::GetStatusRequest {})
+            .get_status(v1::GetStatusRequest {
+                replica: arguments.replica.clone(),
+            })
             .await
             .map_err(ServerRefusal::from)?
             .into_inner();
@@ -43,12 +57,45 @@ pub(super) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
                 "GetStatusResponse",
                 &status,
             )?)?)?,
-            Output::Text => lines(&status, Paint::on(&io::stdout()))
+            Output::Text => all_lines(&status, Paint::on(&io::stdout()))
                 .iter()
                 .try_for_each(|line| print_line(line))?,
         }
-        Ok(ExitCode::SUCCESS)
+        let responded = 1 + status.others.len();
+        match arguments.replicas {
+            Some(expected) if responded < expected => {
+                anyhow::bail!("{responded} replicas respond, and not {expected}")
+            }
+            Some(_) | None => Ok(ExitCode::SUCCESS),
+        }
     })
+}
+
+/// Returns the lines of each replica, and of those that did not respond.
+fn all_lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
+    let mut all = lines(status, paint);
+    for other in &status.others {
+        all.push(String::new());
+        all.extend(lines(other, paint));
+    }
+    all.extend(silent(&status.silent, paint));
+    all
+}
+
+/// Returns a line for each replica that did not respond.
+pub(super) fn silent(silent: &[v1::SilentReplica], paint: Paint) -> Vec<String> {
+    let lines = silent.iter().map(|one| {
+        paint.red(&format!(
+            "{} does not respond: {}",
+            one_line(&one.replica),
+            one_line(&one.reason)
+        ))
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    [String::new()].into_iter().chain(lines).collect()
 }
 
 fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
@@ -68,7 +115,11 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
         } else {
             format!(" away ({})", one_line(&store.reason))
         };
-        format!("; journal in {}{away}", store.engine)
+        let kind = match store.kind() {
+            v1::StoreKind::Fleet => "fleet",
+            v1::StoreKind::Journal | v1::StoreKind::Unspecified => "journal",
+        };
+        format!("; {kind} in {}{away}", store.engine)
     });
     let mut lines = vec![
         format!(
@@ -105,8 +156,8 @@ fn lines(status: &v1::GetStatusResponse, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// What fits a table: a configuration can have many faults, which `--output json` and the log have
-/// in full.
+/// Returns the part that fits a table: a configuration can have many faults, which `--output json`
+/// and the log have in full.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -114,7 +165,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What an operator can do about it.
+/// Returns the action that an operator can take.
 fn what_helps(reason: &v1::StatusReason) -> &'static str {
     match reason
         .component
@@ -133,6 +184,9 @@ fn what_helps(reason: &v1::StatusReason) -> &'static str {
         "circuit" if reason.forced => "`relight circuits force TARGET auto` gives it back",
         "circuit" => "see the provider's status page; `relight circuits` shows when it probes",
         "store" => "make it reachable again; calls that need a record are refused meanwhile",
+        "tools" => {
+            "see that the tool server runs and what it logs; other servers' tools are not concerned"
+        }
         "configuration" => "correct the file; the earlier configuration is in force",
         _ => "",
     }

@@ -5,18 +5,18 @@
 
 use std::{
     io::{self, IsTerminal, Write as _},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use jiff::{Timestamp, tz::TimeZone};
+use parking_lot::Mutex;
 
 use crate::{
     config::{Environment as _, ProcessEnvironment},
     domain::units,
 };
 
-/// Whether a stream is coloured.
+/// Colouring of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paint {
     colour: bool,
@@ -28,12 +28,12 @@ pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// The last line of the answer on a terminal, as long as it has not ended.
+/// Last line of the completion on a terminal, as long as it has not ended.
 static BEGUN: Mutex<String> = Mutex::new(String::new());
 
-/// Writes a piece of the answer to standard output, which is a terminal.
+/// Writes a piece of the completion to standard output, which is a terminal.
 pub(super) fn show(text: &str) {
-    let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut begun = BEGUN.lock();
     write_now(text);
     match text.rsplit_once('\n') {
         Some((_, last)) => last.clone_into(&mut begun),
@@ -41,9 +41,9 @@ pub(super) fn show(text: &str) {
     }
 }
 
-/// Ends the current line of the answer.
+/// Ends the current line of the completion.
 pub(super) fn end_line() {
-    if !std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner)).is_empty() {
+    if !std::mem::take(&mut *BEGUN.lock()).is_empty() {
         write_now("\n");
     }
 }
@@ -64,11 +64,11 @@ pub(super) fn print_line(line: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a line to standard error. An unfinished line of the answer on the terminal is repeated
-/// below it, so that the answer stays readable. Write errors are ignored, since there is nowhere to
+/// Writes a line to standard error. An unfinished line of the completion on the terminal is repeated
+/// below it, so that the completion stays readable. Write errors are ignored, since there is nowhere to
 /// report them.
 pub(super) fn print_note(line: &str) {
-    let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let begun = BEGUN.lock();
     if !begun.is_empty() {
         write_now("\n");
     }
@@ -76,28 +76,28 @@ pub(super) fn print_note(line: &str) {
     write_now(&begun);
 }
 
-/// The text on one line and without control characters.
+/// Returns the text on one line and without control characters.
 pub(super) fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
 }
 
-/// The text without control characters but line feeds and tabs.
+/// Returns the text without control characters but line feeds and tabs.
 pub(super) fn printable(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
         .collect()
 }
 
-/// A duration for people: `340 ms`, `2.4 s`, `3 min`.
+/// Returns a duration for people: `340 ms`, `2.4 s`, `3 min`.
 pub(super) fn span(ms: u64) -> String {
     units::duration_text(Duration::from_millis(ms))
 }
 
 // === impl Paint ===
 
-/// A moment, by this machine's clock.
+/// Returns a moment, by this machine's clock.
 pub(super) fn clock_time(time: &prost_types::Timestamp) -> String {
     let at = Timestamp::new(time.seconds, time.nanos).unwrap_or_default();
     at.to_zoned(TimeZone::system())
@@ -172,7 +172,7 @@ impl Table {
             .push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
-    /// Its lines: each column as wide as its widest cell, two spaces between.
+    /// Returns its lines: each column as wide as its widest cell, two spaces between.
     pub(super) fn lines(&self) -> Vec<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)

@@ -12,13 +12,14 @@ use std::{
 };
 
 use clap::Args;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tonic::Status;
 
 use super::{
     circuits,
     client::{AdminClient, ServerArguments},
     refusal::ServerRefusal,
+    status::silent,
     terminal::{Paint, Table, one_line, print_line, span},
     words,
 };
@@ -31,21 +32,30 @@ use crate::{
 const WINDOW: Duration = Duration::from_secs(10);
 /// Number of tenants that are shown, those with the most calls first.
 const TENANTS: usize = 8;
-/// Clears the terminal and goes to its first line.
+/// Sequence that clears the terminal and moves to its first line.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rates are those of the last 10 seconds. Needs an admin key where the server asks for keys.
+Rates are those of the last 10 seconds, or since it began; the first table comes after one interval. Needs an admin key
+where the server asks for keys.
 
 Examples:
   relight top                            redrawn every two seconds; ctrl-c ends it
   relight top --interval 10s --tables 6  for one minute, such as into a file: tables then follow each other")]
 pub(super) struct TopArguments {
-    /// How often it is drawn, such as `500ms` or `5s`.
+    /// Interval at which it is drawn, such as `500ms` or `5s`.
     #[arg(long, value_name = "DURATION", value_parser = every, default_value = "2s")]
     interval: Duration,
-    /// How many tables at most; without, until it is interrupted.
+    /// Only this replica of a fleet.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
+    replica: String,
+    /// Largest number of tables; without, until it is interrupted.
     #[arg(long, value_name = "NUMBER")]
     tables: Option<u32>,
     #[command(flatten)]
@@ -55,7 +65,8 @@ pub(super) struct TopArguments {
 /// Counts over a recent period.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct RecentActivity {
-    targets: BTreeMap<String, TargetActivity>,
+    /// By replica and target.
+    targets: BTreeMap<(String, String), TargetActivity>,
     tenants: BTreeMap<String, CallActivity>,
 }
 
@@ -99,8 +110,13 @@ pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
 async fn draw(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let mut admin = arguments.server.admin().await?;
     let mut recovery = arguments.server.recovery().await?;
+    let named = [arguments.replica.clone()].into_iter();
+    let filter = v1::RecoveryEventFilter {
+        replicas: named.filter(|name| !name.is_empty()).collect(),
+        ..v1::RecoveryEventFilter::default()
+    };
     let request = v1::WatchRecoveryRequest {
-        filter: None,
+        filter: Some(filter),
         start: Some(Start::Live(true)),
     };
     let mut events = recovery
@@ -111,7 +127,8 @@ async fn draw(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let mut recent = RateWindow {
         parts: VecDeque::from([(Instant::now(), RecentActivity::default())]),
     };
-    let mut ticks = interval(arguments.interval);
+    // A count over no time at all is not a rate.
+    let mut ticks = interval_at(Instant::now() + arguments.interval, arguments.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut left = arguments.tables;
     loop {
@@ -124,7 +141,7 @@ async fn draw(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
                 }
             }
             _ = ticks.tick() => {
-                let lines = table(&mut admin, &recent).await.map_err(ServerRefusal::from)?;
+                let lines = table(&mut admin, &recent, &arguments.replica).await.map_err(ServerRefusal::from)?;
                 show(&lines)?;
                 left = left.map(|left| left.saturating_sub(1));
                 if left == Some(0) {
@@ -151,16 +168,21 @@ fn show(lines: &[String]) -> io::Result<()> {
     }
 }
 
-async fn table(admin: &mut AdminClient, recent: &RateWindow) -> Result<Vec<String>, Status> {
-    let status = admin
-        .get_status(v1::GetStatusRequest {})
-        .await?
-        .into_inner();
-    let targets = admin
-        .list_targets(v1::ListTargetsRequest::default())
-        .await?
-        .into_inner()
-        .targets;
+async fn table(
+    admin: &mut AdminClient,
+    recent: &RateWindow,
+    replica: &str,
+) -> Result<Vec<String>, Status> {
+    let replica = replica.to_owned();
+    let request = v1::GetStatusRequest {
+        replica: replica.clone(),
+    };
+    let status = admin.get_status(request).await?.into_inner();
+    let request = v1::ListTargetsRequest {
+        replica,
+        ..v1::ListTargetsRequest::default()
+    };
+    let targets = admin.list_targets(request).await?.into_inner();
     let (counts, over) = recent.sum(Instant::now());
     Ok(lines(
         &status,
@@ -173,7 +195,7 @@ async fn table(admin: &mut AdminClient, recent: &RateWindow) -> Result<Vec<Strin
 
 fn lines(
     status: &v1::GetStatusResponse,
-    targets: &[v1::Target],
+    listed: &v1::ListTargetsResponse,
     counts: &RecentActivity,
     over: Duration,
     paint: Paint,
@@ -187,23 +209,38 @@ fn lines(
             recovered: sum.recovered + one.recovered,
             failed: sum.failed + one.failed,
         });
+    let replicas: Vec<&v1::GetStatusResponse> =
+        [status].into_iter().chain(&status.others).collect();
+    let names: Vec<String> = replicas.iter().map(|one| one_line(&one.replica)).collect();
+    let sum =
+        |of: fn(&v1::GetStatusResponse) -> u64| -> u64 { replicas.iter().map(|one| of(one)).sum() };
     let mut lines = vec![paint.bold(&format!(
         "{}  {} in flight, {} parked  {} calls/s, of which {} recovered, {} failed",
-        one_line(&status.replica),
-        status.invocations_in_flight,
-        status.invocations_parked,
+        names.join(", "),
+        sum(|one| one.invocations_in_flight),
+        sum(|one| one.invocations_parked),
         rate(all.calls),
         share(all.recovered, all.calls),
         share(all.failed, all.calls),
     ))];
-    for reason in &status.reasons {
-        lines.push(paint.yellow(&one_line(&format!(
-            "{}: {}",
-            reason.component, reason.message
-        ))));
+    let is_fleet = circuits::is_fleet(listed);
+    for one in &replicas {
+        let whose = if is_fleet {
+            format!("{}  ", one.replica)
+        } else {
+            String::new()
+        };
+        for reason in &one.reasons {
+            lines.push(paint.yellow(&one_line(&format!(
+                "{whose}{}: {}",
+                reason.component, reason.message
+            ))));
+        }
     }
+    lines.extend(silent(&status.silent, paint));
     lines.push(String::new());
-    let mut table = Table::new(&[
+    let headings = [
+        "REPLICA",
         "TARGET",
         "CIRCUIT",
         "GATES",
@@ -212,16 +249,18 @@ fn lines(
         "FAILED",
         "RETRIES/S",
         "P50 FIRST TOKEN",
-    ]);
-    for target in targets {
-        let own = counts.targets.get(&target.id).copied().unwrap_or_default();
-        table.row(vec![
+    ];
+    let left_out = usize::from(!is_fleet);
+    let mut table = Table::new(&headings[left_out..]);
+    for (replica, target) in circuits::of_all(listed) {
+        let own = counts.of(replica, &target.id);
+        let cells = vec![
+            replica.to_owned(),
             target.id.clone(),
             target
                 .circuit
                 .as_ref()
-                .map_or("-", |circuit| words::circuit(circuit.state))
-                .to_owned(),
+                .map_or_else(|| "-".to_owned(), |circuit| words::circuit(circuit.state)),
             circuits::gates(&target.gates),
             target.concurrency.map_or_else(
                 || "-".to_owned(),
@@ -235,7 +274,8 @@ fn lines(
                 .as_ref()
                 .and_then(|latency| latency.p50_first_token_ms)
                 .map_or_else(|| "-".to_owned(), span),
-        ]);
+        ];
+        table.row(cells.into_iter().skip(left_out).collect());
     }
     lines.extend(table.lines());
     if !counts.tenants.is_empty() {
@@ -256,7 +296,7 @@ fn lines(
     lines
 }
 
-/// A part of a whole in percent; `-` where there is none.
+/// Returns a part of a whole in percent; `-` if there is none.
 fn share(part: u32, whole: u32) -> String {
     if whole == 0 {
         "-".to_owned()
@@ -287,7 +327,14 @@ impl RecentActivity {
     }
 
     fn target(&mut self, event: &v1::RecoveryEvent) -> &mut TargetActivity {
-        self.targets.entry(event.target.clone()).or_default()
+        let place = (event.replica.clone(), event.target.clone());
+        self.targets.entry(place).or_default()
+    }
+
+    /// Returns the activity of a target at a replica; without a fleet, events name none.
+    fn of(&self, replica: &str, target: &str) -> TargetActivity {
+        let at = |replica: &str| self.targets.get(&(replica.to_owned(), target.to_owned()));
+        at(replica).or_else(|| at("")).copied().unwrap_or_default()
     }
 }
 
@@ -297,7 +344,7 @@ impl RateWindow {
     /// Starts the next window of counts, and drops what is too old.
     fn next(&mut self, now: Instant) {
         self.parts.push_back((now, RecentActivity::default()));
-        // The first of what is left began before the window, or with it.
+        // The first of the rest started before the window, or with it.
         while self
             .parts
             .get(1)
@@ -307,7 +354,7 @@ impl RateWindow {
         }
     }
 
-    /// What happened, and over which time.
+    /// Returns the activity, and the time over which it happened.
     fn sum(&self, now: Instant) -> (RecentActivity, Duration) {
         let mut sum = RecentActivity::default();
         for (_, part) in &self.parts {
@@ -389,8 +436,12 @@ mod tests {
             id: "gpt".to_owned(),
             ..v1::Target::default()
         };
+        let listed = v1::ListTargetsResponse {
+            targets: vec![target],
+            ..v1::ListTargetsResponse::default()
+        };
         assert_eq!(
-            lines(&status, &[target], &counts, over, Paint::none()),
+            lines(&status, &listed, &counts, over, Paint::none()),
             [
                 "one  0 in flight, 0 parked  1.0 calls/s, of which 50 % recovered, 0 % failed",
                 "",

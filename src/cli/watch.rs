@@ -28,13 +28,14 @@ Examples:
   relight watch                                          everything from now on
   relight watch --from-start --min-severity warning      what went wrong, as far back as the server remembers
   relight watch --type circuit_opened --type circuit_closed
+  relight watch --replica relight-0                      one replica of a fleet, in place of all
   relight watch --label team=blue --output json | jq .";
 
 /// The wait before a broken watch is taken up again: doubled each time, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
-/// Which events, and from when.
+/// Selection of events, and the start.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct WatchArguments {
@@ -62,6 +63,9 @@ pub(super) struct WatchArguments {
     /// Only events that matter at least this much.
     #[arg(long, value_enum, default_value_t)]
     min_severity: Least,
+    /// Only events of this replica of a fleet.
+    #[arg(long = "replica", value_name = "NAME")]
+    replicas: Vec<String>,
     /// Only events of invocations with this label.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_value)]
     labels: Vec<(String, String)>,
@@ -151,7 +155,7 @@ async fn stream(
     }
 }
 
-/// Whether a watch that ended so may be taken up again.
+/// Returns whether a watch that ended this way may be taken up again.
 fn may_pass(ended: &Status) -> bool {
     match ended.code() {
         Code::Unavailable
@@ -211,6 +215,7 @@ impl WatchArguments {
             targets: self.targets.clone(),
             event_types: self.types.iter().map(|wanted| i32::from(*wanted)).collect(),
             labels: self.labels.iter().cloned().collect(),
+            replicas: self.replicas.clone(),
             min_severity: match self.min_severity {
                 Least::Info => v1::Severity::Info,
                 Least::Warning => v1::Severity::Warning,
@@ -242,7 +247,8 @@ impl WatchArguments {
     }
 }
 
-/// When, how much it matters, where, what, and to whom.
+/// Returns the time, the severity, the replica in a fleet, the place, the event, and the one it
+/// concerns.
 fn line(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> String {
     let at = event
         .time
@@ -262,8 +268,12 @@ fn line(event: &v1::RecoveryEvent, words: &str, paint: Paint) -> String {
         "" => String::new(),
         invocation => format!("  {}", one_line(invocation)),
     };
+    let replica = match event.replica.as_str() {
+        "" => String::new(),
+        replica => format!("{:<12}  ", one_line(replica)),
+    };
     format!(
-        "{}  {:<5}  {:<12}  {}{}",
+        "{}  {:<5}  {replica}{:<12}  {}{}",
         paint.dim(&time),
         words::severity(event.severity),
         one_line(place),

@@ -3,71 +3,61 @@
 //! A value that this version does not know is shown as `unknown`, since a newer server may send
 //! one.
 
-use crate::{domain::failure::FailureClass, grpc::v1};
+use crate::{
+    domain::failure::FailureClass,
+    grpc::{convert::enums::IntoDomain as _, v1},
+};
 
-/// The class in snake case; `-` where nothing failed.
+/// Returns the class in snake case; `-` if nothing failed.
 pub(super) fn class(number: i32) -> &'static str {
     match v1::FailureClass::try_from(number) {
         Ok(v1::FailureClass::Unspecified) => "-",
-        Ok(class) => FailureClass::try_from(class).map_or("unknown", FailureClass::as_str),
+        Ok(class) => class.into_domain().map_or("unknown", FailureClass::as_str),
         Err(_) => "unknown",
     }
 }
 
-/// The state of an invocation.
-pub(super) fn state(number: i32) -> &'static str {
-    match v1::InvocationState::try_from(number) {
-        Ok(v1::InvocationState::Running) => "running",
-        Ok(v1::InvocationState::Waiting) => "waiting",
-        Ok(v1::InvocationState::Succeeded) => "succeeded",
-        Ok(v1::InvocationState::Failed) => "failed",
-        Ok(v1::InvocationState::Cancelled) => "cancelled",
-        Ok(v1::InvocationState::Unspecified) | Err(_) => "unknown",
+/// Returns the value's name in the contract, without the prefix of its type, as words.
+fn word<W: TryFrom<i32>>(number: i32, name: fn(&W) -> &'static str, prefix: &str) -> String {
+    W::try_from(number)
+        .ok()
+        .and_then(|value| name(&value).strip_prefix(prefix))
+        .filter(|word| *word != "UNSPECIFIED")
+        .unwrap_or("UNKNOWN")
+        .to_ascii_lowercase()
+        .replace('_', " ")
+}
+
+/// Returns the state of an invocation.
+pub(super) fn state(number: i32) -> String {
+    word(
+        number,
+        v1::InvocationState::as_str_name,
+        "INVOCATION_STATE_",
+    )
+}
+
+/// Returns the state of a circuit.
+pub(super) fn circuit(number: i32) -> String {
+    match word(number, v1::CircuitState::as_str_name, "CIRCUIT_STATE_").as_str() {
+        "half open" => "half-open".to_owned(),
+        state => state.to_owned(),
     }
 }
 
-/// The state of a circuit.
-pub(super) fn circuit(number: i32) -> &'static str {
-    match v1::CircuitState::try_from(number) {
-        Ok(v1::CircuitState::Closed) => "closed",
-        Ok(v1::CircuitState::Open) => "open",
-        Ok(v1::CircuitState::HalfOpen) => "half-open",
-        Ok(v1::CircuitState::Recovering) => "recovering",
-        Ok(v1::CircuitState::ForcedOpen) => "forced open",
-        Ok(v1::CircuitState::ForcedClosed) => "forced closed",
-        Ok(v1::CircuitState::Unspecified) | Err(_) => "unknown",
-    }
+/// Returns the part that a release plays.
+pub(super) fn release_channel(number: i32) -> String {
+    word(number, v1::ReleaseChannel::as_str_name, "RELEASE_CHANNEL_")
 }
 
-/// Which part a release plays.
-pub(super) fn release_channel(number: i32) -> &'static str {
-    match v1::ReleaseChannel::try_from(number) {
-        Ok(v1::ReleaseChannel::Stable) => "stable",
-        Ok(v1::ReleaseChannel::Candidate) => "candidate",
-        Ok(v1::ReleaseChannel::Unspecified) | Err(_) => "unknown",
-    }
+/// Returns the stage of a release's life.
+pub(super) fn release_state(number: i32) -> String {
+    word(number, v1::ReleaseState::as_str_name, "RELEASE_STATE_")
 }
 
-/// Where a release is in its life.
-pub(super) fn release_state(number: i32) -> &'static str {
-    match v1::ReleaseState::try_from(number) {
-        Ok(v1::ReleaseState::Active) => "active",
-        Ok(v1::ReleaseState::ProvisionallyRolledBack) => "provisionally rolled back",
-        Ok(v1::ReleaseState::RolledBack) => "rolled back",
-        Ok(v1::ReleaseState::Superseded) => "superseded",
-        Ok(v1::ReleaseState::Unspecified) | Err(_) => "unknown",
-    }
-}
-
-/// What was done with a release.
-pub(super) fn release_action(number: i32) -> &'static str {
-    match v1::ReleaseAction::try_from(number) {
-        Ok(v1::ReleaseAction::RolledBack) => "rolled back",
-        Ok(v1::ReleaseAction::Promoted) => "promoted",
-        Ok(v1::ReleaseAction::Reinstated) => "reinstated",
-        Ok(v1::ReleaseAction::Held) => "held",
-        Ok(v1::ReleaseAction::Unspecified) | Err(_) => "unknown",
-    }
+/// Returns the action that was taken on a release.
+pub(super) fn release_action(number: i32) -> String {
+    word(number, v1::ReleaseAction::as_str_name, "RELEASE_ACTION_")
 }
 
 /// By which rule it was done.
@@ -83,21 +73,12 @@ pub(super) fn release_lane(number: i32) -> &'static str {
     }
 }
 
-/// Why an attempt was made.
-pub(super) fn cause(number: i32) -> &'static str {
-    match v1::AttemptCause::try_from(number) {
-        Ok(v1::AttemptCause::First) => "first",
-        Ok(v1::AttemptCause::Retry) => "retry",
-        Ok(v1::AttemptCause::Fallback) => "fallback",
-        Ok(v1::AttemptCause::Hedge) => "hedge",
-        Ok(v1::AttemptCause::Continue) => "continue",
-        Ok(v1::AttemptCause::Adapt) => "adapt",
-        Ok(v1::AttemptCause::Chunk) => "chunk",
-        Ok(v1::AttemptCause::Unspecified) | Err(_) => "unknown",
-    }
+/// Returns the reason why an attempt was made.
+pub(super) fn cause(number: i32) -> String {
+    word(number, v1::AttemptCause::as_str_name, "ATTEMPT_CAUSE_")
 }
 
-/// Where a wait comes from, completing "waited 2 s, …".
+/// Returns the source of a wait, completing "waited 2 s, …".
 pub(super) fn wait_source(number: i32) -> &'static str {
     match v1::WaitSource::try_from(number) {
         Ok(v1::WaitSource::Backoff) => "(backoff)",
@@ -113,17 +94,12 @@ pub(super) fn wait_source(number: i32) -> &'static str {
     }
 }
 
-/// What a gate holds back.
-pub(super) fn gate(number: i32) -> &'static str {
-    match v1::GateKind::try_from(number) {
-        Ok(v1::GateKind::Rate) => "rate",
-        Ok(v1::GateKind::Credential) => "credential",
-        Ok(v1::GateKind::Configuration) => "configuration",
-        Ok(v1::GateKind::Unspecified) | Err(_) => "unknown",
-    }
+/// Returns the kind of a gate, in words.
+pub(super) fn gate(number: i32) -> String {
+    word(number, v1::GateKind::as_str_name, "GATE_KIND_")
 }
 
-/// How much an event matters, five letters wide at most.
+/// Returns the severity of an event, five letters wide at most.
 pub(super) fn severity(number: i32) -> &'static str {
     match v1::Severity::try_from(number) {
         Ok(v1::Severity::Warning) => "WARN",
@@ -132,20 +108,20 @@ pub(super) fn severity(number: i32) -> &'static str {
     }
 }
 
-/// What was done to recover, in order.
+/// Returns the steps that were taken to recover, in order.
 pub(super) fn strategies(numbers: &[i32]) -> String {
-    let words = numbers
-        .iter()
-        .map(|number| match v1::RecoveryStrategy::try_from(*number) {
-            Ok(v1::RecoveryStrategy::None) => "nothing",
-            Ok(v1::RecoveryStrategy::Retry) => "retry",
-            Ok(v1::RecoveryStrategy::Fallback) => "fallback",
-            Ok(v1::RecoveryStrategy::Adapt) => "adapt",
-            Ok(v1::RecoveryStrategy::Chunk) => "chunk",
-            Ok(v1::RecoveryStrategy::Continue) => "continue",
-            Ok(v1::RecoveryStrategy::Impossible) => "impossible",
-            Ok(v1::RecoveryStrategy::Unspecified) | Err(_) => "unknown",
-        });
+    let words = numbers.iter().map(|number| {
+        match word(
+            *number,
+            v1::RecoveryStrategy::as_str_name,
+            "RECOVERY_STRATEGY_",
+        )
+        .as_str()
+        {
+            "none" => "nothing".to_owned(),
+            strategy => strategy.to_owned(),
+        }
+    });
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -158,6 +134,15 @@ mod tests {
         assert_eq!(class(v1::FailureClass::RateLimited.into()), "rate_limited");
         assert_eq!(class(0), "-");
         assert_eq!(class(9_999), "unknown");
-        assert_eq!(strategies(&[2, 3]), "retry, fallback");
+        assert_eq!(strategies(&[1, 2, 3]), "nothing, retry, fallback");
+        assert_eq!(circuit(v1::CircuitState::HalfOpen.into()), "half-open");
+        assert_eq!(circuit(v1::CircuitState::ForcedOpen.into()), "forced open");
+        let state = v1::ReleaseState::ProvisionallyRolledBack;
+        assert_eq!(release_state(state.into()), "provisionally rolled back");
+        assert_eq!(cause(v1::AttemptCause::First.into()), "first");
+        assert_eq!(
+            (super::state(0), gate(9_999)),
+            ("unknown".to_owned(), "unknown".to_owned())
+        );
     }
 }

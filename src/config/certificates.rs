@@ -11,16 +11,16 @@ use rustls::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::connection::ClientTls;
+use crate::outbound::ClientTls;
 
 pub(super) const CERT_FILE: &str = "server.tls.cert_file";
 pub(super) const KEY_FILE: &str = "server.tls.key_file";
 pub(super) const CLIENT_CA_FILE: &str = "server.tls.client_ca_file";
 
-/// What a setting is and why its file cannot be used.
+/// Kind of a setting, and the reason for which its file cannot be used.
 pub(super) type FileFault = (&'static str, String);
 
-/// The settings with which connections are accepted.
+/// Returns the settings with which connections are accepted.
 ///
 /// # Errors
 /// The setting whose file cannot be used, and why.
@@ -58,10 +58,11 @@ pub(super) fn server_settings(
     Ok(settings)
 }
 
-/// What connections to an upstream trust and show. Settings are named within their section here.
+/// Returns what connections to an upstream trust and show. Settings are named within their
+/// section here.
 ///
 /// # Errors
-/// The setting whose file cannot be used, and why.
+/// Returns the setting whose file cannot be used, and the reason.
 pub(super) fn client_tls(
     authorities: Option<&str>,
     identity: Option<(&str, &str)>,
@@ -77,10 +78,8 @@ pub(super) fn client_tls(
     let identity = match identity {
         None => None,
         Some((chain, key)) => {
-            let (chain, key) = (
-                certificates("cert_file", chain)?,
-                private_key("key_file", key)?,
-            );
+            let chain = certificates("cert_file", chain)?;
+            let key = private_key("key_file", key)?;
             let made =
                 CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider());
             Some(Arc::new(made.map_err(|error| match error {

@@ -1,14 +1,14 @@
-//! Which settings differ between two configurations, by path.
+//! Settings that differ between two configurations, by path.
 //!
 //! Both are compared in their printed form, so that no secret is read: a secret that was replaced
-//! is no difference here. Values are not reported.
+//! is not a difference here. Values are not reported.
 
 use serde_json::Value;
 
 use super::Config;
 
-/// The paths of the settings that differ (`routes.default.targets`), in the order of their names.
-/// An added or removed section is reported as a whole.
+/// Returns the paths of the settings that differ (`routes.default.targets`), in the order of their
+/// names. An added or removed section is reported as a whole.
 pub(super) fn changed_paths(old: &Config, new: &Config) -> Vec<String> {
     let shown = |config: &Config| serde_json::to_value(config).unwrap_or_default();
     let mut paths = Vec::new();
@@ -79,10 +79,8 @@ mod tests {
 
     #[test]
     fn a_secret_is_neither_compared_nor_reported() {
-        let (old, new) = (
-            config("  r: { targets: [a] }\n", "one"),
-            config("  r: { targets: [a] }\n", "two"),
-        );
+        let old = config("  r: { targets: [a] }\n", "one");
+        let new = config("  r: { targets: [a] }\n", "two");
         assert!(changed_paths(&old, &new).is_empty());
     }
 }

@@ -16,6 +16,7 @@ use super::{
 use crate::domain::ids::TargetId;
 
 mod callers;
+mod keys;
 mod limits;
 mod observe;
 mod tools;
@@ -51,12 +52,13 @@ pub(super) fn check(
     checker.releases(config);
     checker.tools(config);
     checker.observe(config);
+    checker.fleet(config);
 }
 
 struct Checker<'a> {
     /// Every value that is written, by its path.
     written: BTreeMap<String, Node>,
-    /// What was taken out as faulty, by its path.
+    /// Settings that were taken out as faulty, by path.
     lost: Vec<String>,
     faults: &'a mut Vec<Fault>,
 }
@@ -64,8 +66,8 @@ struct Checker<'a> {
 // === impl Checker ===
 
 impl Checker<'_> {
-    /// A fault of the setting at `path`, reported where it or the nearest setting around it is
-    /// written.
+    /// Adds a fault of the setting at `path`, reported where it or the nearest setting around
+    /// it is written.
     ///
     /// A section that lost a part is not reported: it may be right once the part is.
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
@@ -120,7 +122,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The same where it inherits from `base`: faults of the base are reported there.
+    /// Works the same if it inherits from `base`: faults of the base are reported there.
     fn inheriting<F: AsRef<str> + PartialEq>(
         &mut self,
         path: &str,
@@ -179,13 +181,6 @@ impl Checker<'_> {
             &(1 << 20),
             "from 1KiB to 1MiB",
         );
-        self.range(
-            "server.max_concurrent_streams",
-            &server.max_concurrent_streams,
-            &1,
-            &u32::MAX,
-            "at least 1",
-        );
         for (index, origin) in server.cors.allow_origins.iter().enumerate() {
             let host = origin
                 .strip_prefix("https://")
@@ -196,14 +191,9 @@ impl Checker<'_> {
                 self.fault(&format!("server.cors.allow_origins[{index}]"), reason);
             }
         }
-        if server.console && !server.grpc_web {
-            self.fault(
-                "server.console",
-                "needs server.grpc_web, by which the page calls",
-            );
-        }
         if let Some(front) = &server.openai_front {
-            let (min, max) = (Duration::from_millis(100), Duration::from_mins(5));
+            let min = Duration::from_millis(100);
+            let max = Duration::from_mins(5);
             self.range(
                 "server.openai_front.keepalive",
                 &front.keepalive,
@@ -315,7 +305,8 @@ impl Checker<'_> {
 
     /// By what the caller of `server.keys[index]` is recognised.
     fn caller_credential(&mut self, server: &ServerConfig, index: usize) {
-        let (key, earlier) = (&server.keys[index], &server.keys[..index]);
+        let key = &server.keys[index];
+        let earlier = &server.keys[..index];
         let path = format!("server.keys[{index}]");
         if let Some(name) = &key.certificate_name {
             let path = format!("{path}.certificate_name");
@@ -385,6 +376,7 @@ impl Checker<'_> {
             | None => {}
         }
         self.tokens_and_roles(server);
+        self.tenants(server);
         for (index, key) in server.keys.iter().enumerate() {
             let path = format!("server.keys[{index}]");
             if key.tenant.is_empty() {
@@ -414,7 +406,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether both cannot be listened on at once.
+/// Returns whether both cannot be listened on at once.
 fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && (everywhere || one.ip() == other.ip())

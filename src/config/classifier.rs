@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::classify::UserRule;
 
-/// How failures are classified.
+/// Settings of how failures are classified.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClassifierConfig {

@@ -62,7 +62,7 @@ impl DecodeError {
     /// Gives the fault the place of the key of `member` within `node`.
     fn of_key(mut self, node: &Node, name: &str, member: &Node) -> Self {
         if self.0.path.is_empty() {
-            // A member that was inherited keeps the path where it is written.
+            // A member that was inherited keeps the path at which it is written.
             self.0.path = if member.path.is_empty() {
                 join(&node.path, name)
             } else {

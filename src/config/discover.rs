@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Config,
+    Config, Secret,
     environment::Environment,
     policy::PolicyConfig,
     provider::{ProviderConfig, TargetConfig},
     route::{OperationConfig, RouteConfig},
-    secret::Secret,
 };
 use crate::domain::{
     ids::{Operation, RouteName, TargetId},
@@ -199,9 +198,9 @@ pub(super) fn complete(
     found
 }
 
-/// The share of traces that the standard variables of OpenTelemetry have recorded, where they name
-/// a sampler that is known. Whether a caller decided by itself is checked first in any case, as
-/// with the samplers named `parentbased_…`.
+/// Returns the share of traces that the standard variables of OpenTelemetry have recorded, if they
+/// name a sampler that is known. A caller's own decision is checked first in any case, as with the
+/// samplers named `parentbased_…`.
 fn sampled_share(environment: &dyn Environment) -> Option<f64> {
     let sampler = environment.var("OTEL_TRACES_SAMPLER")?;
     match sampler.trim_start_matches("parentbased_") {

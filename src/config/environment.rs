@@ -13,7 +13,7 @@ use super::{
 
 /// A source of environment variables.
 pub trait Environment: Send + Sync {
-    /// The value of a variable; `None` where it is not set or no text.
+    /// Returns the value of a variable; `None` if it is not set or not text.
     fn var(&self, name: &str) -> Option<String>;
 }
 

@@ -23,13 +23,13 @@ pub struct Position {
 /// One fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Which setting, such as `routes.default.targets[1]`; empty for the whole file.
+    /// Setting, such as `routes.default.targets[1]`; empty for the whole file.
     pub path: String,
-    /// Where in the file; `None` for what is not written there.
+    /// Position in the file; `None` for what is not written there.
     pub at: Option<Position>,
     /// The value that is written there; `None` for lists, maps and secrets.
     pub value: Option<String>,
-    /// Why it cannot be.
+    /// Reason for which it cannot be.
     pub reason: String,
     /// The valid name that was probably meant.
     pub nearest: Option<String>,
@@ -38,9 +38,9 @@ pub struct Fault {
 /// All faults of a configuration, in the order of the file; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFaults {
-    /// The file; `None` when there is none.
+    /// File; `None` if there is none.
     pub file: Option<PathBuf>,
-    /// What is wrong with it.
+    /// Faults of the file.
     pub faults: Vec<Fault>,
 }
 
@@ -73,7 +73,7 @@ impl Fault {
         self
     }
 
-    /// Adds the valid name that was probably meant; where none is near, all of them are listed.
+    /// Adds the valid name that was probably meant; if none is near, all of them are listed.
     pub(super) fn with_nearest<'a>(
         mut self,
         name: &str,
@@ -89,7 +89,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// What is wrong, with the value that is written there.
+    /// Returns the fault, with the value that is written there.
     fn description(&self) -> String {
         match &self.value {
             // Reasons that quote the value themselves need no second quotation.
@@ -140,7 +140,7 @@ impl ConfigFaults {
         }
     }
 
-    /// What was read, unless there are faults.
+    /// Returns what was read, unless there are faults.
     pub(super) fn result<T>(
         file: Option<&Path>,
         faults: Vec<Fault>,
@@ -159,7 +159,7 @@ impl ConfigFaults {
 }
 
 impl ConfigFaults {
-    /// The faults in the form used by events.
+    /// Returns the faults in the form used by events.
     #[must_use]
     pub fn setting_faults(&self) -> Vec<SettingFault> {
         let setting_fault = |fault: &Fault| SettingFault {
@@ -172,7 +172,7 @@ impl ConfigFaults {
 }
 
 impl fmt::Display for ConfigFaults {
-    /// One fault a line, each with the file's name where there is one.
+    /// Writes one fault a line, each with the file's name if there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.faults.iter().enumerate() {
             if index > 0 {
@@ -190,7 +190,8 @@ impl fmt::Display for ConfigFaults {
 
 impl std::error::Error for ConfigFaults {}
 
-/// The valid name that a wrong one was probably meant to be: at most a third of its letters differ.
+/// Returns the valid name that a wrong one was probably meant to be: at most a third of its letters
+/// differ.
 #[must_use]
 pub fn nearest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).max(1);

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{domain::units, policy::timers::TimersPolicy};
 
-/// Which section of each member of which map inherits from which section.
+/// Members of maps whose sections inherit from other sections: which section of each member of
+/// which map, and from which.
 const INHERITED: [(&str, &str, &str); 6] = [
     ("routes", "timers", "timers"),
     ("targets", "circuit", "circuit"),

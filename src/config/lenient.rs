@@ -1,4 +1,4 @@
-//! Which faults of a file do not invalidate it, where the file sets `on_invalid_setting: default`.
+//! Faults of a file that do not invalidate it, if the file sets `on_invalid_setting: default`.
 //!
 //! Only recovery settings may be replaced by defaults: a wrong address, key or target is always an
 //! error.
@@ -11,7 +11,7 @@ use super::{
     tree::{Node, Value},
 };
 
-/// What happens to an invalid recovery setting.
+/// Treatment of an invalid recovery setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInvalidSetting {
@@ -36,13 +36,14 @@ const SECTIONS: [&str; 10] = [
     "events",
 ];
 
-/// Whether the file, or the preset that it names, wants invalid settings replaced.
+/// Returns whether the file, or the preset that it names, wants invalid settings replaced.
 pub(super) fn is_wanted(tree: &Node) -> bool {
     let setting = tree.get("on_invalid_setting").map(|node| &node.value);
     matches!(setting, Some(Value::Text(text)) if text == "default")
 }
 
-/// Whether all that is wrong can be left out; `left_out` was already, so that it would not help.
+/// Returns whether all that is wrong can be left out; `left_out` was already, so that it would not
+/// help.
 pub(super) fn can_leave_out(faults: &[Fault], left_out: &[Fault]) -> bool {
     let section = |fault: &Fault| {
         fault

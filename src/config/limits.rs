@@ -17,47 +17,28 @@ pub struct LimitsConfig {
     /// Most open connections on each of the ports (1 to 1000000); further ones are closed at once.
     pub connections: usize,
     /// Most requests that are being read, handled or responded to at once, over all callers (1 to
-    /// 1000000). One counts until the client has received the end of its response, streams and
-    /// watchers too.
+    /// 1000000); one tenant may have half of them, and 8192 in any case. One counts until the
+    /// client has received the end of its response, streams and watchers too.
     pub requests: usize,
-    /// The same for one tenant (1 to 1000000).
-    pub requests_per_tenant: usize,
     /// Most bytes of requests that are being read, handled or responded to, over all callers (1MiB
-    /// to 1TiB). A request counts with its body, 100 bytes for each entry in it, its head and 8
-    /// KiB.
+    /// to 1TiB); one tenant may have half of them, and 128MiB in any case, one connection a
+    /// quarter, and 64MiB in any case. A request counts with its body, 100 bytes for each entry in
+    /// it, its head and 8 KiB.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub bytes_in_flight: u64,
-    /// The same for one tenant (1MiB to 1TiB).
-    #[serde(with = "units::bytes")]
-    #[schemars(with = "String")]
-    pub bytes_in_flight_per_tenant: u64,
-    /// The same for one connection (1MiB to 1TiB).
-    #[serde(with = "units::bytes")]
-    #[schemars(with = "String")]
-    pub bytes_in_flight_per_connection: u64,
     /// Most fields of a gRPC request, or values of a JSON body, counted through all its nesting
     /// (1000 to 100000000). An entry costs some hundred bytes of memory however few it takes on the
     /// wire.
     pub entries: usize,
-    /// Most messages of a call (1 to 1000000).
-    pub messages: usize,
-    /// Most parts of all messages of a call together (1 to 1000000).
-    pub parts: usize,
-    /// Most tools of a call (1 to 100000).
-    pub tools: usize,
 }
 
-/// How long clients may take; connections that take longer are closed.
+/// Time that clients may take; connections that take longer are closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeoutsConfig {
-    /// Longest TLS handshake (100ms to 5m).
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub handshake: Duration,
-    /// Longest time from a connection's start, or from the first byte of a further HTTP/1 request,
-    /// to the end of the request's head (100ms to 5m).
+    /// Longest TLS handshake, and longest time from a connection's start, or from the first byte of
+    /// a further HTTP/1 request, to the end of the request's head (100ms to 5m).
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub head: Duration,
@@ -74,21 +55,42 @@ pub struct TimeoutsConfig {
     pub idle: Duration,
 }
 
+/// Most messages of a call.
+pub const MAX_MESSAGES: usize = 10_000;
+/// Most parts of all messages of a call together.
+pub const MAX_PARTS: usize = 50_000;
+/// Most tools of a call.
+pub const MAX_TOOLS: usize = 1_024;
+
 // === impl LimitsConfig ===
+
+impl LimitsConfig {
+    /// Most requests at once of one tenant.
+    #[must_use]
+    pub fn requests_per_tenant(&self) -> usize {
+        (self.requests / 2).max(8192)
+    }
+
+    /// Most bytes of requests of one tenant.
+    #[must_use]
+    pub fn bytes_per_tenant(&self) -> u64 {
+        (self.bytes_in_flight / 2).max(128 << 20)
+    }
+
+    /// Most bytes of requests on one connection.
+    #[must_use]
+    pub fn bytes_per_connection(&self) -> u64 {
+        (self.bytes_in_flight / 4).max(64 << 20)
+    }
+}
 
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 4096,
             requests: 16384,
-            requests_per_tenant: 8192,
             bytes_in_flight: 256 << 20,
-            bytes_in_flight_per_tenant: 128 << 20,
-            bytes_in_flight_per_connection: 64 << 20,
             entries: 200_000,
-            messages: 10_000,
-            parts: 50_000,
-            tools: 1_024,
         }
     }
 }
@@ -98,7 +100,6 @@ impl Default for LimitsConfig {
 impl Default for TimeoutsConfig {
     fn default() -> Self {
         Self {
-            handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
             idle: Duration::from_secs(75),

@@ -11,20 +11,19 @@ use std::{
     sync::Arc,
 };
 
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Config, certificates, check,
+    Config, Secret, certificates, check,
     connection::{ClientTlsConfig, ProxyConfig},
     decode, discover,
     environment::{self, Environment},
     fault::{ConfigFaults, Fault},
     inherit, lenient, otlp, retired,
-    secret::Secret,
     server::TlsConfig,
     tree::{self, Node, Value},
 };
+use crate::provider::Variables;
 
 /// A larger file is not a configuration.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -48,11 +47,11 @@ pub struct Loaded {
     /// Two configurations with the same fingerprint are the same, the contents of named files
     /// included.
     pub fingerprint: String,
-    /// Whether the file names targets, so that none had to be found.
+    /// If set, the file names targets, so that none had to be found.
     pub has_targets: bool,
     /// The file as it was read.
     pub(super) text: Secret,
-    /// What was given beside it.
+    /// Addresses that were given beside it.
     pub(super) given: GivenAddresses,
 }
 
@@ -70,9 +69,9 @@ pub struct GivenAddresses {
 pub struct NamedFile {
     /// The path of the setting.
     pub setting: String,
-    /// Where the file is.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The SHA-256 of what it holds; none where it cannot be read.
+    /// SHA-256 of what it holds; none if it cannot be read.
     pub digest: Option<[u8; 32]>,
 }
 
@@ -140,7 +139,8 @@ pub fn load_text(
     environment: &dyn Environment,
 ) -> Result<Loaded, ConfigFaults> {
     let mut left_out: Vec<Fault> = Vec::new();
-    let (mut faults, mut is_lenient) = (Vec::new(), false);
+    let mut faults = Vec::new();
+    let mut is_lenient = false;
     let mut loaded = load_collecting(
         text,
         path,
@@ -163,11 +163,15 @@ pub fn load_text(
     ConfigFaults::result(path, faults, loaded).map(|loaded| Loaded { left_out, ..loaded })
 }
 
-/// Reads a file that is no configuration, but is written like one.
+/// Reads a file that is not a configuration, but is written like one.
 ///
 /// # Errors
-/// Everything that is wrong, at once.
-pub fn read_text<T: for<'de> Deserialize<'de>>(text: &str, path: &Path) -> Result<T, ConfigFaults> {
+/// Returns everything that is wrong, at once.
+#[cfg(feature = "lab")]
+pub fn read_text<T: for<'de> serde::Deserialize<'de>>(
+    text: &str,
+    path: &Path,
+) -> Result<T, ConfigFaults> {
     let mut faults = Vec::new();
     let read =
         tree::parse(text, &mut faults).and_then(|mut tree| decode::decode(&mut tree, &mut faults));
@@ -214,6 +218,14 @@ fn load_collecting(
     let found = discover::complete(&mut config, environment, &order);
     let base = path.and_then(Path::parent).unwrap_or(Path::new(""));
     config.tools.inherit(environment);
+    config.fleet.complete(environment);
+    for identity in config
+        .providers
+        .values_mut()
+        .filter_map(|provider| provider.identity.as_mut())
+    {
+        identity.loaded = Variables::of(|name| environment.var(name));
+    }
     let mut named = NamedFiles {
         base,
         contents: &mut fingerprint,
@@ -221,12 +233,17 @@ fn load_collecting(
         faults: Vec::new(),
     };
     named.read_all(&mut config);
-    let (named_files, mut more) = (named.files, named.faults);
+    let named_files = named.files;
+    let mut more = named.faults;
     more.extend(otlp::complete(&mut config.telemetry, environment));
+    more.extend(config.fleet.faults());
     check::check(&config, &written, more, faults);
     let fingerprint = format!("{:x}", fingerprint.finalize());
-    let (file, text) = (path.map(Path::to_path_buf), Secret::new(text));
-    let (has_targets, left_out, given) = (!order.is_empty(), Vec::new(), GivenAddresses::default());
+    let file = path.map(Path::to_path_buf);
+    let text = Secret::new(text);
+    let has_targets = !order.is_empty();
+    let left_out = Vec::new();
+    let given = GivenAddresses::default();
     Some(Loaded {
         config,
         file,
@@ -241,7 +258,7 @@ fn load_collecting(
     })
 }
 
-/// The resolved value, with what was taken out of it put back unresolved.
+/// Returns the resolved value, with what was taken out of it put back unresolved.
 fn merge_missing(resolved: Value, unresolved: Value) -> Value {
     match (resolved, unresolved) {
         (Value::Map(mut members), Value::Map(before)) => {
@@ -273,6 +290,8 @@ impl NamedFiles<'_> {
         for (name, provider) in &mut config.providers {
             let path = format!("providers.{name}");
             self.read_key(&path, provider.api_key_file.as_mut(), &mut provider.api_key);
+            let file = provider.api_keys_file.as_mut();
+            self.read_pool(&path, file, &mut provider.api_keys);
             self.read_connection(&path, provider.proxy.as_mut(), provider.tls.as_mut());
             for (credential, keys) in &mut provider.credentials {
                 let path = format!("{path}.credentials.{credential}");
@@ -286,6 +305,11 @@ impl NamedFiles<'_> {
         }
         if let Some(tls) = &mut config.server.tls {
             self.read_certificates(tls);
+        }
+        let fleet = &mut config.fleet;
+        self.read_secret("fleet", "key", fleet.key_file.as_mut(), &mut fleet.key);
+        if let Some(file) = &mut fleet.ca_file {
+            self.probe("fleet.ca_file", file);
         }
     }
 
@@ -331,10 +355,8 @@ impl NamedFiles<'_> {
                 .map(|file| self.probe(&format!("{path}.tls.{name}"), file))
         };
         let authorities = of("ca_file", &mut tls.ca_file);
-        let (chain, key) = (
-            of("cert_file", &mut tls.cert_file),
-            of("key_file", &mut tls.key_file),
-        );
+        let chain = of("cert_file", &mut tls.cert_file);
+        let key = of("key_file", &mut tls.key_file);
         if [&authorities, &chain, &key]
             .into_iter()
             .any(|text| *text == Some(None))
@@ -354,6 +376,24 @@ impl NamedFiles<'_> {
     /// A key in a file becomes a key like any other.
     fn read_key(&mut self, path: &str, file: Option<&mut PathBuf>, key: &mut Option<Secret>) {
         self.read_secret(path, "api_key", file, key);
+    }
+
+    /// Keys in a file, one on each line, become a pool like any other.
+    fn read_pool(&mut self, path: &str, file: Option<&mut PathBuf>, keys: &mut Vec<Secret>) {
+        let Some(file) = file else { return };
+        let at = format!("{path}.api_keys_file");
+        if !keys.is_empty() {
+            let reason = "is given beside api_keys; keep one of them".to_owned();
+            self.faults.push((at, reason));
+        } else if let Some(text) = self.probe(&at, file) {
+            let lines = text.lines().map(str::trim);
+            let written = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            keys.extend(written.map(Secret::new));
+            if keys.is_empty() {
+                self.faults
+                    .push((at, "names a file without a key".to_owned()));
+            }
+        }
     }
 
     /// A secret in the file that the setting `<name>_file` names.
@@ -398,8 +438,8 @@ impl NamedFiles<'_> {
     }
 }
 
-/// The text of a file; the error continues a sentence that begins with the file's name. Opening a
-/// pipe would wait for its writer.
+/// Returns the text of a file; the error continues a sentence that starts with the file's name.
+/// Opening a pipe would wait for its writer.
 fn read(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     if !std::fs::metadata(path).map_err(cannot)?.is_file() {

@@ -1,5 +1,5 @@
-//! Where traces and metrics are sent: what is written, and the standard variables of OpenTelemetry
-//! where nothing is.
+//! Destinations of traces and metrics: what is written, and the standard variables of OpenTelemetry
+//! if nothing is.
 
 use http::Uri;
 
@@ -10,7 +10,7 @@ use super::{
 
 const URL: &str = "is no URL; write it like http://localhost:4317";
 
-/// Fills in where each signal is sent. Returns what is wrong with the variables, by the setting
+/// Fills in the destination of each signal. Returns the faults of the variables, by the setting
 /// that they stand for.
 pub(super) fn complete(
     telemetry: &mut TelemetryConfig,

@@ -33,16 +33,16 @@ pub const STANDARD: &str = "standard";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyConfig {
-    /// Whether, how often and after which waits a call is tried again.
+    /// Policy of retries: if, how often and after which waits a call is tried again.
     pub retry: RetryPolicy,
-    /// Whether and how the model is informed of its failure.
+    /// Policy of notes: if and how the model is informed of its failure.
     pub injection: InjectionPolicy,
 }
 
 // === impl PolicyConfig ===
 
 impl PolicyConfig {
-    /// The policies that are always there: those of `RetryPolicy::PRESETS`.
+    /// Returns the policies that are always there: those of `RetryPolicy::PRESETS`.
     #[must_use]
     pub fn built_in() -> BTreeMap<String, Self> {
         RetryPolicy::PRESETS
@@ -51,7 +51,7 @@ impl PolicyConfig {
             .collect()
     }
 
-    /// What a policy of that name is laid over.
+    /// Returns the base over which a policy of that name is laid.
     pub(super) fn built_in_or_standard(name: &str) -> Self {
         let retry = RetryPolicy::preset(name).unwrap_or_default();
         // Without another attempt a note has no reader.
@@ -78,7 +78,8 @@ impl PolicyConfig {
 // === impl Config ===
 
 impl Config {
-    /// The policy in force for an operation on a route; `preset` is the one that the caller names.
+    /// Returns the policy in force for an operation on a route; `preset` is the one that the caller
+    /// names.
     ///
     /// The caller's preset precedes everything but an operation that is not `enabled`; then come
     /// the route's own operation, the operation on all routes, the route's policy, and `standard`.
@@ -128,19 +129,19 @@ impl Config {
         policy
     }
 
-    /// The timers of a route.
+    /// Returns the timers of a route.
     #[must_use]
     pub fn timers_for<'a>(&'a self, route: &'a RouteConfig) -> &'a TimersPolicy {
         route.timers.as_ref().unwrap_or(&self.timers)
     }
 
-    /// The circuit of a target.
+    /// Returns the circuit of a target.
     #[must_use]
     pub fn circuit_for<'a>(&'a self, target: &'a TargetConfig) -> &'a CircuitPolicy {
         target.circuit.as_ref().unwrap_or(&self.circuit)
     }
 
-    /// How many attempts a target may have at once.
+    /// Returns the number of attempts that a target may have at once.
     #[must_use]
     pub fn concurrency_for<'a>(&'a self, target: &'a TargetConfig) -> &'a ConcurrencyPolicy {
         target.concurrency.as_ref().unwrap_or(&self.concurrency)

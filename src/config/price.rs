@@ -26,7 +26,7 @@ pub struct PriceConfig {
     pub cache_write_per_million: Option<f64>,
 }
 
-/// What an invocation cost, in millionths of the currency.
+/// Cost of an invocation, in millionths of the currency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvocationCost {
     /// All attempts.
@@ -39,7 +39,7 @@ pub struct InvocationCost {
 // === impl PriceConfig ===
 
 impl PriceConfig {
-    /// What so many tokens cost, in millionths of the currency.
+    /// Returns the cost of so many tokens, in millionths of the currency.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -48,19 +48,19 @@ impl PriceConfig {
         reason = "prices are not negative, and nobody pays 2^53 millionths"
     )]
     pub fn micros(&self, usage: Usage) -> u64 {
-        let fresh = usage
-            .input_tokens
-            .saturating_sub(usage.cached_input_tokens + usage.cache_write_tokens);
+        let cached = usage.cached_input_tokens.unwrap_or(0);
+        let written = usage.cache_write_tokens.unwrap_or(0);
+        let fresh = usage.input_tokens.saturating_sub(cached + written);
         let priced = [
             (fresh, self.input_per_million),
             (usage.output_tokens, self.output_per_million),
             (
-                usage.cached_input_tokens,
+                cached,
                 self.cached_input_per_million
                     .unwrap_or(self.input_per_million),
             ),
             (
-                usage.cache_write_tokens,
+                written,
                 self.cache_write_per_million
                     .unwrap_or(self.input_per_million),
             ),
@@ -87,8 +87,8 @@ impl PriceConfig {
 // === impl Config ===
 
 impl Config {
-    /// What an invocation cost by these prices; `None` where an attempt that took tokens went to a
-    /// target without prices, or none took any.
+    /// Returns the cost of an invocation by these prices; `None` if an attempt that took tokens
+    /// went to a target without prices, or none took any.
     #[must_use]
     pub fn cost_of(&self, outcome: &Outcome) -> Option<InvocationCost> {
         let price = |target: Option<&TargetId>| self.targets.get(target?)?.price;
@@ -124,8 +124,8 @@ mod tests {
     fn cached_tokens_have_prices_of_their_own_where_they_are_written() {
         let usage = Usage {
             input_tokens: 1_000_000,
-            cached_input_tokens: 600_000,
-            cache_write_tokens: 100_000,
+            cached_input_tokens: Some(600_000),
+            cache_write_tokens: Some(100_000),
             output_tokens: 10_000,
             ..Usage::default()
         };

@@ -1,29 +1,36 @@
 //! Providers with their credentials and transport, and the targets that are their models.
 //!
-//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key`
-//! either way, so that no other module reads a file for it.
+//! A credential is inline (by `${ENV}` reference) or in a file; after loading it is in `api_key` or
+//! `api_keys` either way, so that no other module reads a file for it.
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    Secret,
     connection::{ClientTlsConfig, ProxyConfig},
+    identity::IdentityConfig,
     price::PriceConfig,
-    secret::Secret,
 };
 use crate::{
-    domain::{
-        adaptation::OutputLimitField,
-        target::{Capabilities, Dialect, PrefillMark},
-        units,
-    },
+    domain::{target::Dialect, units},
     policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
+    provider::{CapabilityOverrides, KeyHeader},
 };
 
 /// The name of the credential that a provider's own `api_key` is.
 pub const DEFAULT_CREDENTIAL: &str = "default";
+
+/// Characters of a key by which people know it.
+const SHOWN_CHARS: usize = 4;
+
+/// Characters of a key that stay unknown, at least.
+const HIDDEN_CHARS: usize = 12;
+
+/// The most keys that a pool has.
+pub const MAX_POOL: usize = 100;
 
 /// A model provider: its endpoint, dialect and credentials.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -32,10 +39,11 @@ pub struct ProviderConfig {
     /// The wire protocol of the provider.
     #[schemars(with = "DialectName")]
     pub dialect: Dialect,
-    /// Where its API begins, such as `https://api.openai.com/v1`; unset: the dialect's own place.
+    /// Address at which its API starts, such as `https://api.openai.com/v1`; unset: the dialect's
+    /// own place.
     #[serde(
         skip_serializing_if = "Option::is_none",
-        serialize_with = "without_secrets"
+        serialize_with = "super::printable::shown_where_there_is_one"
     )]
     pub base_url: Option<String>,
     /// The key of the credential `default`.
@@ -44,6 +52,13 @@ pub struct ProviderConfig {
     /// A file that holds that key, as Kubernetes mounts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
+    /// Several keys in place of `api_key` (at most 100): a pool. A call goes to one of those that are
+    /// good, and to the next one at once if that is refused, used up or limited.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub api_keys: Vec<Secret>,
+    /// A file that holds those keys, one on each line; lines that begin with `#` are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_keys_file: Option<PathBuf>,
     /// The family for the classifier and for telemetry (`openai`, `anthropic`, …); unset: the
     /// provider's name here.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,11 +67,14 @@ pub struct ProviderConfig {
     pub headers: BTreeMap<String, Secret>,
     /// More credentials, by name.
     pub credentials: BTreeMap<String, CredentialConfig>,
-    /// How keys are sent; unset: as is known of the provider (`api-key` for Azure), else as a
-    /// bearer token.
+    /// Identity that a cloud gives, in the place of keys; unset: keys are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityConfig>,
+    /// Way in which keys are sent; unset: as is known of the provider (`api-key` for Azure), else
+    /// as a bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_header: Option<KeyHeader>,
-    /// What servers of the chat completions dialect differ in.
+    /// Differences between servers of the chat completions dialect.
     pub chat: ChatConfig,
     /// The HTTP client.
     pub http: HttpConfig,
@@ -68,21 +86,20 @@ pub struct ProviderConfig {
     /// certificate is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTlsConfig>,
-    /// Whether `base_url` may be plain `http` to another host; a key sent so can be read on the
+    /// If set, `base_url` may be plain `http` to another host; a key sent so can be read on the
     /// way.
     pub allow_plaintext: bool,
-    /// Whether `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
-    /// Of a name it is judged at each connection, by the addresses that the name has then; with
-    /// `proxy` it is the proxy's name that is judged.
+    /// If set, `base_url` may lead to a private address (10/8, 192.168/16, …); loopback always may.
+    /// A name is judged at each connection, by the addresses that it has then; with `proxy`, the
+    /// proxy's name is judged.
     pub allow_private_addresses: bool,
-    /// Whether W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default
+    /// If set, W3C trace context (`traceparent`, `tracestate`) is sent to the provider. Default
     /// false: the provider receives no trace ids.
     pub propagate_trace: bool,
-    /// The region, where the dialect's own place depends on one (`bedrock`), such as
-    /// `eu-central-1`.
+    /// Region, if the dialect's own place depends on one (`bedrock`), such as `eu-central-1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// What the scripted provider plays; only for the dialect `scripted`.
+    /// Script that the scripted provider plays; only for the dialect `scripted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<serde_json::Value>,
 }
@@ -99,39 +116,17 @@ pub struct CredentialConfig {
     pub api_key_file: Option<PathBuf>,
 }
 
-/// How a key is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyHeader {
-    /// `authorization: Bearer <key>`.
-    #[default]
-    Bearer,
-    /// `api-key: <key>`, as Azure takes it.
-    ApiKey,
-    /// No key is sent.
-    None,
-}
-
-/// How servers of the chat completions dialect differ; other dialects read `stream` alone.
+/// Differences between servers of the chat completions dialect; other dialects read `stream` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatConfig {
-    /// Whether responses are requested as a stream, in every dialect; without it a response comes
+    /// If set, responses are requested as a stream, in every dialect; without it a response comes
     /// complete, as a stream of one.
     pub stream: bool,
-    /// Whether a stream is requested to end with its usage; some old servers reject the option.
-    pub include_usage: bool,
-    /// The field of the output limit, for all targets; unset: as is known of each.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tokens_field: Option<OutputLimitField>,
     /// The field in which reasoning is sent back; unset: as is known of the provider
     /// (`reasoning_content` for `DeepSeek`), else none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_field: Option<String>,
-    /// Whether developer messages are sent as such, else as system messages, for all targets;
-    /// unset: as is known of each.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub developer_role: Option<bool>,
     /// The path behind `base_url`.
     pub path: String,
 }
@@ -145,22 +140,12 @@ pub struct HttpConfig {
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub connect_timeout: Duration,
-    /// How long an idle connection is kept; longer than the provider keeps it loses attempts to
-    /// closed connections.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub pool_idle_timeout: Duration,
-    /// Idle connections kept per host; 0 makes each attempt pay for a new one.
-    pub pool_max_idle_per_host: usize,
-    /// Largest response, decompressed (64KiB to 1GiB); a larger one fails the attempt.
+    /// Largest response, decompressed (64KiB to 1GiB); a larger one fails the attempt, and so does
+    /// a line of an event stream that is longer than a thirty-second of this and than 1MiB.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_body_bytes: u64,
-    /// Longest line of an event stream (4KiB to `max_body_bytes`); a longer one fails the attempt.
-    #[serde(with = "units::bytes")]
-    #[schemars(with = "String")]
-    pub max_line_bytes: u64,
-    /// Whether HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only
+    /// If set, HTTP/2 is used without negotiation, on plaintext connections too; HTTP/1.1-only
     /// servers then fail.
     pub http2_prior_knowledge: bool,
 }
@@ -180,66 +165,17 @@ pub struct TargetConfig {
     /// none. Callers do not see it, and another text is another release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// What its tokens cost; unset: what calls of it cost is not shown as money.
+    /// Price of its tokens; unset: what calls of it cost is not shown as money.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceConfig>,
-    /// What the model can do, where it differs from what is known of it.
+    /// Capabilities of the model, if they differ from what is known of it.
     pub capabilities: CapabilityOverrides,
-    /// When it is closed to calls, where that differs from `circuit`.
+    /// Conditions under which it is closed to calls, if they differ from `circuit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub circuit: Option<CircuitPolicy>,
-    /// How many attempts it may have at once, where it differs from `concurrency`.
+    /// Number of attempts that it may have at once, if it differs from `concurrency`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<ConcurrencyPolicy>,
-}
-
-/// The capabilities of a model, where they differ from what is known; unset: as known.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CapabilityOverrides {
-    /// Accepts a system or developer message at the tail of the history.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tail_system_message: Option<bool>,
-    /// Accepts a user message right after tool results.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_after_tool: Option<bool>,
-    /// Continues an assistant message that the request begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assistant_prefill: Option<bool>,
-    /// How a request marks that assistant message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefill_mark: Option<PrefillMark>,
-    /// Supports developer messages; other targets get the operator's instructions as system
-    /// messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub developer_role: Option<bool>,
-    /// What it calls the output limit, in the dialect `openai_chat`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_limit_field: Option<OutputLimitField>,
-    /// Supports tools; a call with tools goes to targets that do, where the route has any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<bool>,
-    /// Accepts a limit on the number of parallel tool calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parallel_tools: Option<bool>,
-    /// Accepts images; a call with images goes to targets that do, where the route has any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub images: Option<bool>,
-    /// Refuses tool calls of the current turn without the signatures that it gave them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub signed_calls: Option<bool>,
-    /// Whether responses are generated in the background, in streams of the dialect
-    /// `openai_responses` alone (default: no). One that is cut off or falls silent is then resumed
-    /// from where it was, instead of requested and paid for again; so is, once and from its
-    /// beginning, one whose replica died or was stopped, where the journal is a file or a database
-    /// that keeps payloads. One without a reader is cancelled, once its id came. The provider keeps
-    /// such responses (`store`), which contracts without data retention forbid, and takes longer to
-    /// begin them; the rest of one that was cut off may come without encrypted reasoning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub background: Option<bool>,
-    /// Largest prompt plus answer, in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_window_tokens: Option<u64>,
 }
 
 /// The dialects by name, for the schema.
@@ -264,15 +200,6 @@ enum DialectName {
     Scripted,
 }
 
-/// A URL without its user, password and query.
-#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
-fn without_secrets<S: serde::Serializer>(
-    url: &Option<String>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    url.as_deref().map(super::shown_url).serialize(serializer)
-}
-
 // === impl ProviderConfig ===
 
 impl Default for ProviderConfig {
@@ -282,9 +209,12 @@ impl Default for ProviderConfig {
             base_url: None,
             api_key: None,
             api_key_file: None,
+            api_keys: Vec::new(),
+            api_keys_file: None,
             family: None,
             headers: BTreeMap::new(),
             credentials: BTreeMap::new(),
+            identity: None,
             api_key_header: None,
             chat: ChatConfig::default(),
             http: HttpConfig::default(),
@@ -300,14 +230,14 @@ impl Default for ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// Where the API begins, without a slash at the end.
+    /// Returns the URL at which the API starts, without a slash at the end.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         let own = match self.dialect {
             Dialect::OpenaiChat | Dialect::OpenaiResponses => "https://api.openai.com/v1",
             Dialect::Anthropic => "https://api.anthropic.com",
             Dialect::Gemini => "https://generativelanguage.googleapis.com/v1beta",
-            // The regional host is composed by the provider; a tool server is none.
+            // The regional host is composed by the provider; a tool server is not a host.
             Dialect::Bedrock | Dialect::Tool => "",
             Dialect::Scripted => "script:",
         };
@@ -317,20 +247,61 @@ impl ProviderConfig {
             .trim_end_matches('/')
     }
 
-    /// The family for the classifier and for telemetry; `name` is the provider's name in the
-    /// configuration.
+    /// Returns the family for the classifier and for telemetry; `name` is the provider's name in
+    /// the configuration.
     #[must_use]
     pub fn family<'a>(&'a self, name: &'a str) -> &'a str {
         self.family.as_deref().unwrap_or(name)
     }
 
-    /// The key of a credential; `None` where there is no such credential or it has no key.
+    /// Returns the key of a credential; `None` if the credential does not exist or has no key.
     #[must_use]
     pub fn key(&self, credential: &str) -> Option<&Secret> {
         match self.credentials.get(credential) {
             Some(found) => found.api_key.as_ref(),
             None if credential == DEFAULT_CREDENTIAL => self.api_key.as_ref(),
-            None => None,
+            None => self.pool_key(credential),
+        }
+    }
+
+    /// Returns the keys of the pool by their labels; empty if there is none.
+    pub fn pool(&self) -> impl Iterator<Item = (String, &Secret)> {
+        let keys = self.api_keys.iter().enumerate();
+        keys.map(|(index, key)| (self.label(index, key), key))
+    }
+
+    /// Returns whether a credential is a key of the pool.
+    #[must_use]
+    pub fn has_pool_key(&self, credential: &str) -> bool {
+        self.pool_key(credential).is_some()
+    }
+
+    fn pool_key(&self, label: &str) -> Option<&Secret> {
+        self.pool()
+            .find(|(known, _)| known == label)
+            .map(|(_, key)| key)
+    }
+
+    /// Returns what people know a key of the pool by: its last four characters if that leaves most of
+    /// it unknown, else its place; both if two keys end alike.
+    fn label(&self, index: usize, key: &Secret) -> String {
+        let tail = |key: &Secret| {
+            let key: Vec<char> = key.expose().chars().collect();
+            let hidden = key.len().checked_sub(SHOWN_CHARS)?;
+            (hidden >= HIDDEN_CHARS).then(|| key[hidden..].iter().collect::<String>())
+        };
+        let place = index + 1;
+        let Some(own) = tail(key) else {
+            return format!("#{place}");
+        };
+        let alike = self
+            .api_keys
+            .iter()
+            .filter(|one| tail(one).as_ref() == Some(&own));
+        if alike.count() > 1 {
+            format!("…{own}#{place}")
+        } else {
+            format!("…{own}")
         }
     }
 }
@@ -341,10 +312,7 @@ impl Default for ChatConfig {
     fn default() -> Self {
         Self {
             stream: true,
-            include_usage: true,
-            max_tokens_field: None,
             reasoning_field: None,
-            developer_role: None,
             path: "/chat/completions".to_owned(),
         }
     }
@@ -352,14 +320,22 @@ impl Default for ChatConfig {
 
 // === impl HttpConfig ===
 
+impl HttpConfig {
+    /// Longest line of an event stream: a thirty-second of a response, and 1 MiB if a response may
+    /// be that long.
+    #[must_use]
+    pub fn max_line_bytes(&self) -> u64 {
+        (self.max_body_bytes / 32)
+            .max(1 << 20)
+            .min(self.max_body_bytes)
+    }
+}
+
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(2),
-            pool_idle_timeout: Duration::from_secs(50),
-            pool_max_idle_per_host: 64,
             max_body_bytes: 32 << 20,
-            max_line_bytes: 1 << 20,
             http2_prior_knowledge: false,
         }
     }
@@ -368,44 +344,9 @@ impl Default for HttpConfig {
 // === impl TargetConfig ===
 
 impl TargetConfig {
-    /// The name of its credential.
+    /// Returns the name of its credential.
     #[must_use]
     pub fn credential(&self) -> &str {
         self.credential.as_deref().unwrap_or(DEFAULT_CREDENTIAL)
-    }
-}
-
-// === impl CapabilityOverrides ===
-
-impl CapabilityOverrides {
-    /// What is known, with the overrides on top.
-    #[must_use]
-    pub fn apply(&self, mut known: Capabilities) -> Capabilities {
-        for (known, configured) in [
-            (&mut known.tail_system_message, self.tail_system_message),
-            (&mut known.user_after_tool, self.user_after_tool),
-            (&mut known.assistant_prefill, self.assistant_prefill),
-            (&mut known.developer_role, self.developer_role),
-            (&mut known.tools, self.tools),
-            (&mut known.parallel_tools, self.parallel_tools),
-            (&mut known.images, self.images),
-            (&mut known.signed_calls, self.signed_calls),
-            (&mut known.background, self.background),
-        ] {
-            *known = configured.unwrap_or(*known);
-        }
-        known.prefill_mark = self.prefill_mark.unwrap_or(known.prefill_mark);
-        known.output_limit_field = self.output_limit_field.unwrap_or(known.output_limit_field);
-        known.context_window_tokens = self.context_window_tokens.or(known.context_window_tokens);
-        known
-    }
-}
-
-/// Whether an address belongs to a private, link-local or unspecified range.
-#[must_use]
-pub fn is_private_address(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_private() || v4.is_link_local() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
     }
 }

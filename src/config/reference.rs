@@ -9,17 +9,78 @@ const TITLE: &str = "\
 # Configuration reference
 
 Every setting of Relight's one file, as `relight config reference` prints it. `*` stands for a name of your choice, `[]` for an
-element of a list. Any value may be written as `${VARIABLE}`, with a default as `${VARIABLE:-value}`; durations carry their unit
-(`250ms`, `30s`, `5m`), sizes too (`64KiB`, `8MiB`). A changed file is in force at once, but for what is marked *read at the start*.
+element of a list; a name that is a link is a section. Any value may be written as `${VARIABLE}`, with a default as
+`${VARIABLE:-value}`; durations carry their unit (`250ms`, `30s`, `5m`), sizes too (`64KiB`, `8MiB`). A changed file is in force
+at once, but for what is marked *read at the start*.
 ";
 
-/// A type of the schema, and where it is used in the file.
+/// The settings that most files have, and when to turn them.
+const TOUCHED: [(&str, &str, &str); 12] = [
+    (
+        "providers.*",
+        "api_key",
+        "always: the key of each provider, best as `${VARIABLE}`",
+    ),
+    (
+        "targets.*",
+        "model",
+        "always: the models that can be called",
+    ),
+    (
+        "routes.*",
+        "targets",
+        "to name the models that a call may use, the preferred one first",
+    ),
+    (
+        "routes.*",
+        "deadline",
+        "if callers name no deadline and wait for longer or shorter",
+    ),
+    (
+        "policies.*.retry",
+        "max_retries",
+        "if calls may cost more or fewer attempts",
+    ),
+    (
+        "timers",
+        "first_token",
+        "if a model reasons for longer than that before its first token",
+    ),
+    (
+        "circuit",
+        "slow_threshold",
+        "if a model is called degraded although it is always that slow",
+    ),
+    (
+        "concurrency",
+        "max",
+        "if a provider allows fewer calls at once than you send",
+    ),
+    (
+        "admission",
+        "max_in_flight",
+        "if one replica is to take more or fewer calls at once",
+    ),
+    (
+        "server.keys.[]",
+        "sha256",
+        "as soon as others than this host can reach the server",
+    ),
+    (
+        "journal",
+        "store",
+        "if several replicas share threads and calls: a PostgreSQL database",
+    ),
+    ("telemetry", "otlp_endpoint", "to see traces in a collector"),
+];
+
+/// Type of the schema, with the places that use it in the file.
 struct Section<'a> {
     paths: Vec<String>,
     node: &'a Map<String, Value>,
 }
 
-/// The reference of everything that `schema` describes.
+/// Returns the reference of everything that `schema` describes.
 #[must_use]
 pub fn reference(schema: &Value) -> String {
     let mut sections = Sections {
@@ -31,6 +92,7 @@ pub fn reference(schema: &Value) -> String {
         sections.add("", String::new(), root);
     }
     let mut text = TITLE.to_owned();
+    sections.write_touched(&mut text);
     for name in &sections.order {
         if let Some(section) = sections.by_type.get(name) {
             section.write(&sections, &mut text);
@@ -102,13 +164,60 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// The type that a value refers to by `$ref`.
+    /// Returns the type that a value refers to by `$ref`.
     fn referred(&self, value: &'a Value) -> Option<(&'a str, &'a Map<String, Value>)> {
         let name = value.get("$ref")?.as_str()?.strip_prefix("#/$defs/")?;
         Some((name, self.types?.get(name)?.as_object()?))
     }
 
-    /// The permitted values, in words.
+    /// The settings that most files have, each with its default and a link to its section.
+    fn write_touched(&self, text: &mut String) {
+        text.push_str(
+            "\n## What most files have\n\n| Setting | Default | Turn it |\n|---|---|---|\n",
+        );
+        for (path, name, when) in TOUCHED {
+            let section = self
+                .by_type
+                .values()
+                .find(|section| section.paths.iter().any(|known| known == path));
+            let default = section
+                .and_then(|section| section.node.get("properties")?.get(name)?.get("default"))
+                .filter(|default| {
+                    !default.is_null() && !matches!(plain(default).as_str(), "" | "[]")
+                })
+                .map_or_else(
+                    || "none".to_owned(),
+                    |default| format!("`{}`", plain(default)),
+                );
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| `{path}.{name}` | {default} | {when} |");
+        }
+        text.push_str(
+            "\nAll others have a default that was measured; each says when another is better.\n",
+        );
+    }
+
+    /// Returns the section that a value consists of, by itself, in a list or by name; `None` if it
+    /// is a setting.
+    fn section_of(&self, value: &'a Value) -> Option<&Section<'a>> {
+        if let Some((name, _)) = self.referred(value) {
+            return self.by_type.get(name);
+        }
+        let node = value.as_object()?;
+        let inner = node
+            .get("items")
+            .or_else(|| node.get("additionalProperties"));
+        if let Some(inner) = inner {
+            return self.section_of(inner);
+        }
+        let mut sections = choices(node)
+            .filter(|choice| choice.get("type").and_then(Value::as_str) != Some("null"))
+            .map(|choice| self.section_of(choice));
+        let section = sections.next()?;
+        section.filter(|_| sections.next().is_none())
+    }
+
+    /// Returns the permitted values, in words.
     fn kind(&self, value: &'a Value) -> String {
         if let Some((_, node)) = self.referred(value) {
             if node.contains_key("properties") {
@@ -165,7 +274,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// The meanings of the values to choose from, one line for each.
+    /// Returns the meanings of the values to choose from, one line for each.
     fn meanings(&self, value: &'a Value) -> Vec<String> {
         let node = self
             .referred(value)
@@ -192,18 +301,32 @@ impl<'a> Sections<'a> {
 // === impl Section ===
 
 impl Section<'_> {
-    fn write(&self, sections: &Sections<'_>, text: &mut String) {
+    fn heading(&self) -> String {
         let paths: Vec<String> = self
             .paths
             .iter()
             .filter(|path| !path.is_empty())
             .map(|path| format!("`{path}`"))
             .collect();
-        let heading = if paths.is_empty() {
+        if paths.is_empty() {
             "The file".to_owned()
         } else {
             paths.join(", ")
-        };
+        }
+    }
+
+    /// Returns the anchor that a page gives to the heading.
+    fn anchor(&self) -> String {
+        let heading = self.heading().to_lowercase();
+        heading
+            .chars()
+            .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'))
+            .map(|letter| if letter == ' ' { '-' } else { letter })
+            .collect()
+    }
+
+    fn write(&self, sections: &Sections<'_>, text: &mut String) {
+        let heading = self.heading();
         // Writing to a string cannot fail.
         let _ = write!(text, "\n## {heading}\n\n");
         if let Some(words) = self.node.get("description").and_then(Value::as_str) {
@@ -222,7 +345,11 @@ impl Section<'_> {
                 .and_then(Value::as_str)
                 .map(one_line)
                 .unwrap_or_default();
-            let _ = writeln!(text, "- **`{key}`** ({}): {words}", facts.join("; "));
+            let name = match sections.section_of(value) {
+                Some(section) => format!("[`{key}`](#{})", section.anchor()),
+                None => format!("**`{key}`**"),
+            };
+            let _ = writeln!(text, "- {name} ({}): {words}", facts.join("; "));
             for meaning in sections.meanings(value) {
                 let _ = writeln!(text, "{meaning}");
             }
@@ -244,7 +371,7 @@ fn choices(node: &Map<String, Value>) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// Whether a default is described by the settings below it.
+/// Returns whether a default is described by the settings below it.
 fn is_section(default: &Value) -> bool {
     default.as_object().is_some_and(|map| !map.is_empty())
 }
@@ -257,4 +384,27 @@ fn plain(value: &Value) -> String {
 
 fn one_line(words: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_most_files_have_are_settings_of_the_schema_and_come_first() {
+        let text = reference(&super::super::schema());
+        for (path, name, _) in TOUCHED {
+            let heading = format!("`{path}`");
+            let section = text.split("\n## ").find(|section| {
+                section
+                    .lines()
+                    .next()
+                    .is_some_and(|line| line.contains(&heading))
+            });
+            let is_listed =
+                section.is_some_and(|section| section.contains(&format!("- **`{name}`**")));
+            assert!(is_listed, "{path}.{name}");
+        }
+        assert!(text.find("## What most files have") < text.find("## The file"));
+    }
 }

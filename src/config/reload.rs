@@ -3,10 +3,10 @@
 //!
 //! Directories are watched rather than files, because editors replace files and Kubernetes swaps a
 //! link beside them (`directories`); every two seconds they are checked to be the same ones. SIGHUP
-//! has the same effect where nothing can be watched, and its result is always logged. A file that
+//! has the same effect if nothing can be watched, and its result is always logged. A file that
 //! is invalid, that would weaken the running server (`weaken`) or that the server rejects changes
-//! nothing and is reported; later ones are compared with what is in force. Reloading neither ends
-//! the process nor affects running calls: they keep the configuration that they began with.
+//! nothing and is reported; later ones are compared with the configuration in force. Reloading neither ends
+//! the process nor affects running calls: they keep the configuration that they started with.
 
 mod directories;
 mod weaken;
@@ -25,13 +25,13 @@ use super::{
     restart::needs_restart,
 };
 
-/// How long a file must be quiet before it is read: writers need several steps.
+/// Time for which a file must be quiet before it is read: writers need several steps.
 const QUIET: Duration = Duration::from_millis(250);
 
 /// After this time the file is read even if the directory keeps changing.
 const IMPATIENT: Duration = Duration::from_secs(2);
 
-/// How often the watched directories are checked for others in their place.
+/// Interval at which the watched directories are checked for others in their place.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// The running server, as the receiver of a changed configuration.
@@ -70,11 +70,11 @@ pub struct ConfigWatcher {
 
 /// The state of the watching task.
 struct FileFollower<S> {
-    /// What is in force, except for settings that are read at the start only.
+    /// Configuration in force, except for settings that are read at the start only.
     loaded: Loaded,
-    /// What was in force at the start.
+    /// Configuration in force at the start.
     at_start: Config,
-    /// Where callers reach the server.
+    /// Addresses at which callers reach the server.
     bound: Vec<SocketAddr>,
     /// The faults of the file when it was last read; reported once.
     rejected: Option<ConfigFaults>,
@@ -83,10 +83,10 @@ struct FileFollower<S> {
     directories: Directories,
 }
 
-/// Why the file is read.
+/// Reason for which the file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadBecause {
-    /// Something changed where it is.
+    /// Something changed in its place.
     OfChange,
     /// An operator wants it, and waits for the result.
     OfHangup,
@@ -151,7 +151,8 @@ impl<S: Reloadable> FileFollower<S> {
     }
 
     async fn reload(&mut self, because: ReadBecause) {
-        let (file, environment) = (self.loaded.file.clone(), Arc::clone(&self.environment));
+        let file = self.loaded.file.clone();
+        let environment = Arc::clone(&self.environment);
         let given = self.loaded.given;
         let loading = tokio::task::spawn_blocking(move || {
             load(file.as_deref(), environment.as_ref()).map(|loaded| loaded.listening_at(given))
@@ -229,7 +230,7 @@ impl<S: Reloadable> FileFollower<S> {
         }
     }
 
-    /// Watches where the files of what is in force are, and those of what was refused.
+    /// Watches the directories of the files in force, and of those that were refused.
     fn watch_directories(&mut self, refused: Option<&Loaded>) {
         let named = [Some(&self.loaded), refused]
             .into_iter()
@@ -244,7 +245,7 @@ impl<S: Reloadable> FileFollower<S> {
     }
 }
 
-/// SIGHUP, where there is such a thing.
+/// SIGHUP, if the platform has it.
 struct Hangup {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
@@ -269,7 +270,7 @@ impl Hangup {
     }
 }
 
-/// The settings whose file holds something else than before.
+/// Returns the settings whose file holds something else than before.
 fn changed_files<'a>(
     old: &'a [NamedFile],
     new: &'a [NamedFile],

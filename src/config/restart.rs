@@ -2,44 +2,39 @@
 
 use serde_json::Value;
 
-use super::{Config, changes::changed_paths, secret::Secret};
+use super::{Config, Secret, changes::changed_paths};
 
 /// Settings that are read at the start only, each with everything below it. All others are in force
 /// as soon as a changed file is accepted.
 pub const READ_AT_START: &[&str] = &[
     "events.capacity",
+    "fleet",
     "journal",
     "server.admin_listen",
     "server.console",
     "server.admin_service.listen",
     "server.cors",
-    "server.grpc_web",
     "server.jwt",
     "server.limits.bytes_in_flight",
-    "server.limits.bytes_in_flight_per_connection",
-    "server.limits.bytes_in_flight_per_tenant",
     "server.limits.connections",
     "server.limits.entries",
     "server.limits.requests",
-    "server.limits.requests_per_tenant",
     "server.listen",
-    "server.max_concurrent_streams",
     "server.max_connection_age",
     "server.max_header_bytes",
     "server.max_message_bytes",
     "server.openai_front.listen",
     "server.reflection",
     "server.timeouts",
-    "server.watchdog",
     "telemetry",
     "tools.mcp_front",
 ];
 
-/// Whether there is TLS at all is decided at the start; its files are followed.
+/// The existence of TLS is decided at the start; its files are followed.
 const TLS: &str = "server.tls";
 
-/// The settings that are read at the start only and differ from what was in force then, secrets
-/// included: what runs is that, whatever the files between said.
+/// Returns the settings that are read at the start only and differ from what was in force then,
+/// secrets included: what runs is that, whatever the files between said.
 pub(super) fn needs_restart(at_start: &Config, new: &Config) -> Vec<String> {
     let mut paths = changed_paths(at_start, new);
     paths.retain(|path| is_read_at_start(path));
@@ -53,8 +48,8 @@ pub(super) fn needs_restart(at_start: &Config, new: &Config) -> Vec<String> {
     paths
 }
 
-/// Whether a setting is read at the start only. A section that came or went counts when something
-/// in it does.
+/// Returns whether a setting is read at the start only. A section that came or went counts if
+/// something in it does.
 fn is_read_at_start(path: &str) -> bool {
     let below = |inner: &str, outer: &str| {
         inner
@@ -68,13 +63,16 @@ fn is_read_at_start(path: &str) -> bool {
 }
 
 /// Secrets that are read at the start only: comparing printed settings does not detect them.
-fn secrets(config: &Config) -> [(&'static str, Vec<String>); 3] {
+fn secrets(config: &Config) -> [(&'static str, Vec<String>); 5] {
     let exposed = |secret: &Secret| secret.expose().to_owned();
     let store = match &config.journal.store {
-        super::observe::JournalStore::Postgres(url) => vec![exposed(url)],
+        crate::journal::JournalStore::Postgres(url) => vec![exposed(url)],
         _ => Vec::new(),
     };
+    let fleet = config.fleet.store.url().map(exposed);
     [
+        ("fleet.store", fleet.into_iter().collect()),
+        ("fleet.key", config.fleet.key.iter().map(exposed).collect()),
         ("journal.store", store),
         (
             "journal.encryption_keys",
@@ -108,7 +106,7 @@ pub(super) fn mark(schema: &mut Value) {
     }
 }
 
-/// The definition that a property refers to, also where it may be left out.
+/// Returns the definition that a property refers to, also if it may be left out.
 fn reference(property: &Value) -> Option<String> {
     let direct = property.get("$ref").and_then(Value::as_str);
     let choices = property

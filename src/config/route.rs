@@ -13,7 +13,7 @@ use crate::{
         invocation::InjectionMode,
         units,
     },
-    policy::{hedge::HedgePolicy, select::SelectPolicy, timers::TimersPolicy},
+    policy::{hedge::HedgePolicy, overflow::Overflow, select::SelectPolicy, timers::TimersPolicy},
 };
 
 /// One route: its targets in the order of preference, and how calls on it are recovered.
@@ -23,7 +23,7 @@ pub struct RouteConfig {
     /// The targets, best first (at least one, none twice).
     #[schemars(with = "Vec<String>")]
     pub targets: Vec<TargetId>,
-    /// How long a call may take when its caller names no deadline (above 0s).
+    /// Time that a call may take if its caller names no deadline (above 0s).
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub deadline: Duration,
@@ -37,18 +37,22 @@ pub struct RouteConfig {
     /// Operations on this route that differ from the ones in `operations`.
     #[schemars(with = "BTreeMap<String, OperationConfig>")]
     pub operations: BTreeMap<Operation, OperationConfig>,
-    /// How its targets are chosen among.
+    /// What is done about a conversation that outgrew the context windows of all targets: `fail`;
+    /// `drop_tool_results`: the contents of tool results are left out, the oldest first;
+    /// `drop_middle`: messages between the first and the newest are. Default `fail`.
+    pub overflow: Overflow,
+    /// Policy by which its targets are chosen.
     pub select: SelectPolicy,
-    /// Whether a second target is called beside a slow first one.
+    /// Policy by which a second target is called beside a slow first one.
     pub hedge: HedgePolicy,
-    /// How long its attempts may be silent, where it differs from `timers`.
+    /// Time for which its attempts may be silent, if it differs from `timers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timers: Option<TimersPolicy>,
-    /// What callers may change.
+    /// Settings that callers may change.
     pub allow_overrides: AllowedOverrides,
 }
 
-/// How one operation is recovered, where it differs from its route.
+/// Recovery of one operation, if it differs from its route.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OperationConfig {
@@ -61,12 +65,13 @@ pub struct OperationConfig {
     /// Attempts after the first, over all targets (0 to 5); unset: the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
-    /// When the model is informed of its failure; unset: the policy's.
+    /// Time at which the model is informed of its failure; unset: the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<InjectionMode>,
 }
 
-/// What callers may change per call; an override that is not allowed is rejected, not ignored.
+/// Settings that callers may change per call; an override that is not allowed is rejected, not
+/// ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[expect(
@@ -77,15 +82,15 @@ pub struct AllowedOverrides {
     /// The most retries that a caller may request (0 to 5); fewer than the policy's are always
     /// allowed.
     pub max_retries: u32,
-    /// Whether a caller may choose when the model is informed of its failure.
+    /// If set, a caller may choose when the model is informed of its failure.
     pub injection: bool,
-    /// Whether a caller may restrict the targets to some of the route's.
+    /// If set, a caller may restrict the targets to some of the route's.
     pub targets: bool,
-    /// Whether a caller may name another policy.
+    /// If set, a caller may name another policy.
     pub policy: bool,
-    /// Whether a caller may choose how a stream revokes what it sent.
+    /// If set, a caller may choose how a stream revokes the content that it sent.
     pub rewind_mode: bool,
-    /// Whether a caller may allow a cut text to be continued by a prompt that quotes it.
+    /// If set, a caller may allow a cut text to be continued by a prompt that quotes it.
     pub continuation_prompt: bool,
     /// The longest that an invocation may continue without its client; 0s: not at all.
     #[serde(with = "units::duration")]
@@ -103,6 +108,7 @@ impl Default for RouteConfig {
             max_deadline: Duration::from_mins(10),
             policy: None,
             operations: BTreeMap::new(),
+            overflow: Overflow::default(),
             select: SelectPolicy::default(),
             hedge: HedgePolicy::default(),
             timers: None,

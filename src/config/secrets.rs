@@ -1,9 +1,11 @@
 //! All secrets of a configuration, so that they can be redacted.
 
-use super::{Config, connection::ProxyConfig, observe::JournalStore};
+use super::{Config, connection::ProxyConfig};
+use crate::journal::JournalStore;
+use crate::policy::shown_url::is_plain;
 
 impl Config {
-    /// The values of all secrets: keys, header values, passwords within URLs.
+    /// Returns the values of all secrets: keys, header values, passwords within URLs.
     #[must_use]
     pub fn secret_values(&self) -> Vec<&str> {
         let mut values = Vec::new();
@@ -15,6 +17,7 @@ impl Config {
             let all = provider
                 .api_key
                 .iter()
+                .chain(&provider.api_keys)
                 .chain(keys)
                 .chain(provider.headers.values());
             for value in all.map(super::Secret::expose) {
@@ -47,7 +50,19 @@ impl Config {
                 .into_iter()
                 .chain(server.http.as_ref().map(|http| http.base_url.as_str()));
             values.extend(urls.flat_map(of_url));
+            let tools = server.http.iter().flat_map(|http| http.tools.values());
+            values.extend(tools.flat_map(|tool| of_url(&tool.path)));
         }
+        let endpoints = &self.telemetry.endpoints;
+        let urls = [&endpoints.traces, &endpoints.metrics];
+        let urls = urls.into_iter().flatten().map(|at| &at.url);
+        let written = self.telemetry.otlp_endpoint.iter();
+        let keys = self
+            .server
+            .jwt
+            .iter()
+            .filter_map(|jwt| jwt.jwks_url.as_ref());
+        values.extend(urls.chain(written).chain(keys).flat_map(|url| of_url(url)));
         values.extend(
             self.telemetry
                 .otlp_headers
@@ -64,11 +79,16 @@ impl Config {
             values.push(url.expose());
             values.extend(of_url(url.expose()));
         }
+        if let Some(url) = self.fleet.store.url() {
+            values.push(url.expose());
+            values.extend(of_url(url.expose()));
+        }
+        values.extend(self.fleet.key.iter().map(super::Secret::expose));
         values
     }
 }
 
-/// The credentials of a proxy, and the password alone.
+/// Returns the credentials of a proxy, and the password alone.
 fn of_proxy(proxy: &ProxyConfig) -> impl Iterator<Item = &str> {
     let credentials = proxy.credentials.iter().map(super::Secret::expose);
     credentials
@@ -81,7 +101,7 @@ fn of_proxy(proxy: &ProxyConfig) -> impl Iterator<Item = &str> {
         .flatten()
 }
 
-/// The password and the query values of a URL.
+/// Returns the password and the query values of a URL.
 fn of_url(url: &str) -> Vec<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -95,54 +115,14 @@ fn of_url(url: &str) -> Vec<&str> {
         .into_iter()
         .chain(
             pairs
-                .filter(|(name, _)| !is_plain(name))
+                .filter(|(name, value)| !is_plain(name, value))
                 .map(|(_, value)| value),
         )
         .collect()
 }
 
-/// Whether the value of a query may be shown: Azure's API version is no secret.
-fn is_plain(name: &str) -> bool {
-    name == "api-version"
-}
-
-/// A URL in its printable form: without user, password and the values of its query.
-#[must_use]
-pub fn shown_url(url: &str) -> String {
-    let (scheme, rest) = url
-        .split_once("://")
-        .map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let (place, query) = rest
-        .split_once('?')
-        .map_or((rest, None), |(place, query)| (place, Some(query)));
-    let (authority, path) = place.find('/').map_or((place, ""), |at| place.split_at(at));
-    let host = authority.rsplit('@').next().unwrap_or(authority);
-    let user = if host.len() < authority.len() {
-        "[redacted]@"
-    } else {
-        ""
-    };
-    let query = query.map(|query| {
-        let shown = |pair: &str| match pair.split_once('=') {
-            Some((name, _)) if !is_plain(name) => format!("{name}=[redacted]"),
-            Some(_) | None => pair.to_owned(),
-        };
-        format!(
-            "?{}",
-            query.split('&').map(shown).collect::<Vec<_>>().join("&")
-        )
-    });
-    let scheme = if scheme.is_empty() {
-        String::new()
-    } else {
-        format!("{scheme}://")
-    };
-    format!("{scheme}{user}{host}{path}{}", query.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::{GivenEnvironment, load_text};
 
     #[test]
@@ -156,13 +136,18 @@ providers:
     headers: { x-token: \"Bearer head-er\" }
     credentials: { other: { api_key: key-2 } }
     proxy: { url: \"http://proxy.example:3128\", credentials: \"user:proxy-password\" }
+  pool: { dialect: openai_chat, base_url: \"https://pool.example/v1\", api_keys: [pool-key-1, pool-key-2] }
 targets: { t: { provider: p, model: m } }
 tools:
   servers:
     s: { url: \"https://h.example/mcp?key=mcp-query\", api_key: key-3, headers: { x-a: \"Token to-ken\" } }
     c: { command: tool, env: { TOKEN: child-secret } }
+    h: { http: { base_url: \"https://h.example/api\", tools: { t: { path: \"/t/{id}?of={id}&key=tool-query\" } } } }
 journal: { store: \"postgres://user:data-base@127.0.0.1/relight\" }
-telemetry: { otlp_headers: { authorization: otlp-key } }
+fleet: { key: a-key-of-the-fleet }
+telemetry: { otlp_headers: { authorization: otlp-key }, otlp_endpoint: \"http://localhost:4317/?key=otlp-query\" }
+server:
+  jwt: { issuer: i, audience: a, jwks_url: \"https://login.example/keys?code=keys-query\" }
 ";
         let config = load_text(text, None, &GivenEnvironment::new())
             .unwrap()
@@ -171,6 +156,8 @@ telemetry: { otlp_headers: { authorization: otlp-key } }
         for value in [
             "key-1",
             "key-2",
+            "pool-key-1",
+            "pool-key-2",
             "head-er",
             "query-key",
             "data-base",
@@ -180,26 +167,17 @@ telemetry: { otlp_headers: { authorization: otlp-key } }
             "to-ken",
             "child-secret",
             "proxy-password",
+            "tool-query",
+            "otlp-query",
+            "a-key-of-the-fleet",
+            "keys-query",
         ] {
             assert!(values.contains(&value), "{value}: {values:?}");
         }
-    }
-
-    #[test]
-    fn a_url_is_shown_without_what_is_secret_in_it() {
-        for (url, shown) in [
-            ("https://host.example/v1", "https://host.example/v1"),
-            (
-                "https://me:pw@host.example:8443/v1",
-                "https://[redacted]@host.example:8443/v1",
-            ),
-            (
-                "https://h/v1?api-version=1&code=k",
-                "https://h/v1?api-version=1&code=[redacted]",
-            ),
-            ("h/v1?k", "h/v1?k"),
-        ] {
-            assert_eq!(shown_url(url), shown);
+        let shown = serde_json::to_string(&config).unwrap();
+        for value in values {
+            assert!(!shown.contains(value), "{value}: {shown}");
         }
+        assert!(shown.contains("/t/{id}?of={id}&key=[redacted]"), "{shown}");
     }
 }

@@ -3,6 +3,7 @@
 //! Plain data; `check.rs` detects colliding listeners and missing authentication.
 
 use std::{
+    collections::BTreeMap,
     net::{SocketAddr, ToSocketAddrs as _},
     path::PathBuf,
     sync::Arc,
@@ -13,10 +14,17 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::limits::{LimitsConfig, TimeoutsConfig};
-use crate::domain::{
-    ids::{RouteName, TenantId},
-    units,
+use super::{
+    limits::{LimitsConfig, TimeoutsConfig},
+    tenant::TenantConfig,
+};
+use crate::{
+    domain::{
+        ids::{RouteName, TenantId},
+        message::ResponseFormat,
+        units,
+    },
+    policy::tenant_limits::TenantLimits,
 };
 
 /// The listeners and what they accept.
@@ -41,18 +49,17 @@ pub struct ServerConfig {
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_header_bytes: u64,
-    /// Calls at once on one connection (at least 1); more wait in the client.
-    pub max_concurrent_streams: u32,
     /// Maximum age of a connection, ±10 %, before the client is to reconnect; lets clients
     /// rebalance. 0s: no limit.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub max_connection_age: Duration,
-    /// How long calls in flight may continue after SIGTERM; those left are handed over or cut.
+    /// Time for which calls in flight may continue after SIGTERM; those left are handed over or
+    /// cut.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub drain_timeout: Duration,
-    /// How callers are authenticated. Unset: according to `keys`, `tls.client_ca_file` and `jwt`;
+    /// Authentication of callers. Unset: according to `keys`, `tls.client_ca_file` and `jwt`;
     /// without these callers are not authenticated, which is rejected on an address that others can
     /// reach unless `none` is written here.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,39 +80,37 @@ pub struct ServerConfig {
     /// The OpenAI-compatible HTTP front; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub openai_front: Option<OpenaiFrontConfig>,
-    /// Whether the API describes itself to tools such as grpcurl.
+    /// If set, the API describes itself to tools such as grpcurl.
     pub reflection: bool,
-    /// Whether browsers may call with gRPC-Web on the same port; `cors` says from which pages.
-    pub grpc_web: bool,
-    /// Whether the console is served at `/console/` on the same port: a page that shows recoveries,
+    /// If set, the console is served at `/console/` on the same port: a page that shows recoveries,
     /// targets and invocations as they are, and steers circuits with an admin key. It uses
     /// gRPC-Web.
     pub console: bool,
-    /// How long one task may occupy a worker thread before `/livez` fails (1s to 1h; 0s: never).
-    /// The process is then frozen or close to it, and is better replaced.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub watchdog: Duration,
-    /// Which web pages may call, by gRPC-Web and through the OpenAI-compatible front.
+    /// Web pages that may call, by gRPC-Web and through the OpenAI-compatible front.
     pub cors: CorsConfig,
     /// The most that callers may hold at once.
     pub limits: LimitsConfig,
-    /// How long clients may take.
+    /// Time that clients may take.
     pub timeouts: TimeoutsConfig,
+    /// Tenants by name, whatever identifies their callers; `*` stands for each one that is not
+    /// named. Default: none, without limits.
+    #[schemars(with = "BTreeMap<String, TenantConfig>")]
+    pub tenants: BTreeMap<TenantId, TenantConfig>,
 }
 
-/// Which pages of other origins may call.
+/// Pages of other origins that may call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CorsConfig {
-    /// Their origins (`https://app.example.com`); `*` for all. A request to the front that names
-    /// another origin is refused: browsers name it by themselves, other programs name none.
-    /// Default: none.
+    /// Their origins (`https://app.example.com`); `*` for all. A request that names another origin
+    /// is refused, over gRPC as at the fronts: browsers name it by themselves, other programs do
+    /// not. The console calls its own server without being named; if callers need no key, only when
+    /// it was reached by an address or as `localhost`. Default: none.
     pub allow_origins: Vec<String>,
 }
 
 impl CorsConfig {
-    /// Whether pages of this origin may call.
+    /// Returns whether pages of this origin may call.
     #[must_use]
     pub fn allows(&self, origin: &[u8]) -> bool {
         self.allow_origins
@@ -114,7 +119,7 @@ impl CorsConfig {
     }
 }
 
-/// How callers are authenticated.
+/// Authentication of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthMode {
@@ -131,7 +136,7 @@ pub enum AuthMode {
     Jwt,
 }
 
-/// What a caller may do.
+/// Permissions of a caller.
 #[derive(
     Debug,
     Clone,
@@ -163,23 +168,21 @@ pub enum CallerRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JwtConfig {
-    /// What `iss` must be.
+    /// Required value of `iss`.
     pub issuer: String,
-    /// What `aud` must be or have.
+    /// Value that `aud` must be or have.
     pub audience: String,
-    /// Where the provider publishes its keys, a JSON Web Key Set (`https://…`; `http` on this host
-    /// only).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// URL at which the provider publishes its keys, a JSON Web Key Set (`https://…`; `http` on
+    /// this host only).
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "super::printable::shown_where_there_is_one"
+    )]
     pub jwks_url: Option<String>,
     /// A file with the set, in place of `jwks_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_file: Option<PathBuf>,
-    /// How often the keys are fetched again (10s to 1d). A token that names an unknown key has them
-    /// fetched at once, every 10 s at most; keys that cannot be fetched stay in force.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub refresh: Duration,
-    /// How far the clocks may be apart when `exp` and `nbf` are judged (0s to 10m).
+    /// Largest difference of the clocks when `exp` and `nbf` are judged (0s to 10m).
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub clock_skew: Duration,
@@ -219,9 +222,9 @@ pub struct ApiKeyConfig {
     /// certificate (see `auth`), which stays the same when the certificate is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_name: Option<String>,
-    /// Whether it may call the `AdminService`: as `role: admin`.
+    /// If set, it may call the `AdminService`: as `role: admin`.
     pub admin: bool,
-    /// What it may do.
+    /// Its permissions.
     pub role: CallerRole,
     /// The routes that it may name; empty: all.
     #[schemars(with = "Vec<String>")]
@@ -246,7 +249,7 @@ pub struct TlsConfig {
     /// not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca_file: Option<PathBuf>,
-    /// What the files held when the configuration was loaded, ready to serve connections.
+    /// Content of the files when the configuration was loaded, ready to serve connections.
     #[serde(skip)]
     pub loaded: Option<Arc<rustls::ServerConfig>>,
 }
@@ -259,41 +262,46 @@ pub struct OpenaiFrontConfig {
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// How much of a streamed answer is kept back, because this stream cannot revoke what it sent:
-    /// `off` sends everything at once; a size such as `256B` stays that many bytes behind the
-    /// model, so that an answer which breaks within them can be begun anew with other text; `whole`
-    /// sends nothing before the answer is complete.
+    /// Part of a streamed completion that is kept back, because this stream cannot revoke what it sent:
+    /// `json` sends text at once, and a completion for which the caller demands JSON only when it is
+    /// complete, so that one that is not JSON or does not fit its schema can be requested again
+    /// unseen; `off` sends everything at once, and content that turns out not to fit ends with an
+    /// error; a size such as `256B` stays that many bytes behind the model, so that a completion which
+    /// breaks within them can be started anew with other text; `whole` sends nothing before the
+    /// answer is complete. Tool calls are always sent whole.
     #[schemars(with = "String")]
     pub hold_back: HoldBack,
-    /// What happens when a partly sent answer broke, and its new text differs.
+    /// Reaction if a partly sent answer broke, and its new text differs.
     pub on_divergence: OnDivergence,
-    /// After how much silence a comment is sent, so that no proxy takes the stream for dead (100ms
-    /// to 5m). A stream begins with one where its first content takes longer: what fails before is
-    /// a status, what fails after it the protocol's own error event.
+    /// Length of silence after which a comment is sent, so that no proxy takes the stream for dead
+    /// (100ms to 5m). A stream starts with one if its first content takes longer: a failure before
+    /// it is a status, a failure after it the protocol's own error event.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub keepalive: Duration,
 }
 
-/// How much of a streamed answer is kept back.
+/// Part of a streamed completion that is kept back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HoldBack {
-    /// Nothing.
+    /// Everything of a completion for which JSON is demanded, nothing of any other.
     #[default]
+    Json,
+    /// Nothing.
     Off,
     /// That many bytes of text.
     Bytes(u64),
-    /// Everything, until the answer is complete.
+    /// Everything, until the completion is complete.
     Whole,
 }
 
-/// What happens when no new answer begins with the text that was sent, after all attempts.
+/// Reaction if no new completion starts with the text that was sent, after all attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDivergence {
     /// A target of the route that supports prefill (`assistant_prefill`) is called to continue the
-    /// answer, where only text was sent and no tools were offered; else, and where that target
-    /// begins anew, an error event ends the stream.
+    /// answer, if only text was sent and no tools were offered; else, and if that target starts
+    /// anew, an error event ends the stream.
     #[default]
     Continue,
     /// An error event ends the stream.
@@ -309,7 +317,6 @@ impl Default for ServerConfig {
             admin_listen: SocketAddr::from(([127, 0, 0, 1], 9464)),
             max_message_bytes: 32 << 20,
             max_header_bytes: 64 << 10,
-            max_concurrent_streams: 1024,
             max_connection_age: Duration::from_mins(30),
             drain_timeout: Duration::from_secs(30),
             auth: None,
@@ -319,18 +326,26 @@ impl Default for ServerConfig {
             tls: None,
             openai_front: None,
             reflection: true,
-            grpc_web: true,
             console: false,
-            watchdog: Duration::from_secs(30),
             cors: CorsConfig::default(),
             limits: LimitsConfig::default(),
             timeouts: TimeoutsConfig::default(),
+            tenants: BTreeMap::new(),
         }
     }
 }
 
 impl ServerConfig {
-    /// How callers are authenticated, with what follows from keys and certificates where nothing is
+    /// Returns the limits of tenants.
+    #[must_use]
+    pub fn tenant_limits(&self) -> BTreeMap<TenantId, TenantLimits> {
+        let tenants = self.tenants.iter();
+        tenants
+            .map(|(name, tenant)| (name.clone(), tenant.limits))
+            .collect()
+    }
+
+    /// Returns the authentication of callers, derived from keys and certificates if nothing is
     /// written.
     #[must_use]
     pub fn auth_mode(&self) -> AuthMode {
@@ -377,7 +392,6 @@ impl Default for JwtConfig {
             audience: String::new(),
             jwks_url: None,
             jwks_file: None,
-            refresh: Duration::from_mins(5),
             clock_skew: Duration::from_mins(1),
             tenant_claim: "sub".to_owned(),
             role_claim: "relight_role".to_owned(),
@@ -402,7 +416,7 @@ impl Default for OpenaiFrontConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
-            hold_back: HoldBack::Off,
+            hold_back: HoldBack::Json,
             on_divergence: OnDivergence::Continue,
             keepalive: Duration::from_secs(10),
         }
@@ -411,9 +425,24 @@ impl Default for OpenaiFrontConfig {
 
 // === impl HoldBack ===
 
+impl HoldBack {
+    /// Returns the same for a completion of this format: all of it, a part or nothing.
+    #[must_use]
+    pub fn for_format(self, format: &ResponseFormat) -> Self {
+        match (self, format) {
+            (Self::Json, ResponseFormat::Text) => Self::Off,
+            (Self::Json, ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. }) => {
+                Self::Whole
+            }
+            (Self::Off | Self::Bytes(_) | Self::Whole, _) => self,
+        }
+    }
+}
+
 impl Serialize for HoldBack {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
+            Self::Json => serializer.serialize_str("json"),
             Self::Off => serializer.serialize_str("off"),
             Self::Bytes(bytes) => serializer.serialize_str(&units::format_bytes(*bytes)),
             Self::Whole => serializer.serialize_str("whole"),
@@ -424,10 +453,11 @@ impl Serialize for HoldBack {
 impl<'de> Deserialize<'de> for HoldBack {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match String::deserialize(deserializer)?.as_str() {
+            "json" => Ok(Self::Json),
             "off" => Ok(Self::Off),
             "whole" => Ok(Self::Whole),
             size => units::parse_bytes(size).map(Self::Bytes).map_err(|_| {
-                D::Error::custom("is neither `off` nor `whole` nor a size such as 256B")
+                D::Error::custom("is neither `json`, `off` nor `whole`, nor a size such as 256B")
             }),
         }
     }
@@ -437,8 +467,8 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sock
     listen_address(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// The address to listen at: an IP address or the name of one, with a port. Of a name with several
-/// addresses it is the first of IPv4, else the first.
+/// Returns the address to listen at: an IP address or the name of one, with a port. Of a name with
+/// several addresses it is the first of IPv4, else the first.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -7,7 +7,7 @@ use super::*;
 mod effective;
 mod faults;
 
-/// The faults of a text, one a line; empty where there are none.
+/// Returns the faults of a text, one a line; empty if there are none.
 fn faults_of(text: &str, environment: &[(&str, &str)]) -> String {
     match load_text(text, None, &given(environment)) {
         Ok(_) => String::new(),
@@ -196,10 +196,8 @@ targets: { t: { provider: p, model: m } }
 #[test]
 fn the_fingerprint_changes_with_the_contents_of_named_files_and_not_with_the_time() {
     let directory = tempfile::tempdir().unwrap();
-    let (file, key) = (
-        directory.path().join("relight.yaml"),
-        directory.path().join("key"),
-    );
+    let file = directory.path().join("relight.yaml");
+    let key = directory.path().join("key");
     fs::write(
         &file,
         "providers: { p: { api_key_file: key } }\ntargets: { t: { provider: p, model: m } }",

@@ -1,5 +1,5 @@
-//! Tools: the servers that have them, what is known of each, which may stand in for which, and the
-//! bounds.
+//! Tools: the servers that have them, the known facts of each, which may stand in for which, and
+//! the bounds.
 //!
 //! Plain data. A server is one of three kinds, by which of `url`, `command` and `http` it has.
 
@@ -18,84 +18,71 @@ pub use self::{
 use super::{Environment, server::address};
 use crate::{
     domain::units,
-    policy::tool_recovery::{ToolRecoveryPolicy, chunk::ChunkRule, effects::EffectsPolicy},
+    policy::tool_recovery::{
+        ToolRecoveryPolicy, chunk::ChunkRule, effects::EffectsPolicy, reported::FailureReading,
+    },
 };
 
 /// Tool servers and how calls of their tools are recovered.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolsConfig {
-    /// The servers, by name. A caller names a tool alone, or as `server/tool` where several servers
+    /// The servers, by name. A caller names a tool alone, or as `server/tool` if several servers
     /// have one of its name.
     pub servers: BTreeMap<String, ToolServerConfig>,
-    /// What is known of single tools, by `server/tool`, or by the tool's name for every server that
+    /// Known facts of single tools, by `server/tool`, or by the tool's name for every server that
     /// has one.
     pub tools: BTreeMap<String, ToolPolicyConfig>,
     /// Tools (`server/tool`) that do the same, by a name of the operator's, in the order of
-    /// preference. Only the tools of a group replace each other without a request for it; all
-    /// others are offered in the explanation of a failure.
+    /// preference. Without a request for it a tool is replaced by one of its group alone, or by one
+    /// that was learnt to be right in its place (`learning`); all others are offered in the
+    /// explanation of a failure.
     pub groups: BTreeMap<String, Vec<String>>,
-    /// How far recovery goes after a tool failed.
+    /// Extent of recovery after a tool failed.
     pub recovery: ToolRecoveryPolicy,
+    /// Signs by which tools report that they failed in a result that is not marked as an error.
+    pub failures: FailureReading,
     /// The longest time for one execution of a tool (100ms to 1h; default 1m). One that takes
     /// longer is cancelled, and may have taken effect.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// Whether callers may state that a tool is safer than is known here. Default false: they may
+    /// If set, callers may state that a tool is safer than is known here. Default false: they may
     /// only add caution.
     pub trust_callers: bool,
-    /// What is learnt from the outcomes of calls.
+    /// Learning from the outcomes of calls.
     pub learning: ToolLearningConfig,
     /// The bounds of what is exchanged with a server.
     pub limits: ToolLimitsConfig,
-    /// Where MCP clients reach Relight as their one MCP server, which has the tools of all servers;
-    /// unset: nowhere.
+    /// Endpoint at which MCP clients reach Relight as their one MCP server, which has the tools of
+    /// all servers; unset: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_front: Option<McpFrontConfig>,
 }
 
-/// What is learnt from the outcomes of tool calls: which tool was right in place of which, and how
-/// often each succeeds.
+/// Learning from the outcomes of tool calls: which tool was right in place of which, and how often
+/// each succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLearningConfig {
-    /// Whether anything is learnt and used. Default true.
+    /// If set, outcomes are learnt and used. Default true.
     pub enabled: bool,
-    /// The time in which what was learnt loses half of its weight (1h to 8760h; default 336h).
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub half_life: Duration,
-    /// Most entries of each kind (1 to 100000; default 500); the weakest go first.
-    pub max_entries: usize,
 }
 
-/// The bounds of what is exchanged with a tool server.
+/// The bounds of what is exchanged with a tool server. Arguments of more than 4 MiB are not sent, a
+/// server that lists more than 2000 tools cannot be used, and a tool whose schemas are nested
+/// deeper than 32 levels is left out of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(
-    clippy::struct_field_names,
-    reason = "each is a maximum, as its name in the file says"
-)]
 pub struct ToolLimitsConfig {
-    /// Longest arguments of a call (1KiB to 64MiB; default 4MiB); longer ones are not sent.
-    #[serde(with = "units::bytes")]
-    #[schemars(with = "String")]
-    pub max_arguments_bytes: u64,
     /// Longest reply, and longest message of a server (4KiB to 1GiB; default 8MiB); a longer one
     /// fails the call, and ends a child.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_reply_bytes: u64,
-    /// Most tools of one server (1 to 100000; default 2000); a server that lists more cannot be
-    /// used.
-    pub max_tools: usize,
-    /// Deepest nesting of a tool's schemas (4 to 100; default 32); a tool with a deeper one is left
-    /// out of the list.
-    pub max_schema_depth: usize,
 }
 
-/// Where MCP clients reach Relight.
+/// Endpoint at which MCP clients reach Relight, at the path `/mcp`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpFrontConfig {
@@ -103,8 +90,6 @@ pub struct McpFrontConfig {
     #[serde(deserialize_with = "address")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// The path of the endpoint; default `/mcp`.
-    pub path: String,
 }
 
 // === impl ToolsConfig ===
@@ -116,6 +101,7 @@ impl Default for ToolsConfig {
             tools: BTreeMap::new(),
             groups: BTreeMap::new(),
             recovery: ToolRecoveryPolicy::default(),
+            failures: FailureReading::default(),
             timeout: Duration::from_mins(1),
             trust_callers: false,
             learning: ToolLearningConfig::default(),
@@ -126,7 +112,7 @@ impl Default for ToolsConfig {
 }
 
 impl ToolsConfig {
-    /// What is known of a tool: under `server/tool`, else under its name alone.
+    /// Returns the known facts of a tool: under `server/tool`, else under its name alone.
     #[must_use]
     pub fn tool(&self, server: &str, tool: &str) -> Option<&ToolPolicyConfig> {
         self.tools
@@ -134,7 +120,7 @@ impl ToolsConfig {
             .or_else(|| self.tools.get(tool))
     }
 
-    /// What is stated about the side effects of a tool.
+    /// Returns the statements about the side effects of a tool.
     #[must_use]
     pub fn effects(&self, server: &str, tool: &str) -> EffectsPolicy {
         let known = self.tool(server, tool);
@@ -152,7 +138,7 @@ impl ToolsConfig {
         }
     }
 
-    /// How far the recovery of a tool goes.
+    /// Returns the extent of a tool's recovery.
     #[must_use]
     pub fn recovery(&self, server: &str, tool: &str) -> &ToolRecoveryPolicy {
         self.tool(server, tool)
@@ -160,7 +146,18 @@ impl ToolsConfig {
             .unwrap_or(&self.recovery)
     }
 
-    /// The longest time for one execution of a tool.
+    /// Returns the signs by which a tool reports that it failed in a result that is not marked as
+    /// an error.
+    #[must_use]
+    pub fn failures(&self, server: &str, tool: &str) -> FailureReading {
+        let of_server = || self.servers.get(server).and_then(|known| known.failures);
+        self.tool(server, tool)
+            .and_then(|known| known.failures)
+            .or_else(of_server)
+            .unwrap_or(self.failures)
+    }
+
+    /// Returns the longest time for one execution of a tool.
     #[must_use]
     pub fn timeout(&self, server: &str, tool: &str) -> Duration {
         self.tool(server, tool)
@@ -168,7 +165,8 @@ impl ToolsConfig {
             .unwrap_or(self.timeout)
     }
 
-    /// How the calls of a tool may be split; the first rule that fits the arguments counts.
+    /// Returns the rules by which the calls of a tool may be split; the first that fits the
+    /// arguments counts.
     #[must_use]
     pub fn chunk_rules(&self, server: &str, tool: &str) -> Vec<ChunkRule> {
         let known = self.tool(server, tool);
@@ -183,13 +181,14 @@ impl ToolsConfig {
             .unwrap_or_default()
     }
 
-    /// The arguments of a tool that are not kept, as JSON pointers.
+    /// Returns the arguments of a tool that are not kept, as JSON pointers.
     #[must_use]
     pub fn redact(&self, server: &str, tool: &str) -> &[String] {
         self.tool(server, tool).map_or(&[], |known| &known.redact)
     }
 
-    /// The other tools of the groups of a tool, as `server` and `tool`, in the order of the groups.
+    /// Returns the other tools of the groups of a tool, as `server` and `tool`, in the order of the
+    /// groups.
     #[must_use]
     pub fn alternatives(&self, server: &str, tool: &str) -> Vec<(&str, &str)> {
         let own = format!("{server}/{tool}");
@@ -226,11 +225,7 @@ impl ToolsConfig {
 
 impl Default for ToolLearningConfig {
     fn default() -> Self {
-        Self {
-            enabled: true,
-            half_life: Duration::from_hours(24 * 14),
-            max_entries: 500,
-        }
+        Self { enabled: true }
     }
 }
 
@@ -239,10 +234,7 @@ impl Default for ToolLearningConfig {
 impl Default for ToolLimitsConfig {
     fn default() -> Self {
         Self {
-            max_arguments_bytes: 4 << 20,
             max_reply_bytes: 8 << 20,
-            max_tools: 2000,
-            max_schema_depth: 32,
         }
     }
 }
@@ -253,7 +245,6 @@ impl Default for McpFrontConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8092)),
-            path: "/mcp".to_owned(),
         }
     }
 }

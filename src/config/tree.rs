@@ -22,13 +22,13 @@ const MAX_SHOWN: usize = 80;
 pub(super) struct Node {
     /// Such as `routes.default.targets[1]`; empty for the root.
     pub(super) path: String,
-    /// Where it is written; for a list or a map where its key is, if it has one.
+    /// Position of the value; for a list or a map that of its key, if it has one.
     pub(super) at: Option<Position>,
-    /// Where its key is written.
+    /// Position of its key.
     pub(super) key_at: Option<Position>,
     /// The value.
     pub(super) value: Value,
-    /// The text with its references, where the value holds something from the environment.
+    /// Text with its references, if the value holds something from the environment.
     pub(super) reference: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl Node {
         }
     }
 
-    /// The member of that name.
+    /// Returns the member of that name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         match &self.value {
             Value::Map(members) => members
@@ -130,7 +130,7 @@ impl Node {
         }
     }
 
-    /// The member of that name, to change it.
+    /// Returns the member of that name, to change it.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Self> {
         match &mut self.value {
             Value::Map(members) => members
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// The members of a map, in the order of the file; none of anything else.
+    /// Returns the members of a map, in the order of the file; none of anything else.
     pub(super) fn members(&self) -> &[(String, Self)] {
         match &self.value {
             Value::Map(members) => members,
@@ -217,13 +217,13 @@ impl Node {
         }
     }
 
-    /// A message without any secret of this value or of those within.
+    /// Returns a message without any secret of this value or of those within.
     pub(super) fn without_secrets(&self, mut message: String) -> String {
         self.each(&mut |node| {
-            let hidden = node
-                .reference
-                .as_deref()
-                .or_else(|| node.is_sensitive().then_some(super::secret::REDACTED));
+            let hidden = node.reference.as_deref().or_else(|| {
+                node.is_sensitive()
+                    .then_some(crate::domain::secret::REDACTED)
+            });
             let secret = match &node.value {
                 Value::Text(text) => text.clone(),
                 Value::Int(int) => int.to_string(),
@@ -240,14 +240,19 @@ impl Node {
         message
     }
 
-    /// Whether it may hold a secret, judged by its name and by the password that a URL may carry.
+    /// Returns whether it may hold a secret, judged by its name and by the password that a URL may
+    /// carry.
     fn is_sensitive(&self) -> bool {
         let within = |segment: &str| self.path.split('.').any(|part| part == segment);
         let name = self.path.rsplit('.').next().unwrap_or_default();
+        let name = name.split('[').next().unwrap_or(name);
         within("headers")
             || within("env")
             || within("otlp_headers")
-            || matches!(name, "api_key" | "credentials" | "session_token" | "sha256")
+            || matches!(
+                name,
+                "api_key" | "api_keys" | "credentials" | "session_token" | "sha256"
+            )
             || matches!(&self.value, Value::Text(text) if text.contains("://") && text.contains('@'))
     }
 
@@ -288,7 +293,7 @@ impl Node {
     }
 }
 
-/// The path of a member.
+/// Returns the path of a member.
 pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
@@ -398,7 +403,8 @@ impl<'de> Deserialize<'de> for KeyText {
 }
 
 fn position<T>(spanned: &Spanned<T>) -> Option<Position> {
-    let (line, column) = (spanned.referenced.line(), spanned.referenced.column());
+    let line = spanned.referenced.line();
+    let column = spanned.referenced.column();
     (line > 0).then_some(Position { line, column })
 }
 

@@ -8,12 +8,14 @@ use std::{
 
 use secrecy::SecretString;
 
-use super::{tool_settings::ToolSettings, tools::ToolsInForce};
+use super::{tool_settings::ToolSettings, tool_specs, tools::ToolsInForce};
 use crate::{
-    config::{Config, ProviderConfig, TargetConfig, provider as settings},
+    config::{
+        Config, ProviderConfig, Secret, TargetConfig, connection::ProxyConfig,
+        identity::IdentityConfig, provider as settings,
+    },
     domain::{ids::TargetId, target::Target},
-    layers::targets::{SharedPolicies, TargetSpec},
-    outbound::Proxy,
+    layers::targets::{KeySpec, SharedPolicies, TargetSpec},
     policy::{
         circuit::CircuitPolicy,
         classify::{Classifier, RuleFault},
@@ -22,7 +24,7 @@ use crate::{
         BuildError, ChatOptions, HttpSettings, ProviderSpec, Providers,
         known::{self, ModelRef},
     },
-    tool::{self, ToolServers, ToolServersError},
+    tool::{ToolServers, ToolServersError},
 };
 
 /// Everything that is built from a configuration.
@@ -34,7 +36,7 @@ pub(super) struct Parts {
     pub(super) tools: ToolsInForce,
 }
 
-/// Why a part cannot be built.
+/// Error of building a part.
 #[derive(Debug, thiserror::Error)]
 pub enum PartsError {
     /// A provider.
@@ -51,7 +53,7 @@ pub enum PartsError {
     Script {
         /// The provider's name.
         provider: String,
-        /// What is wrong with it.
+        /// Description of the fault.
         reason: String,
     },
 }
@@ -60,7 +62,7 @@ pub(super) fn build(config: &Config) -> Result<Parts, PartsError> {
     rebuild(config, &ToolServers::default())
 }
 
-/// What all targets share.
+/// Returns the policies that all targets share.
 pub(super) fn shared(config: &Config) -> SharedPolicies {
     SharedPolicies {
         budget: config.budget.clone(),
@@ -83,7 +85,8 @@ pub(super) fn rebuild(config: &Config, running: &ToolServers) -> Result<Parts, P
             target: Arc::new(make_target(id, target, provider)),
             circuit: Arc::new(circuit(config, id, target)),
             concurrency: config.concurrency_for(target).clone(),
-            settings: settings_of(provider, target),
+            settings: settings_of(provider, target.credential()),
+            pool: pool_of(provider, target),
         })
     });
     Ok(Parts {
@@ -91,15 +94,15 @@ pub(super) fn rebuild(config: &Config, running: &ToolServers) -> Result<Parts, P
         targets: targets.collect(),
         shared: shared(config),
         tools: ToolsInForce {
-            servers: running.rebuild(&tool::configured(&config.tools))?,
+            servers: running.rebuild(&tool_specs::configured(&config.tools))?,
             settings,
         },
         classifier: Classifier::with_rules(&config.classifier.rules).map_err(PartsError::Rules)?,
     })
 }
 
-/// The circuit policy of a target. A response that the timers still allow is not overdue, so the
-/// circuit waits as long as they do.
+/// Returns the circuit policy of a target. A response that the timers still allow is not overdue,
+/// so the circuit waits as long as they do.
 fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPolicy {
     let mut policy = config.circuit_for(target).clone();
     let routes = config
@@ -140,12 +143,14 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
 }
 
 /// A fingerprint of what decides whether a provider takes the credential.
-fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
+fn settings_of(provider: &ProviderConfig, credential: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    provider
-        .key(target.credential())
-        .map(|key| key.expose().to_owned())
-        .hash(&mut hasher);
+    let pool = provider.pool().map(|(_, key)| key);
+    let own = provider.key(credential);
+    let is_pool = own.is_none() && credential == settings::DEFAULT_CREDENTIAL;
+    let keys = own.into_iter().chain(pool.filter(|_| is_pool));
+    keys.map(Secret::expose)
+        .for_each(|key| key.hash(&mut hasher));
     (
         provider.endpoint(),
         &provider.region,
@@ -158,10 +163,24 @@ fn settings_of(provider: &ProviderConfig, target: &TargetConfig) -> u64 {
         .and_then(|tls| tls.loaded.as_ref())
         .map(|tls| tls.fingerprint)
         .hash(&mut hasher);
+    if let Some(identity) = &provider.identity {
+        (identity.cloud, &identity.scope).hash(&mut hasher);
+    }
     for (name, value) in &provider.headers {
         (name, value.expose()).hash(&mut hasher);
     }
     hasher.finish()
+}
+
+/// Returns the keys of a target whose credential is the pool of its provider.
+fn pool_of(provider: &ProviderConfig, target: &TargetConfig) -> Vec<KeySpec> {
+    let is_pool = target.credential() == settings::DEFAULT_CREDENTIAL;
+    let pool = provider.pool().filter(|_| is_pool);
+    pool.map(|(label, _)| KeySpec {
+        settings: settings_of(provider, &label),
+        label: label.into(),
+    })
+    .collect()
 }
 
 fn place<'a>(name: &'a str, provider: &'a ProviderConfig, model: &'a str) -> ModelRef<'a> {
@@ -186,14 +205,13 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
     let names = provider
         .credentials
         .keys()
-        .map(String::as_str)
-        .chain([settings::DEFAULT_CREDENTIAL]);
+        .cloned()
+        .chain([settings::DEFAULT_CREDENTIAL.to_owned()])
+        .chain(provider.pool().map(|(label, _)| label));
     let credentials: BTreeMap<String, SecretString> = names
         .filter_map(|name| {
-            Some((
-                name.to_owned(),
-                SecretString::from(provider.key(name)?.expose().to_owned()),
-            ))
+            let key = provider.key(&name)?.expose().to_owned();
+            Some((name, SecretString::from(key)))
         })
         .collect();
     let http = &provider.http;
@@ -202,6 +220,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
     Ok(ProviderSpec {
         family: provider.family(name).into(),
         credentials,
+        identity: provider.identity.as_ref().map(IdentityConfig::spec),
         api_key_header: provider
             .api_key_header
             .or(manners.api_key_header)
@@ -213,26 +232,21 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
             .collect(),
         http: HttpSettings {
             connect_timeout: http.connect_timeout,
-            pool_idle_timeout: http.pool_idle_timeout,
-            pool_max_idle_per_host: http.pool_max_idle_per_host,
             max_body_bytes: http.max_body_bytes,
-            max_line_bytes: usize::try_from(http.max_line_bytes).unwrap_or(usize::MAX),
+            max_line_bytes: usize::try_from(http.max_line_bytes()).unwrap_or(usize::MAX),
             http2_prior_knowledge: http.http2_prior_knowledge,
             allow_http: provider.allow_plaintext,
             allow_private: provider.allow_private_addresses,
-            proxy: provider.proxy.as_ref().and_then(Proxy::configured),
+            proxy: provider.proxy.as_ref().and_then(ProxyConfig::proxy),
             tls: provider.tls.as_ref().and_then(|tls| tls.loaded.clone()),
             ..HttpSettings::default()
         },
         chat: ChatOptions {
             stream: chat.stream,
-            include_usage: chat.include_usage,
-            max_tokens_field: chat.max_tokens_field,
             reasoning_field: chat
                 .reasoning_field
                 .clone()
                 .or_else(|| manners.reasoning_field.clone()),
-            developer_role: chat.developer_role,
             path: chat.path.clone(),
         },
         propagate_trace: provider.propagate_trace,

@@ -1,25 +1,26 @@
-//! A request for an invocation, as any interface makes it, and why one is rejected before any
-//! attempt.
+//! A request for an invocation, as any interface makes it.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     domain::{
-        failure::ProviderError,
-        ids::{Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
+        ids::{Operation, RequestId, RouteName, TenantId, ThreadId},
         invocation::{Call, DEFAULT_OPERATION, Overrides, TraceContext},
     },
     layers::spans::EntryPoint,
 };
 
-/// How a request arrived, as known from its transport rather than its body.
+/// The label of the user for whom a call is made, as the fronts set it.
+const USER: &str = "user";
+
+/// Arrival of a request, as known from its transport rather than its body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
     /// The tenant.
     pub tenant: TenantId,
     /// The routes that the caller is limited to; empty for no limit.
     pub routes: Vec<RouteName>,
-    /// The time that the client states; `None` where it states none.
+    /// Time that the client states; `None` if it states none.
     pub timeout: Option<Duration>,
     /// The caller's trace context.
     pub trace: TraceContext,
@@ -30,11 +31,11 @@ pub struct Arrival {
 /// A request for an invocation, as made at any interface, before a route's defaults are applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InvocationRequest {
-    /// How it arrived.
+    /// Arrival of the request.
     pub arrival: Arrival,
     /// The route; `None` for the default one.
     pub route: Option<RouteName>,
-    /// What the caller is doing.
+    /// Operation of the caller.
     pub operation: Operation,
     /// The call to make.
     pub call: Call,
@@ -42,51 +43,19 @@ pub struct InvocationRequest {
     pub request_id: Option<RequestId>,
     /// The conversation that Relight keeps.
     pub thread: Option<ThreadId>,
+    /// The name by which the caller wants a conversation to stay at one target, if it gives one.
+    pub affinity: Option<String>,
+    /// The session of the caller's program, by its own header.
+    pub session: Option<String>,
     /// The caller's labels.
     pub labels: BTreeMap<String, String>,
-    /// What the caller wants done otherwise. Its grace is set only where the caller named one.
+    /// Deviations that the caller wants. Its grace is set only if the caller named one.
     pub overrides: Overrides,
     /// The caller's deadline for the whole invocation.
     pub deadline: Option<Duration>,
-    /// Whether the invocation continues when its client is gone; without a grace period, for as
+    /// If set, the invocation continues when its client is gone; without a grace period, for as
     /// long as the route allows.
     pub resumable: bool,
-}
-
-/// Why a request is rejected before any attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no such route.
-    RouteNotFound {
-        /// The requested route.
-        route: RouteName,
-        /// The nearest name that exists.
-        nearest: Option<RouteName>,
-    },
-    /// Overrides that are not allowed or not possible, or a call beyond its limits: each field and
-    /// why.
-    Overrides(Vec<(String, String)>),
-    /// No tool server lists such a tool.
-    ToolNotFound {
-        /// The name that was called.
-        tool: String,
-        /// The most alike names that exist, as `server/tool`, the nearest first.
-        nearest: Vec<String>,
-    },
-    /// Several tool servers list a tool of this name.
-    ToolAmbiguous {
-        /// The name that was called.
-        tool: String,
-        /// The names that are not, as `server/tool`.
-        candidates: Vec<String>,
-    },
-    /// Whether there is such a tool is not known: these servers did not list theirs.
-    ToolsUnlisted {
-        /// The name that was called.
-        tool: String,
-        /// The servers, and why.
-        servers: Vec<(TargetId, ProviderError)>,
-    },
 }
 
 // === impl Arrival ===
@@ -118,6 +87,8 @@ impl InvocationRequest {
             call,
             request_id: None,
             thread: None,
+            affinity: None,
+            session: None,
             labels: BTreeMap::new(),
             overrides: Overrides::default(),
             deadline: None,
@@ -125,9 +96,27 @@ impl InvocationRequest {
         }
     }
 
-    /// The time that the caller allows: the shorter of its override and its client's timeout, but
-    /// the override alone when the invocation may outlive the connection. `None`: it leaves the
-    /// time to the route, whose cap holds in any case.
+    /// Returns the name of the conversation that the call is part of, as the caller gives it; the
+    /// narrowest of its names first.
+    #[must_use]
+    pub fn conversation(&self) -> Option<&str> {
+        let extra = match &self.call {
+            Call::Model(call) => call.extra.get("prompt_cache_key"),
+            Call::Tool(_) => None,
+        };
+        let names = [
+            self.affinity.as_deref(),
+            self.thread.as_ref().map(ThreadId::as_str),
+            extra.and_then(serde_json::Value::as_str),
+            self.session.as_deref(),
+            self.labels.get(USER).map(String::as_str),
+        ];
+        names.into_iter().flatten().find(|name| !name.is_empty())
+    }
+
+    /// Returns the time that the caller allows: the shorter of its override and its client's
+    /// timeout, but the override alone when the invocation may outlive the connection. `None`: it
+    /// leaves the time to the route, whose cap holds in any case.
     #[must_use]
     pub fn time_allowed(&self) -> Option<Duration> {
         match (self.deadline, self.arrival.timeout) {
@@ -146,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_shorter_timeout_wins_unless_the_invocation_may_outlive_the_connection() {
-        let (short, long) = (Duration::from_secs(1), Duration::from_secs(9));
+        let short = Duration::from_secs(1);
+        let long = Duration::from_secs(9);
         for (deadline, timeout, resumable, allowed) in [
             (None, None, false, None),
             (Some(long), None, false, Some(long)),

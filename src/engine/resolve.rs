@@ -1,12 +1,19 @@
 //! Resolves a request into a plan: the route, its targets and policies, and the caller's overrides
-//! where allowed.
+//! if allowed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::request::{InvocationRequest, Refusal};
+use super::{
+    chain::{self, KeptTargets},
+    request::{Arrival, InvocationRequest},
+};
 use crate::{
+    call_error::{
+        CallError, Violations,
+        table::{ROUTE_NOT_FOUND, ROUTE_NOT_NAMED},
+    },
     config::{Config, RouteConfig, fault::nearest},
     domain::{
         ids::{InvocationId, Operation, RouteName, TargetId, ThreadId},
@@ -29,7 +36,7 @@ const REPORT_MARGIN: Duration = Duration::from_millis(50);
 /// states three digits at most and rounds up, so that 10.001 s are stated as 10.1 s.
 const STATED_TOO_LONG: u32 = 100;
 
-/// The route of tool calls where none is named and there is no default route: nothing but a name.
+/// Route of tool calls if none is named and there is no default route: nothing but a name.
 const TOOLS_ROUTE: &str = "tools";
 
 /// Of a short timeout, the share that is kept back at most.
@@ -61,15 +68,19 @@ impl Resolver {
         &self,
         request: InvocationRequest,
         releases: &ReleaseRouting,
-    ) -> Result<InvocationContext, Refusal> {
+    ) -> Result<InvocationContext, CallError> {
         let (name, route) = self.route(request.route.as_ref())?;
         let targets: Vec<&TargetId> = route.targets.iter().collect();
         let mut faults = self.faults(route, &targets, &request.overrides);
+        let known = || self.chosen_by(route, &request.arrival);
+        chain::check(&request, route, known, &mut faults);
         if let Call::Model(call) = &request.call {
-            faults.extend(super::size::faults(&self.config.server.limits, call));
+            for (field, reason) in super::size::faults(call) {
+                faults.add(field, reason);
+            }
         }
         if !faults.is_empty() {
-            return Err(Refusal::Overrides(faults));
+            return Err(faults.into());
         }
         let mut plan = self.plan(name, route, &request.operation, &request.overrides);
         let id = InvocationId::mint();
@@ -79,12 +90,16 @@ impl Resolver {
             .map_or(id.as_str(), ThreadId::as_str);
         plan.targets = self.released(plan.targets, releases, key);
         if let Call::Model(call) = &request.call {
+            let tenant = &request.arrival.tenant;
+            let given = request.conversation();
+            plan.conversation = plan.select.affinity_key(tenant, given, call);
+            plan.key_stays = plan.select.pool_key(tenant, given, call);
             prefer_able(&mut plan.targets, call);
             if call.endpoint != Endpoint::Answer {
                 keep_servers_of(call.endpoint, &mut plan);
                 if plan.targets.is_empty() {
-                    let reason = format!("no target of the route `{name}` can do this");
-                    return Err(Refusal::Overrides(vec![("model".to_owned(), reason)]));
+                    let reason = format!("is the route `{name}`, of which no target can do this");
+                    return Err(CallError::invalid_field("model", reason));
                 }
             }
         }
@@ -99,7 +114,7 @@ impl Resolver {
         request: InvocationRequest,
         tool: ToolPlan,
         id: InvocationId,
-    ) -> Result<InvocationContext, Refusal> {
+    ) -> Result<InvocationContext, CallError> {
         let own = (RouteName::from(TOOLS_ROUTE), RouteConfig::default());
         let unnamed = request
             .route
@@ -111,29 +126,20 @@ impl Resolver {
             Err(refusal) => return Err(refusal),
         };
         let targets: Vec<&TargetId> = tool.offers.iter().map(|offer| &offer.target.id).collect();
-        let faults = self.faults(route, &targets, &request.overrides);
+        let mut faults = self.faults(route, &targets, &request.overrides);
+        chain::check(&request, route, || targets, &mut faults);
         if !faults.is_empty() {
-            return Err(Refusal::Overrides(faults));
+            return Err(faults.into());
         }
         let mut plan = self.plan(name, route, &request.operation, &request.overrides);
-        let allowed = &request.overrides.allowed_targets;
-        let (mut offers, mut declared) = (Vec::new(), 0);
-        for (index, offer) in tool.offers.into_iter().enumerate() {
-            if allowed.is_empty() || allowed.contains(&offer.target.id) {
-                declared += usize::from(index < tool.declared);
-                offers.push(offer);
-            }
-        }
+        let mut offers = tool.offers;
+        KeptTargets::of(&request.overrides).keep(&mut offers, |offer| &offer.target.id);
         plan.targets = offers
             .iter()
             .map(|offer| Arc::clone(&offer.target))
             .collect();
         plan.hedge = HedgePolicy::default();
-        plan.tool = Some(Arc::new(ToolPlan {
-            offers,
-            declared,
-            ..tool
-        }));
+        plan.tool = Some(Arc::new(ToolPlan { offers, ..tool }));
         Ok(context(request, route, plan, id))
     }
 
@@ -163,12 +169,15 @@ impl Resolver {
         &self,
         route: Option<&RouteName>,
         operation: &Operation,
-    ) -> Result<Plan, Refusal> {
+    ) -> Result<Plan, CallError> {
         let (name, route) = self.route(route)?;
         Ok(self.plan(name, route, operation, &Overrides::default()))
     }
 
-    fn route(&self, requested: Option<&RouteName>) -> Result<(&RouteName, &RouteConfig), Refusal> {
+    fn route(
+        &self,
+        requested: Option<&RouteName>,
+    ) -> Result<(&RouteName, &RouteConfig), CallError> {
         // No route has an empty name; the error then says that a route must be named.
         let unnamed = RouteName::from("");
         let only = self
@@ -187,23 +196,33 @@ impl Resolver {
         self.config
             .routes
             .get_key_value(name)
-            .ok_or_else(|| Refusal::RouteNotFound {
-                route: name.clone(),
-                nearest: nearest(name.as_str(), &names).map(RouteName::from),
+            .ok_or_else(|| match name.as_str() {
+                "" => CallError::new(ROUTE_NOT_NAMED).fact("route", ""),
+                name => CallError::not_found(ROUTE_NOT_FOUND, name, nearest(name, &names)),
             })
     }
 
-    /// What is wrong with a caller's overrides: everything at once.
+    /// Returns the targets of which a caller may choose on a route: its own, and those of other
+    /// routes that the caller may use and that let callers choose.
+    fn chosen_by<'a>(&'a self, route: &'a RouteConfig, arrival: &Arrival) -> Vec<&'a TargetId> {
+        let others = self.config.routes.iter().filter(|(name, other)| {
+            other.allow_overrides.targets && name.is_allowed_by(&arrival.routes)
+        });
+        let others = others.flat_map(|(_, other)| &other.targets);
+        route.targets.iter().chain(others).collect()
+    }
+
+    /// Returns the faults in a caller's overrides: everything at once.
     fn faults(
         &self,
         route: &RouteConfig,
         targets: &[&TargetId],
         overrides: &Overrides,
-    ) -> Vec<(String, String)> {
+    ) -> Violations {
         let allowed = &route.allow_overrides;
-        let mut faults = Vec::new();
+        let mut faults = Violations::default();
         let mut fault = |field: &str, reason: String| {
-            faults.push((format!("invocation.overrides.{field}"), reason));
+            faults.add(format_args!("invocation.overrides.{field}"), reason);
         };
         if let Some(retries) = overrides
             .max_retries
@@ -298,14 +317,9 @@ impl Resolver {
         let policy = self
             .config
             .policy_for(route, operation, overrides.preset.as_deref());
-        let wanted = |target: &&TargetId| {
-            overrides.allowed_targets.is_empty() || overrides.allowed_targets.contains(target)
-        };
-        let targets = route
-            .targets
-            .iter()
-            .filter(wanted)
-            .filter_map(|id| self.targets.get(id).map(Arc::clone));
+        let kept = KeptTargets::of(overrides);
+        let targets = kept.of_route(&route.targets);
+        let targets = targets.filter_map(|id| self.targets.get(id).map(Arc::clone));
         let retry = match overrides.max_retries {
             Some(max_retries) => policy.retry.with_max_retries(max_retries),
             None => policy.retry,
@@ -317,7 +331,10 @@ impl Resolver {
             retry,
             injection: policy.injection,
             injection_mode,
-            select: route.select.clone(),
+            overflow: route.overflow,
+            select: kept.in_order(&route.select),
+            conversation: None,
+            key_stays: None,
             timers: self.config.timers_for(route).clone(),
             hedge: route.hedge.clone(),
             tool: None,
@@ -327,7 +344,7 @@ impl Resolver {
     }
 }
 
-/// The invocation that a request makes, under a plan on a route.
+/// Returns the invocation that a request makes, under a plan on a route.
 fn context(
     request: InvocationRequest,
     route: &RouteConfig,
@@ -360,7 +377,7 @@ fn context(
     incoming
 }
 
-/// The part of a caller's timeout after which a failure can still be reported in time.
+/// Returns the part of a caller's timeout after which a failure can still be reported in time.
 fn reportable(timeout: Duration) -> Duration {
     let margin = timeout / STATED_TOO_LONG + REPORT_MARGIN;
     timeout - margin.min(timeout / MAX_MARGIN_SHARE)
@@ -380,7 +397,7 @@ fn keep_servers_of(endpoint: Endpoint, plan: &mut Plan) {
     });
 }
 
-/// Leaves out the targets that do not take what the call holds (tools, images), where others do.
+/// Leaves out the targets that do not take the contents of the call (tools, images), if others do.
 fn prefer_able(targets: &mut Vec<Arc<Target>>, call: &ModelCall) {
     if targets.iter().any(|target| target.capabilities.take(call)) {
         targets.retain(|target| target.capabilities.take(call));
@@ -393,8 +410,8 @@ mod tests {
 
     use super::*;
 
-    /// A timeout as the gRPC core states it: three significant digits, the last rounded up, and
-    /// whole minutes at most.
+    /// Returns a timeout as the gRPC core states it: three significant digits, the last rounded up,
+    /// and whole minutes at most.
     fn as_stated(timeout: Duration) -> Duration {
         let millis = u64::try_from(timeout.as_millis()).unwrap();
         let unit = match millis {

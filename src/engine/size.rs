@@ -1,24 +1,27 @@
 //! Checks that a call has no more messages, parts and tools than allowed.
 
-use crate::{config::limits::LimitsConfig, domain::message::ModelCall};
+use crate::{
+    config::limits::{MAX_MESSAGES, MAX_PARTS, MAX_TOOLS},
+    domain::message::ModelCall,
+};
 
-/// What of a call is more than its limit: each field and why.
-pub(super) fn faults(limits: &LimitsConfig, call: &ModelCall) -> Vec<(String, String)> {
+/// Returns the parts of a call that exceed their limit: each field and the reason.
+pub(super) fn faults(call: &ModelCall) -> Vec<(String, String)> {
     let parts = call
         .messages
         .iter()
         .map(|message| message.parts.len())
         .sum();
     let counted = [
-        ("messages", "messages", call.messages.len(), limits.messages),
-        ("messages", "parts", parts, limits.parts),
-        ("tools", "tools", call.tools.len(), limits.tools),
+        ("messages", "messages", call.messages.len(), MAX_MESSAGES),
+        ("messages", "parts", parts, MAX_PARTS),
+        ("tools", "tools", call.tools.len(), MAX_TOOLS),
     ];
     let beyond = counted.into_iter().filter(|(_, _, count, max)| count > max);
     let fault = |(field, what, count, max)| {
         (
             format!("invocation.model.{field}"),
-            format!("{count} {what} are more than server.limits.{what} allows ({max})"),
+            format!("{count} {what} are more than a call may have ({max})"),
         )
     };
     beyond.map(fault).collect()
@@ -31,12 +34,6 @@ mod tests {
 
     #[test]
     fn what_is_beyond_a_limit_is_named_with_it() {
-        let limits = LimitsConfig {
-            messages: 2,
-            parts: 2,
-            tools: 1,
-            ..LimitsConfig::default()
-        };
         let tool = ToolDefinition {
             name: "t".into(),
             description: String::new(),
@@ -44,20 +41,19 @@ mod tests {
             ..ToolDefinition::default()
         };
         let mut call = ModelCall {
-            messages: vec![Message::text(Role::User, "a"); 2],
-            tools: vec![tool.clone()],
+            messages: vec![Message::text(Role::User, "a"); MAX_MESSAGES],
+            tools: vec![tool.clone(); MAX_TOOLS],
             ..ModelCall::default()
         };
-        assert!(faults(&limits, &call).is_empty());
+        assert!(faults(&call).is_empty());
+        let part = call.messages[0].parts[0].clone();
+        call.messages[0].parts = vec![part; MAX_PARTS];
         call.messages.push(Message::text(Role::User, "b"));
         call.tools.push(tool);
-        let reasons: Vec<String> = faults(&limits, &call)
-            .into_iter()
-            .map(|(_, why)| why)
-            .collect();
+        let reasons: Vec<String> = faults(&call).into_iter().map(|(_, why)| why).collect();
         assert_eq!(reasons.len(), 3, "{reasons:?}");
         assert!(
-            reasons[2].contains("2 tools are more than server.limits.tools allows (1)"),
+            reasons[2].contains("1025 tools are more than a call may have (1024)"),
             "{reasons:?}"
         );
     }

@@ -6,22 +6,29 @@ use std::{
     time::Duration,
 };
 
+use super::misspelt::Misspelt;
 use crate::{
     config::{Config, tools::ToolServerConfig},
-    domain::{clock, target::Target},
+    domain::{clock, target::Target, tool::ToolList},
     layers::{targets::TargetSpec, tools::ToolKnowledge},
     policy::{
         circuit::CircuitPolicy,
         tool_recovery::{
             ToolRecoveryPolicy, arguments::short_hash, chunk::ChunkRule, effects::EffectsPolicy,
-            learning::ToolLearning,
+            learning::ToolLearning, reported::FailureReading,
         },
     },
 };
 
-/// What is set for the tools of all servers.
+/// Time in which what was learnt loses half of its weight.
+const HALF_LIFE: Duration = Duration::from_hours(24 * 14);
+/// Most entries of each kind that are learnt; the weakest go first.
+const MAX_ENTRIES: usize = 500;
+
+/// Settings for the tools of all servers.
 pub(super) struct ToolSettings {
     config: Config,
+    misspelt: Misspelt,
 }
 
 // === impl ToolSettings ===
@@ -30,30 +37,38 @@ impl ToolSettings {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             config: config.clone(),
+            misspelt: Misspelt::default(),
         }
+    }
+
+    /// Reports settings that name what the list of a server does not have.
+    pub(super) fn look_at(&self, server: &str, list: &ToolList) {
+        self.misspelt.look_at(&self.config.tools, server, list);
+    }
+
+    /// The same of the lists of all servers.
+    pub(super) fn look_at_all(&self, lists: &[(Arc<str>, Arc<ToolList>)]) {
+        self.misspelt.look_at_all(&self.config.tools, lists);
     }
 
     /// Nothing learnt yet, within the bounds that are set.
     pub(super) fn fresh_knowledge(&self) -> ToolKnowledge {
-        let learning = &self.config.tools.learning;
-        let tools = ToolLearning::new(learning.half_life, learning.max_entries);
-        ToolKnowledge::new(tools, learning.max_entries, learning.enabled)
+        let tools = ToolLearning::new(HALF_LIFE, MAX_ENTRIES);
+        ToolKnowledge::new(tools, MAX_ENTRIES, self.config.tools.learning.enabled)
     }
 
     /// Puts what was learnt under the bounds that are set.
     pub(super) fn bound(&self, knowledge: &ToolKnowledge) {
-        let learning = &self.config.tools.learning;
         let mut learnt = knowledge.learnt();
-        learnt.enabled = learning.enabled;
-        let bounded = learnt.tools.clone().with_bounds(
-            learning.half_life,
-            learning.max_entries,
-            clock::wall_now(),
-        );
+        learnt.enabled = self.config.tools.learning.enabled;
+        let bounded = learnt
+            .tools
+            .clone()
+            .with_bounds(HALF_LIFE, MAX_ENTRIES, clock::wall_now());
         learnt.tools = bounded;
     }
 
-    /// A tool as a target.
+    /// Returns a tool as a target.
     pub(super) fn target(&self, server: &str, tool: &str) -> Target {
         let config = self.config.tools.servers.get(server);
         let endpoint = config
@@ -62,7 +77,7 @@ impl ToolSettings {
         Target::of_tool(server, tool, config.map_or("mcp", family), endpoint)
     }
 
-    /// Whether a server is the candidate of another one.
+    /// Returns whether a server is the candidate of another one.
     pub(super) fn is_on_trial(&self, server: &str) -> bool {
         self.config
             .releases
@@ -71,9 +86,9 @@ impl ToolSettings {
             .any(|subject| subject.candidate.as_str() == server)
     }
 
-    /// Where a server is reached, without credentials: its URL, or its name and a hash of what is
-    /// started for it, because every server has a child of its own; `None` where there is no such
-    /// server.
+    /// Returns the endpoint of a server, without credentials: its URL, or its name and a hash of
+    /// the command that is started for it, because every server has a child of its own; `None` if
+    /// the server does not exist.
     pub(super) fn endpoint(&self, server: &str) -> Option<String> {
         let config = self.config.tools.servers.get(server)?;
         let started = || {
@@ -88,8 +103,8 @@ impl ToolSettings {
         Some(config.url.clone().or(http).unwrap_or_else(started))
     }
 
-    /// What the target of a tool is created with. Its gates open anew where its server's settings
-    /// change.
+    /// Returns the spec with which the target of a tool is created. Its gates open anew if its
+    /// server's settings change.
     pub(super) fn target_spec(&self, target: &Arc<Target>) -> TargetSpec {
         let server = self.config.tools.servers.get(&*target.provider);
         let mut hasher = DefaultHasher::new();
@@ -104,9 +119,7 @@ impl ToolSettings {
                 .hash(&mut hasher);
             (&server.url, &server.command, &server.args).hash(&mut hasher);
         }
-        let circuit = server
-            .and_then(|server| server.circuit.as_ref())
-            .unwrap_or(&self.config.circuit);
+        let circuit = &self.config.circuit;
         // A tool that is still within its time is not slow.
         let timeout = self.timeout(&target.provider, target.tool().unwrap_or_default());
         let circuit = CircuitPolicy {
@@ -114,19 +127,21 @@ impl ToolSettings {
             slow_threshold: circuit.slow_threshold.max(timeout / 2).min(timeout),
             ..circuit.clone()
         };
-        let concurrency = server
-            .and_then(|server| server.concurrency.as_ref())
-            .unwrap_or(&self.config.concurrency);
         TargetSpec {
             target: Arc::clone(target),
             circuit: Arc::new(circuit),
-            concurrency: concurrency.clone(),
+            concurrency: self.config.concurrency.clone(),
             settings: hasher.finish(),
+            pool: Vec::new(),
         }
     }
 
     pub(super) fn effects(&self, server: &str, tool: &str) -> EffectsPolicy {
         self.config.tools.effects(server, tool)
+    }
+
+    pub(super) fn failures(&self, server: &str, tool: &str) -> FailureReading {
+        self.config.tools.failures(server, tool)
     }
 
     pub(super) fn timeout(&self, server: &str, tool: &str) -> Duration {
@@ -141,7 +156,7 @@ impl ToolSettings {
         Arc::new(self.config.tools.recovery(server, tool).clone())
     }
 
-    /// The other tools of the groups that this one is declared in, in their order.
+    /// Returns the other tools of the groups that this one is declared in, in their order.
     pub(super) fn group_of(&self, server: &str, tool: &str) -> Vec<(String, String)> {
         let others = self.config.tools.alternatives(server, tool);
         others
@@ -150,13 +165,13 @@ impl ToolSettings {
             .collect()
     }
 
-    /// The arguments that are not kept, as JSON pointers.
+    /// Returns the arguments that are not kept, as JSON pointers.
     pub(super) fn hidden(&self, server: &str, tool: &str) -> Vec<String> {
         self.config.tools.redact(server, tool).to_vec()
     }
 }
 
-/// What its failures are judged as, and what its spans say.
+/// Returns the family under which its failures are judged, and which its spans state.
 fn family(server: &ToolServerConfig) -> &'static str {
     if server.http.is_some() { "http" } else { "mcp" }
 }

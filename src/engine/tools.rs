@@ -1,23 +1,19 @@
 //! From the tool that a call names to the plan of its targets: the tool, then those that its
 //! operator declares as good.
-//!
-//! Names are looked up in the lists of all tool servers, or at one server where the call names it
-//! (`server/tool`).
 
-use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{Refusal, tool_settings::ToolSettings};
+use super::{tool_names::ToolNames, tool_progress::ProgressBoard, tool_settings::ToolSettings};
 use crate::{
+    call_error::CallError,
     domain::{
-        failure::{ProviderError, TransportFault},
-        ids::{Operation, TargetId},
+        failure::{ProviderError, Surface},
         invocation::{SideEffects, ToolInvocation},
         target::Target,
-        tool::{ToolList, ToolSpec},
+        tool::{ToolList, ToolReply, ToolRequest, ToolSpec},
     },
     layers::{
         BoxFuture,
@@ -30,24 +26,15 @@ use crate::{
         tool_recovery::{
             adapt::{schema_hash, tools_hash},
             effects::Effects,
-            history, similarity,
+            history,
         },
     },
-    tool::{ListFreshness, ToolServers},
+    tool::{ListFreshness, OnProgress, ToolServers},
 };
 
-/// How long the list of a server is waited for when a call names a tool.
-const LIST_WITHIN: Duration = Duration::from_secs(5);
-
-/// How long a call waits for the list of a server, which has its release; the list is still fetched
-/// after that.
+/// Time that a call waits for the list of a server, which has its release; the list is still
+/// fetched after that.
 const RELEASE_LIST_WITHIN: Duration = Duration::from_millis(500);
-
-/// Names that are proposed where one is unknown.
-const MAX_PROPOSED: usize = 3;
-
-/// Likeness from which a name is proposed, from 0 to 1.
-const MIN_LIKENESS: f64 = 0.4;
 
 /// The tool servers in force, and what is set for their tools; cheap to clone.
 #[derive(Clone)]
@@ -55,6 +42,8 @@ pub(super) struct Tools {
     shared: Arc<ArcSwap<ToolsInForce>>,
     secrets: Arc<ArcSwap<Secrets>>,
     knowledge: ToolKnowledge,
+    names: Arc<ToolNames>,
+    progress: ProgressBoard,
 }
 
 /// Tool servers and their settings, which always change together.
@@ -63,10 +52,20 @@ pub(super) struct ToolsInForce {
     pub(super) settings: ToolSettings,
 }
 
-/// A tool at a server.
-struct FoundTool {
-    server: Arc<str>,
-    spec: ToolSpec,
+/// Error returned if a call names no tool that is known.
+pub(super) struct NoSuchTool {
+    pub(super) error: CallError,
+    /// The servers that may have it and did not list theirs.
+    pub(super) unlisted: Vec<Arc<str>>,
+}
+
+// === impl NoSuchTool ===
+
+impl From<CallError> for NoSuchTool {
+    fn from(error: CallError) -> Self {
+        let unlisted = Vec::new();
+        Self { error, unlisted }
+    }
 }
 
 // === impl Tools ===
@@ -78,6 +77,8 @@ impl Tools {
             shared: Arc::new(ArcSwap::from_pointee(in_force)),
             secrets,
             knowledge,
+            names: Arc::default(),
+            progress: ProgressBoard::default(),
         }
     }
 
@@ -92,30 +93,52 @@ impl Tools {
         self.shared.load_full()
     }
 
+    pub(super) fn progress(&self) -> &ProgressBoard {
+        &self.progress
+    }
+
+    pub(super) fn names(&self) -> &ToolNames {
+        &self.names
+    }
+
     pub(super) fn knowledge(&self) -> &ToolKnowledge {
         &self.knowledge
     }
 
-    /// The plan of a call, with the targets that it may use. The releases of its server serve it as
-    /// the routing says for `key`.
+    /// Returns the plan of a call, with the targets that it may use. The releases of its server
+    /// serve it as the routing says for `key`.
     ///
     /// # Errors
-    /// When no server lists such a tool, or several do.
+    /// Returns an error if no server lists such a tool, or several do. A process that is being started is waited
+    /// for, unless a tool that is declared equal can be executed meanwhile.
     pub(super) async fn plan(
         &self,
         call: &ToolInvocation,
-        operation: &Operation,
         (releases, key): (&ReleaseRouting, &str),
-    ) -> Result<ToolPlan, Refusal> {
+    ) -> Result<ToolPlan, CallError> {
         let in_force = self.in_force();
-        let found = in_force.find(&call.name).await?;
         let catalogue = Catalogue {
             in_force: Arc::clone(&in_force),
             secrets: Arc::clone(&self.secrets),
         };
+        let secrets = self.secrets.load_full();
+        let find = || in_force.find(&self.names, &call.name, &secrets);
+        let found = match find().await {
+            Ok(found) => found,
+            Err(unknown) => {
+                if let Some(plan) = self.plan_of_equals(call, catalogue.clone(), &unknown).await {
+                    return Ok(plan);
+                }
+                if !in_force.first_start(&unknown.unlisted).await {
+                    return Err(unknown.error);
+                }
+                find().await.map_err(|unknown| unknown.error)?
+            }
+        };
         let stated = call.side_effects;
         let named = in_force.offer(&found.server, Arc::new(found.spec), stated);
-        let (spec, named_target) = (Arc::clone(&named.spec), named.target.id.clone());
+        let spec = Arc::clone(&named.spec);
+        let named_target = named.target.id.clone();
         let name = &spec.name;
         let mut offers = Vec::new();
         for server in releases
@@ -128,45 +151,57 @@ impl Tools {
         }
         let superseded = (!offers.is_empty()).then(|| named_target.clone());
         offers.push(named);
-        for (server, tool) in in_force.settings.group_of(&found.server, name) {
-            in_force.list_known(&server).await;
-            offers.extend(catalogue.offer(&server, &tool, stated));
-        }
-        let declared = offers.len();
-        let now = crate::domain::clock::wall_now();
-        let preferred = self
-            .knowledge
-            .learnt()
-            .tools
-            .prefer(operation, named_target.as_str(), now);
-        if let Some((server, tool)) = preferred
-            .as_ref()
-            .and_then(|preferred| preferred.tool.split_once('/'))
-        {
-            let is_known = |meant: &ToolOffer| {
-                offers
-                    .iter()
-                    .any(|known| known.target.id == meant.target.id)
-            };
-            if let Some(meant) = catalogue
-                .offer(server, tool, None)
-                .filter(|meant| !is_known(meant))
-            {
-                offers.push(meant);
+        let equals = catalogue.equals(&found.server, name, stated).await;
+        offers.extend(equals);
+        let schema = &spec.input_schema;
+        let before = self.knowledge.learnt().schema_before(&named_target, schema);
+        Ok(ToolPlan {
+            named: superseded,
+            before,
+            ..self.plan_with(offers, catalogue)
+        })
+    }
+
+    /// Returns the plan of a call whose tool is not known because its server does not list its
+    /// tools: of those that are declared equal to it and do no more than it may; `None` if there are
+    /// none.
+    async fn plan_of_equals(
+        &self,
+        call: &ToolInvocation,
+        catalogue: Catalogue,
+        unknown: &NoSuchTool,
+    ) -> Option<ToolPlan> {
+        for server in &unknown.unlisted {
+            let server = &**server;
+            let own = call.name.strip_prefix(server);
+            let tool = own
+                .and_then(|name| name.strip_prefix('/'))
+                .unwrap_or(&call.name);
+            let settings = &catalogue.in_force.settings;
+            let effects = Effects::of(&settings.effects(server, tool), None, call.side_effects);
+            let named = settings.target(server, tool).id;
+            let mut offers = catalogue.equals(server, tool, call.side_effects).await;
+            offers.retain(|offer| offer.effects.not_worse_than(&effects));
+            if !offers.is_empty() {
+                return Some(ToolPlan {
+                    unlisted: Some(named),
+                    ..self.plan_with(offers, catalogue)
+                });
             }
         }
-        let (catalogue, knowledge) = (
-            Arc::new(catalogue) as Arc<dyn ToolCatalogue>,
-            self.knowledge.clone(),
-        );
-        Ok(ToolPlan {
+        None
+    }
+
+    fn plan_with(&self, offers: Vec<ToolOffer>, catalogue: Catalogue) -> ToolPlan {
+        ToolPlan {
             offers,
-            declared,
-            named: superseded,
-            catalogue,
-            knowledge,
+            named: None,
+            unlisted: None,
+            before: None,
+            catalogue: Arc::new(catalogue),
+            knowledge: self.knowledge.clone(),
             past: Vec::new(),
-        })
+        }
     }
 }
 
@@ -181,7 +216,7 @@ impl fmt::Debug for Tools {
 // === impl ToolsInForce ===
 
 impl ToolsInForce {
-    /// What the targets of these offers are created with.
+    /// Returns the specs with which the targets of these offers are created.
     pub(super) fn specs(&self, offers: &[ToolOffer]) -> Vec<TargetSpec> {
         offers
             .iter()
@@ -189,7 +224,8 @@ impl ToolsInForce {
             .collect()
     }
 
-    /// What a known target of a tool is kept with; `None` where its server is no longer there.
+    /// Returns the spec with which a known target of a tool is kept; `None` if its server is no
+    /// longer there.
     pub(super) fn kept(&self, target: &Target) -> Option<TargetSpec> {
         let tool = target.tool()?;
         let is_there = self.servers.names().any(|name| name == &*target.provider);
@@ -199,60 +235,55 @@ impl ToolsInForce {
         })
     }
 
-    /// The tools of all servers but those on trial, as they are listed within a bound of time, and
-    /// the servers that did not list theirs.
-    pub(super) async fn list_all(
-        &self,
-    ) -> (
-        Vec<(Arc<str>, Arc<ToolList>)>,
-        Vec<(Arc<str>, ProviderError)>,
-    ) {
-        let names: Vec<Arc<str>> = self.names().map(Arc::from).collect();
-        let listing = names.into_iter().map(|name| async move {
-            let list = self.list_within(&name, ListFreshness::Cached).await;
-            (name, list)
-        });
-        let (mut listed, mut unlisted) = (Vec::new(), Vec::new());
-        for (name, list) in join_all(listing).await {
-            match list {
-                Ok(list) => listed.push((name, list)),
-                Err(error) => unlisted.push((name, error)),
-            }
-        }
-        (listed, unlisted)
-    }
-
-    async fn list_within(
-        &self,
-        server: &str,
-        freshness: ListFreshness,
-    ) -> Result<Arc<ToolList>, ProviderError> {
-        timeout(LIST_WITHIN, self.servers.list(server, freshness))
-            .await
-            .unwrap_or_else(|_| {
-                let words = "the list of tools did not come in time";
-                self.servers.known(server).ok_or_else(|| {
-                    ProviderError::transport("mcp", TransportFault::FirstTokenTimeout, words)
-                })
-            })
-    }
-
-    /// Has the list of a server, where it can be had.
+    /// Fetches the list of a server, if it is available.
     async fn list_known(&self, server: &str) {
-        // Where it cannot, its tools are no offers.
+        // If it is not available, its tools are not offers.
         let _ = self.list_within(server, ListFreshness::Cached).await;
     }
 
-    /// The names of all servers but those on trial, whose tools are called by the name of the
-    /// server that they replace.
-    fn names(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of all servers but those on trial, whose tools are called by the name of
+    /// the server that they replace.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.servers
             .names()
             .filter(|server| !self.settings.is_on_trial(server))
     }
 
-    /// The version of a server and what it lists, fetched where that is wanted or not known; `None`
-    /// where there is no such server, or its list is not known yet.
+    /// Executes a tool once. A result in which the tool says that it failed is a failure.
+    pub(super) fn call(
+        self: Arc<Self>,
+        server: &Arc<str>,
+        request: ToolRequest,
+        on_progress: OnProgress,
+    ) -> BoxFuture<Result<ToolReply, ProviderError>> {
+        let server = Arc::clone(server);
+        let tool = request.tool.clone();
+        let calling = self
+            .servers
+            .call_with_progress(&server, request, Some(on_progress));
+        Box::pin(async move {
+            let reply = calling.await?;
+            let list = self.servers.known(&server);
+            let spec = list.as_ref().and_then(|list| list.find(&tool));
+            let schema = spec.and_then(|spec| spec.output_schema.as_deref());
+            let reading = self.settings.failures(&server, &tool);
+            match reading.read(&reply, schema) {
+                Some(failure) => Err(ProviderError {
+                    provider: "mcp".into(),
+                    surface: Surface::Tool,
+                    message: Some(failure.words),
+                    fault: failure.fault,
+                    returned: true,
+                    reply: Some(Arc::new(reply)),
+                    ..ProviderError::default()
+                }),
+                None => Ok(reply),
+            }
+        })
+    }
+
+    /// Returns the version of a server and its list, fetched if that is wanted or not known; `None`
+    /// if the server does not exist, or its list is not known yet.
     pub(super) async fn release(
         &self,
         server: &str,
@@ -273,55 +304,6 @@ impl ToolsInForce {
         Some((version, list))
     }
 
-    /// The one tool of this name.
-    async fn find(&self, name: &str) -> Result<FoundTool, Refusal> {
-        if let Some((server, tool)) = name.split_once('/')
-            && self.servers.names().any(|known| known == server)
-        {
-            let list = self.list_within(server, ListFreshness::Cached).await;
-            let list = list.map_err(|error| unlisted(name, vec![(Arc::from(server), error)]))?;
-            if let Some(spec) = list.find(tool) {
-                return Ok(FoundTool {
-                    server: Arc::from(server),
-                    spec: spec.clone(),
-                });
-            }
-            // It may have come since the list was fetched.
-            let fresh = self
-                .list_within(server, ListFreshness::Fresh)
-                .await
-                .unwrap_or(list);
-            let spec = fresh.find(tool).cloned();
-            let listed = [(Arc::from(server), fresh)];
-            return spec
-                .map(|spec| FoundTool {
-                    server: Arc::clone(&listed[0].0),
-                    spec,
-                })
-                .ok_or_else(|| not_found(name, &listed));
-        }
-        let (listed, failed) = self.list_all().await;
-        let mut found: Vec<FoundTool> = Vec::new();
-        for (server, list) in &listed {
-            found.extend(list.find(name).map(|spec| FoundTool {
-                server: Arc::clone(server),
-                spec: spec.clone(),
-            }));
-        }
-        match found.len() {
-            1 => Ok(found.swap_remove(0)),
-            0 if failed.is_empty() => Err(not_found(name, &listed)),
-            0 => Err(unlisted(name, failed)),
-            _ => Err(Refusal::ToolAmbiguous {
-                tool: name.to_owned(),
-                candidates: found
-                    .iter()
-                    .map(|one| format!("{}/{name}", one.server))
-                    .collect(),
-            }),
-        }
-    }
-
     fn offer(&self, server: &str, spec: Arc<ToolSpec>, stated: Option<SideEffects>) -> ToolOffer {
         let settings = &self.settings;
         let target = Arc::new(settings.target(server, &spec.name));
@@ -337,13 +319,31 @@ impl ToolsInForce {
     }
 }
 
-/// What is known of the tools in force, for one call.
+/// Known facts of the tools in force, for one call.
+#[derive(Clone)]
 struct Catalogue {
     in_force: Arc<ToolsInForce>,
     secrets: Arc<ArcSwap<Secrets>>,
 }
 
 // === impl Catalogue ===
+
+impl Catalogue {
+    /// Returns the tools that are declared equal to this one, as far as their servers list them.
+    async fn equals(
+        &self,
+        server: &str,
+        tool: &str,
+        stated: Option<SideEffects>,
+    ) -> Vec<ToolOffer> {
+        let mut offers = Vec::new();
+        for (server, tool) in self.in_force.settings.group_of(server, tool) {
+            self.in_force.list_known(&server).await;
+            offers.extend(self.offer(&server, &tool, stated));
+        }
+        offers
+    }
+}
 
 impl fmt::Debug for Catalogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -355,7 +355,8 @@ impl fmt::Debug for Catalogue {
 
 impl ToolCatalogue for Catalogue {
     fn refetch(&self, server: &str) -> BoxFuture<Result<(), ProviderError>> {
-        let (in_force, server) = (Arc::clone(&self.in_force), server.to_owned());
+        let in_force = Arc::clone(&self.in_force);
+        let server = server.to_owned();
         Box::pin(async move {
             in_force
                 .servers
@@ -394,43 +395,5 @@ impl ToolCatalogue for Catalogue {
             .settings
             .hidden(&offer.target.provider, &offer.spec.name);
         history::redact_parameters(arguments, &hidden, &self.secrets.load())
-    }
-}
-
-fn not_found(name: &str, listed: &[(Arc<str>, Arc<ToolList>)]) -> Refusal {
-    let asked = name.split_once('/').map_or(name, |(_, tool)| tool);
-    let mut near: Vec<(i64, String)> = Vec::new();
-    for (server, list) in listed {
-        for spec in &list.tools {
-            let likeness = similarity::of_names(asked, &spec.name);
-            if likeness >= MIN_LIKENESS {
-                #[expect(clippy::cast_possible_truncation, reason = "from 0 to 1,000")]
-                near.push((
-                    (likeness * 1_000.0) as i64,
-                    format!("{server}/{}", spec.name),
-                ));
-            }
-        }
-    }
-    near.sort_by_key(|(likeness, _)| Reverse(*likeness));
-    let nearest = near
-        .into_iter()
-        .take(MAX_PROPOSED)
-        .map(|(_, name)| name)
-        .collect();
-    Refusal::ToolNotFound {
-        tool: name.to_owned(),
-        nearest,
-    }
-}
-
-fn unlisted(name: &str, failed: Vec<(Arc<str>, ProviderError)>) -> Refusal {
-    let servers = failed
-        .into_iter()
-        .map(|(server, error)| (TargetId::from(&*server), error))
-        .collect();
-    Refusal::ToolsUnlisted {
-        tool: name.to_owned(),
-        servers,
     }
 }

@@ -69,13 +69,14 @@ where
     type Error = Failure;
     type Future = BoxFuture<Result<StepStream, Failure>>;
 
-    /// Always ready: a layer refuses in `call`, where it knows whom.
+    /// Always ready: a layer refuses in `call`, after it knows the caller.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, invocation: InvocationContext) -> Self::Future {
-        let (inner, mut open) = (self.inner.clone(), Open(Some(Arc::clone(&self.ends))));
+        let inner = self.inner.clone();
+        let mut open = Open(Some(Arc::clone(&self.ends)));
         Box::pin(async move {
             let mut steps = match inner.oneshot(invocation).await {
                 Ok(steps) => steps,
@@ -125,8 +126,8 @@ mod tests {
         layers::spans::{EntryPoint, Spans},
     };
 
-    /// An engine whose model plays this script and that sheds calls beyond this many, and a call
-    /// for it.
+    /// Returns an engine whose model plays this script and that sheds calls beyond this many, and a
+    /// call for it.
     fn engine(script: &str, max_in_flight: u32) -> (Engine, InvocationContext) {
         let yaml = format!(
             "providers: {{ p: {{ dialect: scripted, script: {script} }} }}\n\

@@ -1,4 +1,4 @@
-//! Invocations whose clients were lost: a lost connection is no outcome.
+//! Invocations whose clients were lost: a lost connection is not an outcome.
 //!
 //! The same request id and body run again after a client that was gone, as if the id had never been
 //! used.
@@ -17,25 +17,25 @@ use crate::{
     journal::{Fingerprint, JournalError, Record},
 };
 
-/// Why an invocation is cancelled that no client follows any more.
+/// Reason for the cancellation of an invocation that no client follows any more.
 pub(super) const CLIENT_GONE: &str = "client gone";
 
-/// How long a repeated request waits for the end of the abandoned one.
+/// Time that a repeated request waits for the end of the abandoned one.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often a request id is looked up whose invocation is being abandoned.
+/// Number of times a request id is looked up whose invocation is being abandoned.
 const ROUNDS: usize = 3;
 
 impl Executions {
-    /// How many invocations run here.
+    /// Returns the number of invocations that run here.
     pub fn running(&self) -> usize {
         self.shared.running().len()
     }
 }
 
 impl ExecutionShared {
-    /// The invocation that a request id names. One that ended because its clients were gone is
-    /// none: its request id is free again for the same request.
+    /// Returns the invocation that a request id names. One that ended because its clients were gone
+    /// does not count: its request id is free again for the same request.
     pub(super) async fn earlier(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -67,7 +67,7 @@ impl ExecutionShared {
     }
 }
 
-/// Whether an invocation ended only because its clients were gone.
+/// Returns whether an invocation ended only because its clients were gone.
 pub(super) fn is_abandoned(outcome: &Outcome) -> bool {
     let cancelled = |failure: &Failure| {
         failure.class == FailureClass::Cancelled && failure.message == CLIENT_GONE

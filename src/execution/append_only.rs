@@ -1,12 +1,13 @@
-//! Delivery to clients that cannot take back: what was sent only ever grows, whatever restarts
+//! Delivery to clients that cannot take back: the sent text only ever grows, whatever restarts
 //! below.
 //!
 //! Steps of the engine come in, and steps without a rewind are emitted. A restarted attempt is
 //! compared with what was sent: nothing is emitted while it only repeats that, and the rest is
-//! emitted once it has. Where every attempt has another text, the text that was sent is continued
-//! by a target that can, and the invocation fails where none can. It pulls the engine's steps one
-//! by one, and what it emits is what the journal records and every follower sees.
+//! emitted once it has. If every attempt has another text, the text that was sent is continued by a
+//! target that can, and the invocation fails if none can. It pulls the engine's steps one by one,
+//! and the steps that it emits are those that the journal records and every follower sees.
 
+mod channel;
 mod rest;
 mod seam;
 
@@ -15,18 +16,24 @@ use std::{collections::VecDeque, sync::Arc};
 use async_stream::stream;
 use futures_util::StreamExt as _;
 
-use self::seam::{AnswerPiece, AppendOnlyAnswer, Diverged};
+use self::{
+    channel::Diverged,
+    seam::{AnswerPiece, AppendOnlyAnswer},
+};
 use crate::{
     config::server::{HoldBack, OnDivergence},
     domain::{
         completion::BlockKind,
         failure::{Failure, FailureClass},
         fold::{Block, StreamStep, WrittenText},
-        invocation::{HistoryPatch, Outcome},
+        invocation::{Call, HistoryPatch, Outcome},
         message::Opaque,
     },
     engine::Engine,
-    layers::{StepStream, invocation::InvocationContext},
+    layers::{
+        StepStream,
+        invocation::{InvocationContext, sent_of},
+    },
     policy::continuation::{ContinuationStitcher, Stitched, Way},
 };
 
@@ -46,7 +53,14 @@ pub(super) async fn run(
         .openai_front
         .clone()
         .unwrap_or_default();
-    let mut seam = AppendOnlyAnswer::new(settings.hold_back);
+    let hold_back = match &incoming.invocation.call {
+        Call::Model(call) => settings.hold_back.for_format(&call.response_format),
+        Call::Tool(_) => settings.hold_back,
+    };
+    if settings.on_divergence == OnDivergence::Continue && rest::may_be_requested(&incoming) {
+        incoming.append_only.continued_by_another_request();
+    }
+    let mut seam = AppendOnlyAnswer::new(hold_back);
     seam.restore(sent);
     if !sent.is_empty() {
         incoming.append_only.sent();
@@ -59,7 +73,7 @@ pub(super) async fn run(
         seam,
         writer: BlockWriter::after(sent),
         on_divergence: settings.on_divergence,
-        hold_back: settings.hold_back,
+        hold_back,
         begun: None,
         has_diverged: false,
         is_given_up: false,
@@ -82,7 +96,7 @@ pub(super) async fn run(
     }))
 }
 
-/// One answer whose steps are emitted.
+/// Answer whose steps are emitted.
 struct AppendOnlyFilter {
     engine: Engine,
     incoming: InvocationContext,
@@ -91,16 +105,16 @@ struct AppendOnlyFilter {
     writer: BlockWriter,
     on_divergence: OnDivergence,
     hold_back: HoldBack,
-    /// Where the steps are those of the rest of an answer: its beginning.
+    /// Start of the completion, if the steps are those of the rest of it.
     begun: Option<ContinuedAnswer>,
-    /// Whether an attempt had another text than the one that was sent.
+    /// `true` if an attempt had another text than the one that was sent.
     has_diverged: bool,
-    /// Whether the running attempt did.
+    /// `true` if the running attempt did.
     is_given_up: bool,
     ready: VecDeque<StreamStep>,
 }
 
-/// The beginning of an answer that is being continued.
+/// Start of a completion that is being continued.
 struct ContinuedAnswer {
     outcome: Arc<Outcome>,
     stitcher: ContinuationStitcher,
@@ -152,6 +166,7 @@ impl AppendOnlyFilter {
             | StreamStep::ContextInjected { .. }
             | StreamStep::Recovery { .. }
             | StreamStep::Parked { .. }
+            | StreamStep::ResponseStarted { .. }
             | StreamStep::Usage { .. } => {
                 let earlier = self
                     .begun
@@ -183,8 +198,8 @@ impl AppendOnlyFilter {
         }
     }
 
-    /// Sends what of a continuation is new. A text that begins anew is never glued to what was
-    /// sent.
+    /// Sends the part of a continuation that is new. A text that starts anew is never glued to what
+    /// was sent.
     fn send_stitched(&mut self, stitched: Stitched) {
         match stitched {
             Stitched::New(text) if !text.is_empty() => {
@@ -224,7 +239,7 @@ impl AppendOnlyFilter {
         }
     }
 
-    /// Ends the answer. Of several ends the first one counts, which nothing follows.
+    /// Ends the completion. Of several ends the first one counts, which nothing follows.
     fn end(&mut self, outcome: Arc<Outcome>) {
         let outcome = match self.begun.take() {
             Some(ContinuedAnswer {
@@ -241,12 +256,13 @@ impl AppendOnlyFilter {
         self.ready.push_back(StreamStep::Terminal(outcome));
     }
 
-    /// What was sent is not how any new answer begins: it is continued where a target can, else the
+    /// The sent text is not the start of any new completion: it is continued if a target can, else the
     /// invocation fails.
     async fn diverged(&mut self, outcome: Arc<Outcome>) {
         let may_continue = self.on_divergence == OnDivergence::Continue
             && self.begun.is_none()
-            && self.seam.sent_only_text();
+            && self.seam.sent_only_text()
+            && sent_of(&outcome.attempts) <= self.incoming.plan.retry.max_retries;
         let text = self.seam.sent_text().to_owned();
         let request = if may_continue {
             rest::request(&self.incoming, &text)
@@ -276,7 +292,7 @@ impl AppendOnlyFilter {
     }
 }
 
-/// The same attempts, but what was sent cannot be completed.
+/// Returns the same attempts, but what was sent cannot be completed.
 fn broken(outcome: Arc<Outcome>) -> Arc<Outcome> {
     let message = "the answer broke off, and the new attempt's text is not the one that was sent; discard this answer and \
                    ask again";
@@ -366,7 +382,8 @@ impl BlockWriter {
         else {
             return Vec::new();
         };
-        let (bytes, hash) = (text.bytes(), text.hash());
+        let bytes = text.bytes();
+        let hash = text.hash();
         vec![StreamStep::BlockStop {
             block,
             bytes,

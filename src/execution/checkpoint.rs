@@ -1,7 +1,7 @@
 //! Threads: the conversation is loaded before an invocation, and its turn is saved with the end, or
 //! not at all.
 //!
-//! Only a whole answer changes the messages. A failure is added to the thread's errors; a cancelled
+//! Only a whole completion changes the messages. A failure is added to the thread's errors; a cancelled
 //! or broken one leaves nothing but an unlocked thread. Two invocations never run on one thread:
 //! the second one is refused, or queued, as `journal.thread_queue` says.
 
@@ -9,8 +9,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{ExecutionShared, Executions, start_error::StartError, thread_queue::ThreadTurn};
+use super::{ExecutionShared, Executions, thread_queue::ThreadTurn};
 use crate::{
+    call_error::CallError,
     domain::{
         clock,
         failure::FailureClass,
@@ -26,8 +27,8 @@ use crate::{
 /// The wait before a conversation that could not be loaded is loaded once more.
 pub(super) const LOAD_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// How long an invocation that waits for a thread waits for a change of the journal before it reads
-/// it anyway.
+/// Time that an invocation that waits for a thread waits for a change of the journal before it
+/// reads it anyway.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A turn on a thread.
@@ -37,19 +38,19 @@ pub(super) struct ThreadCheckpoint {
     messages: Vec<Message>,
 }
 
-/// Why a thread cannot be used now.
+/// Reason why a thread cannot be used now.
 #[derive(Debug)]
 pub(super) enum ThreadUnusable {
     /// Another invocation runs on it.
     Busy(InvocationId),
-    /// It began on a route that the caller may not use.
+    /// It started on a route that the caller may not use.
     OtherRoute,
     /// It cannot be loaded.
     Load(JournalError),
 }
 
 impl ThreadCheckpoint {
-    /// What the end means for the thread.
+    /// Returns the effect of the end on the thread.
     pub(super) fn end(&self, outcome: &Outcome) -> Option<ThreadEnd> {
         match &outcome.result {
             Ok(_) => Some(ThreadEnd::Commit(ThreadCommit {
@@ -64,7 +65,7 @@ impl ThreadCheckpoint {
 }
 
 impl Executions {
-    /// A kept conversation.
+    /// Returns a kept conversation.
     ///
     /// # Errors
     /// When the journal fails.
@@ -125,38 +126,39 @@ impl ExecutionShared {
         Ok(ThreadCheckpoint { version, messages })
     }
 
-    /// Waits until no other invocation runs on the thread, where that is allowed; the place in the
+    /// Waits until no other invocation runs on the thread, if that is allowed; the place in the
     /// queue is to be held until the thread is locked.
     pub(super) async fn wait_in_line(
         &self,
         key: &ThreadKey,
         deadline: Instant,
-    ) -> Result<Option<ThreadTurn>, StartError> {
+    ) -> Result<Option<ThreadTurn>, CallError> {
+        let busy = |running: &InvocationId| CallError::thread_busy(&key.id, running);
         let running = self.runs_on(key).await;
         if running.is_none() && !self.queues.is_waited_for(key) {
             return Ok(None);
         }
         let Some(ticket) = self.queues.join(key, self.settings.thread_queue) else {
             // Where no invocation runs, the lock decides.
-            return running.map_or(Ok(None), |running| Err(StartError::ThreadBusy(running)));
+            return running.map_or(Ok(None), |running| Err(busy(&running)));
         };
         let Ok(head) = timeout_at(deadline, ticket.head()).await else {
             return self
                 .runs_on(key)
                 .await
                 .or(running)
-                .map_or(Ok(None), |running| Err(StartError::ThreadBusy(running)));
+                .map_or(Ok(None), |running| Err(busy(&running)));
         };
         while let Some(running) = self.runs_on(key).await {
             if Instant::now() >= deadline || self.is_closing() {
-                return Err(StartError::ThreadBusy(running));
+                return Err(busy(&running));
             }
             self.wait_for(&running, deadline).await;
         }
         Ok(Some(head))
     }
 
-    /// Loads the turn; where another replica's invocation was faster and waiting is allowed, after
+    /// Loads the turn; if another replica's invocation was faster and waiting is allowed, after
     /// that one.
     pub(super) async fn load_turn_in_line(
         &self,
@@ -200,7 +202,7 @@ impl ExecutionShared {
         let _ = timeout(LOOK_AGAIN.min(left), changes.wait()).await;
     }
 
-    /// The live invocation that runs on the thread, where one does.
+    /// Returns the live invocation that runs on the thread, if one does.
     pub(super) async fn runs_on(&self, key: &ThreadKey) -> Option<InvocationId> {
         // A thread that cannot be read now is loaded, and judged, later.
         let running = self.journal.load_thread(key).await.ok()??.running?;

@@ -1,5 +1,5 @@
-//! Which steps of an invocation are emitted, and when: at once, after a while, or only when they
-//! are final.
+//! Selection of the steps of an invocation that are emitted, and their time: at once, after a
+//! while, or only when they are final.
 //!
 //! The mode belongs to the invocation, so that all its followers see the same steps with the same
 //! numbers. The filter keeps only what it holds back. It never emits a tool call's end before the
@@ -18,22 +18,22 @@ use crate::domain::{
 /// Most bytes of one delta, so that no message comes near the bounds of a transport.
 const MAX_DELTA_BYTES: usize = 16 * 1024;
 
-/// Emits the steps of an answer as a rewind mode allows.
+/// Emits the steps of a completion as a rewind mode allows.
 #[derive(Debug)]
 pub(super) struct DeliveryFilter {
     mode: RewindMode,
-    /// The blocks of the answer, in the order in which they began.
+    /// Blocks of the completion, in the order in which they started.
     blocks: Vec<FilteredBlock>,
 }
 
-/// How much of a block was emitted, and what of it is held back.
+/// Emitted part of a block, and the part of it that is held back.
 #[derive(Debug)]
 struct FilteredBlock {
     id: u32,
     kind: BlockKind,
-    /// Whether its begin was emitted.
+    /// `true` if its start was emitted.
     begun: bool,
-    /// How many bytes of its text were emitted.
+    /// Number of bytes of its text that were emitted.
     emitted: u64,
     /// The text behind them.
     held: String,
@@ -57,8 +57,8 @@ impl DeliveryFilter {
         self.mode = RewindMode::Atomic;
     }
 
-    /// What is emitted because of this step. A good end emits everything that its answer holds, and
-    /// comes last itself.
+    /// Returns the steps that are emitted because of this step. A good end emits everything that
+    /// its completion holds, and comes last itself.
     pub(super) fn pass(&mut self, step: StreamStep) -> Vec<StreamStep> {
         let mut out = Vec::new();
         match step {
@@ -107,6 +107,7 @@ impl DeliveryFilter {
             | StreamStep::ContextInjected { .. }
             | StreamStep::Recovery { .. }
             | StreamStep::Parked { .. }
+            | StreamStep::ResponseStarted { .. }
             | StreamStep::Usage { .. } => out.push(step),
         }
         out
@@ -176,8 +177,8 @@ impl FilteredBlock {
         }
     }
 
-    /// Emits the next bytes of the text, behind the block's begin and before its end, where those
-    /// were not emitted.
+    /// Emits the next bytes of the text, behind the block's start and before its end, if those were
+    /// not emitted.
     fn emit(&mut self, bytes: usize, out: &mut Vec<StreamStep>) {
         if !mem::replace(&mut self.begun, true) {
             out.push(StreamStep::BlockStart {
@@ -206,7 +207,7 @@ impl FilteredBlock {
     }
 }
 
-/// The last end of a grapheme at or before `max`.
+/// Returns the last end of a grapheme at or before `max`.
 fn whole_graphemes(text: &str, max: usize) -> usize {
     let ends = text
         .grapheme_indices(true)
@@ -214,7 +215,8 @@ fn whole_graphemes(text: &str, max: usize) -> usize {
     ends.take_while(|end| *end <= max).last().unwrap_or(0)
 }
 
-/// A text in pieces of bounded length, each ending at a grapheme unless one alone is too long.
+/// Returns a text in pieces of bounded length, each ending at a grapheme unless one alone is too
+/// long.
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let bound = text.floor_char_boundary(MAX_DELTA_BYTES);

@@ -4,12 +4,10 @@
 //! between two threads for every step; when it leaves, the run continues as a task, which ends it
 //! as for any client that leaves.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::ExecutionShared;
 
@@ -44,9 +42,7 @@ impl Driver {
     }
 
     fn running(&mut self) -> &mut Option<BoxFuture<'static, ()>> {
-        self.running
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.running.get_mut()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Executions {
-    /// The invocation of a tenant, by name.
+    /// Returns the invocation of a tenant, by name.
     ///
     /// # Errors
     /// When the journal fails.
@@ -45,7 +45,7 @@ impl Executions {
         self.shared.journal.executions(wanted, limit).await
     }
 
-    /// The recorded steps of an invocation, at most `limit`.
+    /// Returns the recorded steps of an invocation, at most `limit`.
     ///
     /// # Errors
     /// When the journal fails.
@@ -59,7 +59,7 @@ impl Executions {
             .unwrap_or_default())
     }
 
-    /// An invocation of any tenant by its id, for administrators.
+    /// Returns an invocation of any tenant by its id, for administrators.
     ///
     /// # Errors
     /// When the journal fails.

@@ -1,10 +1,10 @@
 //! Follows one invocation from a given step, wherever it runs, until its end.
 //!
 //! It reads the replay buffer of an invocation that runs here, and the journal for everything else:
-//! what the buffer has dropped, what another replica executes, what is finished. It survives a
-//! change of the owner, and takes an orphaned invocation over itself. Steps come in order and
-//! without gaps; where that is not possible, all blocks come at once instead. A slow follower
-//! delays only itself.
+//! steps that the buffer has dropped, invocations that another replica executes, finished ones. It
+//! survives a change of the owner, and takes an orphaned invocation over itself. Steps come in
+//! order and without gaps; if that is not possible, all blocks come at once instead. A slow
+//! follower delays only itself.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -14,6 +14,7 @@ use super::{
     ExecutionShared,
     driver::Driver,
     live::{Execution, SubscriberGuard},
+    lost::Lost,
     replay_buffer::{ReadResult, Snapshot},
 };
 use crate::{
@@ -26,14 +27,14 @@ use crate::{
     journal::{Changes, Entry, JournalError, Page, Record},
 };
 
-/// How many steps are fetched at once.
+/// Number of steps that are fetched at once.
 const PAGE: usize = 256;
 
-/// How long a follower waits for a change of the journal before it checks whether the owner still
+/// Time that a follower waits for a change of the journal before it checks whether the owner still
 /// lives.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What a follower receives.
+/// Item that a follower receives.
 #[derive(Debug, Clone)]
 pub enum StreamItem {
     /// A step that the client has already, for callers that keep track of what the client holds.
@@ -46,25 +47,13 @@ pub enum StreamItem {
         epoch: u64,
         /// Its number.
         seq: u64,
-        /// When it happened.
+        /// Time at which it happened.
         at: jiff::Timestamp,
         /// The blocks.
         blocks: Vec<Block>,
-        /// The number of the last attempt that began.
+        /// Number of the last attempt that started.
         attempt: u32,
     },
-}
-
-/// Why no more steps can be read here although the invocation may have more: resume here or at
-/// another replica.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lost {
-    /// This replica ends.
-    Closing,
-    /// The invocation is no longer kept, or never was.
-    Gone,
-    /// The journal fails.
-    Journal(JournalError),
 }
 
 /// Follows one invocation.
@@ -72,7 +61,7 @@ pub enum Lost {
 pub struct Follower {
     shared: Arc<ExecutionShared>,
     id: InvocationId,
-    /// What the client has: epoch and number.
+    /// Position of the client: epoch and number.
     has: Option<(u64, u64)>,
     /// The last step that was fetched.
     at: u64,
@@ -81,7 +70,7 @@ pub struct Follower {
     changes: Option<Changes>,
     ready: VecDeque<StreamItem>,
     over: bool,
-    /// The run that it follows, where that proceeds only while this waits for its end.
+    /// Run that it follows, if that proceeds only while this waits for its end.
     driver: Option<Driver>,
 }
 
@@ -109,7 +98,7 @@ impl Follower {
         }
     }
 
-    /// The first follower of an execution that is about to begin.
+    /// Creates the first follower of an execution that is about to start.
     pub(super) fn of(shared: Arc<ExecutionShared>, execution: &Arc<Execution>) -> Self {
         let mut follower = Self::new(shared, execution.id.clone(), None);
         follower.subscription = Some(execution.subscribe());
@@ -121,7 +110,8 @@ impl Follower {
         self.driver = Some(driver);
     }
 
-    /// Time since the last data of the target that is called here; `None` where that is not known.
+    /// Returns the time since the last data of the target that is called here; `None` if that is
+    /// not known.
     pub fn upstream_silence(&self) -> Option<Duration> {
         let active_at = self
             .subscription
@@ -132,7 +122,7 @@ impl Follower {
         Some(Instant::now().saturating_duration_since(active_at))
     }
 
-    /// What comes next; `None` after the end. Cancel safe.
+    /// Returns the next item; `None` after the end. Cancel safe.
     ///
     /// # Errors
     /// [`Lost`]: no more steps can be read here.
@@ -150,7 +140,7 @@ impl Follower {
         }
     }
 
-    /// The end, whatever comes before it.
+    /// Returns the end, whatever comes before it.
     ///
     /// # Errors
     /// [`Lost`]: the outcome cannot be read here.
@@ -364,7 +354,8 @@ impl Follower {
             return self.take_end(record);
         }
         let mut fold = AnswerState::default();
-        let (mut attempt, mut last) = (0, None);
+        let mut attempt = 0;
+        let mut last = None;
         let mut after = 0;
         while let Some(page) = self.page(after, PAGE).await? {
             if page.gone {
@@ -412,7 +403,8 @@ impl Follower {
             crate::journal::RunState::Running { .. } => clock::wall_now(),
         };
         let attempt = outcome.attempts.last().map_or(0, |attempt| attempt.number);
-        let (epoch, seq) = (record.epoch, record.last_seq.max(1));
+        let epoch = record.epoch;
+        let seq = record.last_seq.max(1);
         let blocks = record.snapshot.unwrap_or_default();
         self.ready.push_back(StreamItem::Snapshot {
             epoch,

@@ -11,12 +11,12 @@ use crate::{
     journal::JournalError,
 };
 
-/// Whether the journal is available.
+/// Availability of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalHealth {
-    /// Why it cannot be reached; `None` while it can.
+    /// Reason why it cannot be reached; `None` while it can.
     pub away: Option<String>,
-    /// When it was last lost or found; `None`: neither happened.
+    /// Time at which it was last lost or found; `None`: neither happened.
     pub since: Option<Timestamp>,
     lost_at: Option<Instant>,
 }

@@ -1,8 +1,8 @@
-//! How many steps of this replica wait for the journal, over all its invocations: one bound for all
-//! of them.
+//! Number of steps of this replica that wait for the journal, over all its invocations: one bound
+//! for all of them.
 //!
-//! It counts, and signals when there is room again. What happens when there is none is up to the
-//! recorder.
+//! It counts, and signals when there is room again. The action to take if there is none is up to
+//! the recorder.
 
 use std::sync::{
     Arc,
@@ -40,17 +40,17 @@ impl JournalQueue {
         }
     }
 
-    /// How many steps wait.
+    /// Returns the number of waiting steps.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// How many steps were published and never recorded.
+    /// Returns the number of steps that were published and never recorded.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
-    /// Whether no more steps may wait.
+    /// Returns whether no more steps may wait.
     pub(super) fn is_full(&self) -> bool {
         self.waiting() >= self.max
     }
@@ -120,10 +120,8 @@ mod tests {
     #[test]
     fn all_invocations_share_one_bound_and_give_back_what_they_held() {
         let queue = Arc::new(JournalQueue::new(3));
-        let (mut one, mut other) = (
-            QueueReservation::of(Arc::clone(&queue)),
-            QueueReservation::of(Arc::clone(&queue)),
-        );
+        let mut one = QueueReservation::of(Arc::clone(&queue));
+        let mut other = QueueReservation::of(Arc::clone(&queue));
         one.add();
         other.add();
         assert!(!queue.is_full());

@@ -1,5 +1,5 @@
-//! How an invocation begins to run here, whether it is new or taken over: the engine's steps, its
-//! run, and its end where it never runs.
+//! Start of an invocation's run here, new or taken over: the engine's steps, its run, and its end
+//! if it never runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
         failure::Failure,
         fold::{Block, StreamStep},
         ids::InvocationId,
-        invocation::{Invocation, RewindMode},
+        invocation::{AttemptRecord, Invocation, Outcome, RewindMode},
         upstream::BackgroundResponses,
     },
-    journal::{Entry, Finish, Record, ThreadEnd},
+    journal::{Entry, Finish, Record},
     layers::{StepStream, cancel::Cancel, invocation::InvocationContext},
 };
 
@@ -29,31 +29,31 @@ use crate::{
 pub(super) struct Launch {
     pub(super) id: InvocationId,
     pub(super) epoch: u64,
-    /// Whether the journal knows of it.
+    /// `true` if the journal knows of it.
     pub(super) is_recorded: bool,
-    /// Whether more was promised than to serve this call.
+    /// `true` if more was promised than to serve this call.
     pub(super) is_promised: bool,
-    /// The wish that it end, and what ties it to answers that are made in the background.
+    /// Request for it to end, and its links to responses that are made in the background.
     pub(super) ends: (Cancel, BackgroundResponses),
     pub(super) steps: StepStream,
     pub(super) mode: RewindMode,
-    /// What earlier owners published of it.
+    /// Content that earlier owners published of it.
     pub(super) before: PublishedBefore,
     pub(super) turn: Option<ThreadCheckpoint>,
-    /// Whether no target is called, so that its end, a failure, may be published without a record.
+    /// If set, no target is called, so that its end, a failure, may be published without a record.
     pub(super) calls_no_target: bool,
-    /// How long it continues without a follower.
+    /// Time for which it continues without a follower.
     pub(super) grace: Duration,
 }
 
-/// What earlier owners published of an invocation; nothing of a new one.
+/// Content that earlier owners published of an invocation; nothing of a new one.
 #[derive(Default)]
 pub(super) struct PublishedBefore {
     /// The number of the last step.
     pub(super) last: u64,
-    /// How many attempts began.
+    /// Number of attempts that started.
     pub(super) attempts: u32,
-    /// What followers hold of the answer.
+    /// Part of the completion that followers hold.
     pub(super) blocks: Vec<Block>,
 }
 
@@ -131,22 +131,33 @@ impl ExecutionShared {
         sent: &[Block],
     ) -> Result<StepStream, Failure> {
         if mode_of(&incoming.invocation) == RewindMode::AppendOnly {
-            append_only::run(&self.engine, incoming, sent).await
+            // Boxed, so that no other call carries its room.
+            Box::pin(append_only::run(&self.engine, incoming, sent)).await
         } else {
             self.engine.run(incoming).await
         }
     }
 
-    /// Ends an invocation that is recorded but does not run, after its step `last`.
+    /// Ends an invocation that is recorded but does not run, after its step `last`; `attempts`: what
+    /// earlier owners did for it.
     pub(super) async fn end_unrun(
         &self,
         id: &InvocationId,
         epoch: u64,
         last: u64,
         failure: Failure,
-        thread: Option<ThreadEnd>,
+        attempts: Vec<AttemptRecord>,
     ) {
-        let outcome = Arc::new(failed(id, failure, "It ended before a target was called."));
+        let reasoning = if attempts.is_empty() {
+            "It ended before a target was called."
+        } else {
+            "It ended with the replicas that called a target."
+        };
+        let outcome = Arc::new(Outcome {
+            target: attempts.last().and_then(|attempt| attempt.target.clone()),
+            attempts,
+            ..failed(id, failure, reasoning)
+        });
         let step = StreamStep::Terminal(Arc::clone(&outcome));
         let now = clock::wall_now();
         let entries = vec![Entry {
@@ -156,14 +167,15 @@ impl ExecutionShared {
             at: now,
             step,
         }];
-        let (snapshot, ended_before) = (Vec::new(), Duration::ZERO);
+        let snapshot = Vec::new();
+        let ended_before = Duration::ZERO;
         let finish = Finish {
             id: id.clone(),
             epoch,
             entries,
             outcome,
             snapshot,
-            thread,
+            thread: None,
             ended_before,
         };
         if let Err(error) = self.journal.finish(finish, now).await {
@@ -172,8 +184,8 @@ impl ExecutionShared {
     }
 }
 
-/// How content is delivered: a client that does not say that it understands rewinds gets what is
-/// final.
+/// Returns the mode in which content is delivered: a client that does not say that it understands
+/// rewinds gets only final content.
 pub(super) fn mode_of(invocation: &Invocation) -> RewindMode {
     invocation
         .overrides
@@ -181,7 +193,7 @@ pub(super) fn mode_of(invocation: &Invocation) -> RewindMode {
         .unwrap_or(RewindMode::Atomic)
 }
 
-/// The same, of a recorded invocation.
+/// Returns the same, of a recorded invocation.
 pub(super) fn mode_of_record(record: &Record) -> RewindMode {
     record
         .request

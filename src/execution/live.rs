@@ -22,12 +22,12 @@ use crate::{
 pub(super) struct Execution {
     pub(super) id: InvocationId,
     pub(super) epoch: u64,
-    /// How many steps were published before this owner's first.
+    /// Number of steps that were published before this owner's first.
     pub(super) base: u64,
-    /// Whether the journal knows of it.
+    /// `true` if the journal knows of it.
     pub(super) is_recorded: bool,
-    /// Whether more was promised than to serve this call: a request id, a thread, or a stream that
-    /// can be resumed.
+    /// `true` if more was promised than to serve this call: a request id, a thread, or a stream
+    /// that can be resumed.
     pub(super) is_promised: bool,
     pub(super) replay: ReplayBuffer,
     pub(super) cancel: Cancel,
@@ -46,8 +46,8 @@ pub(super) struct SubscriberGuard {
 // === impl Execution ===
 
 impl Execution {
-    /// An execution of which both `ends` are held by what is below: the wish that it end, and what
-    /// ties it to answers that are made in the background.
+    /// Creates an execution of which both `ends` are held by the layers below: the request for it
+    /// to end, and its links to responses that are made in the background.
     pub(super) fn new(
         id: InvocationId,
         epoch: u64,
@@ -111,7 +111,7 @@ impl Execution {
         self.replay.wake();
     }
 
-    /// Whether it is executed here no longer.
+    /// Returns whether it is executed here no longer.
     pub(super) fn is_fenced(&self) -> bool {
         self.fenced.is_cancelled()
     }
@@ -122,8 +122,8 @@ impl Execution {
         self.is_ending.store(true, Ordering::Release);
     }
 
-    /// Whether its end is being written, or was. The write itself learns whether this is still its
-    /// owner.
+    /// Returns whether its end is being written, or was. The write itself learns whether this is
+    /// still its owner.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Acquire)
     }

@@ -1,11 +1,7 @@
 //! Maintains what this replica holds: renews its leases, cancels, takes over what others left,
 //! applies the retention.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -15,10 +11,11 @@ use crate::{
     journal::{Held, JournalError, StoreHealth},
 };
 
-/// How many orphans are looked at in one go; more are left to other replicas, or to the next time.
+/// Number of orphans that are looked at in one go; more are left to other replicas, or to the next
+/// time.
 const ORPHANS: usize = 256;
 
-/// How long after a renewal that failed the next one is made: an owner that lives renews before
+/// Time after a renewal that failed until the next one is made: an owner that lives renews before
 /// others may take over.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -96,7 +93,7 @@ async fn compact(shared: &Arc<ExecutionShared>) {
     };
     match done.await {
         Ok((removed, stats)) => {
-            let mut kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = shared.kept.lock();
             kept.0 = stats;
             kept.1.stripped += removed.stripped;
             kept.1.deleted += removed.deleted;
@@ -166,7 +163,8 @@ async fn adopt_orphans(shared: &Arc<ExecutionShared>, seen: &mut HashMap<Held, I
     }
 }
 
-/// What was released, and, where this replica may judge it, what expired.
+/// Returns the invocations that were released, and, if this replica may judge it, those that
+/// expired.
 async fn orphans(shared: &ExecutionShared) -> Result<Vec<Held>, JournalError> {
     if shared.may_take_over() {
         shared.journal.expired(clock::wall_now(), ORPHANS).await

@@ -14,18 +14,17 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{ExecutionShared, journal_queue::QueueReservation, live::Execution};
 use crate::{
-    config::observe::JournalMode,
     domain::{clock, fold::StreamStep},
-    journal::{AppendError, Entry, JournalError},
+    journal::{AppendError, Entry, JournalError, JournalMode},
 };
 
-/// How long a step may wait for others before all are written.
+/// Time that a step may wait for others before all are written.
 const BATCH_AFTER: Duration = Duration::from_millis(100);
 
-/// How many steps make a batch at once.
+/// Number of steps that make a batch at once.
 const BATCH_STEPS: usize = 256;
 
-/// How long after the journal was away it is tried again.
+/// Time after which the journal is tried again after it was away.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 type PendingWrite = BoxFuture<'static, (Vec<Entry>, Result<(), AppendError>)>;
@@ -39,12 +38,15 @@ pub(super) struct StepRecorder {
     waiting: Vec<Entry>,
     share: QueueReservation,
     pending: Option<PendingWrite>,
-    /// When what waits is written.
+    /// Time at which the waiting steps are written.
     due: Option<Pin<Box<Sleep>>>,
+    /// Until then nothing is written, because the journal was away: however many steps wait, and
+    /// however many come.
+    away_until: Option<Instant>,
     writing: WriteMode,
 }
 
-/// Whether steps are written.
+/// Mode of writing steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteMode {
     /// In batches.
@@ -90,11 +92,12 @@ impl StepRecorder {
             share,
             pending: None,
             due: None,
+            away_until: None,
             writing,
         }
     }
 
-    /// Queues a step, and publishes it where that may happen before it is written.
+    /// Queues a step, and publishes it if that may happen before it is written.
     pub(super) fn take(&mut self, step: StreamStep) {
         let entry = self.number(step);
         let publishes_first = self.writing != WriteMode::Batches || self.publishes_first();
@@ -108,7 +111,7 @@ impl StepRecorder {
         let too_much = self.share.queue().is_full();
         self.waiting.push(entry);
         self.share.add();
-        self.write_at(if publishes_first {
+        self.write_at(if publishes_first && self.waiting.len() < BATCH_STEPS {
             Instant::now() + BATCH_AFTER
         } else {
             Instant::now()
@@ -119,15 +122,17 @@ impl StepRecorder {
         }
     }
 
-    /// Whether the upstream may be read on: always, but in `strict` while too many steps wait.
+    /// Returns whether the upstream may be read on: always, but in `strict` while too many steps
+    /// wait.
     pub(super) fn has_room(&self) -> bool {
         self.writing != WriteMode::Batches
             || self.mode() == JournalMode::Fast
             || !self.share.queue().is_full()
     }
 
-    /// Writes what waits when it is time, and returns the result of the batch. Returns only where
-    /// something was written; cancel safe.
+    /// Writes the waiting steps when it is time, and returns the result of the batch. Returns only
+    /// if something was written, or could not be, and then not again before [`RETRY_INTERVAL`] has
+    /// passed: its caller polls it first, and would do nothing else. Cancel safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         loop {
             if let Some(pending) = &mut self.pending {
@@ -140,8 +145,7 @@ impl StepRecorder {
                 .as_mut()
                 .filter(|_| self.writing == WriteMode::Batches && !self.waiting.is_empty())
             {
-                Some(due) if self.waiting.len() < BATCH_STEPS => due.await,
-                Some(_) => {}
+                Some(due) => due.await,
                 None => std::future::pending().await,
             }
             self.launch();
@@ -170,6 +174,7 @@ impl StepRecorder {
             | StreamStep::Rewind { attempt, .. }
             | StreamStep::Recovery { attempt, .. }
             | StreamStep::Parked { attempt, .. }
+            | StreamStep::ResponseStarted { attempt, .. }
             | StreamStep::Usage { attempt, .. } => *attempt,
             StreamStep::Terminal(_) => 0,
             StreamStep::AttemptStarted { .. }
@@ -188,7 +193,7 @@ impl StepRecorder {
         }
     }
 
-    /// The number that the next step will have.
+    /// Returns the number that the next step will have.
     pub(super) fn next_seq(&self) -> u64 {
         self.next_seq
     }
@@ -198,13 +203,14 @@ impl StepRecorder {
         self.next_seq = seq;
     }
 
-    /// Whether nothing is written (any more).
+    /// Returns whether nothing is written (any more).
     pub(super) fn writes_nothing(&self) -> bool {
         self.writing == WriteMode::Never
     }
 
-    /// Sets the time at which what waits is written, if not before.
+    /// Sets the time at which what waits is written, if not before; not while the journal is away.
     fn write_at(&mut self, time: Instant) {
+        let time = self.away_until.map_or(time, |until| time.max(until));
         match &mut self.due {
             Some(due) if due.deadline() <= time => {}
             Some(due) => due.as_mut().reset(time),
@@ -216,9 +222,9 @@ impl StepRecorder {
         self.shared.settings.mode
     }
 
-    /// An owner that slept longer than its lease must not publish anything before it knows that it
-    /// still is one, unless nothing was promised beyond this call: then no other replica takes it
-    /// over by itself.
+    /// Returns whether steps are published before they are recorded. An owner that slept longer than
+    /// its lease must not publish anything before it knows that it still is one, unless nothing was
+    /// promised beyond this call: then no other replica takes it over by itself.
     fn publishes_first(&self) -> bool {
         self.mode() == JournalMode::Fast
             && (self.shared.holds_leases() || !self.execution.is_promised)
@@ -226,6 +232,7 @@ impl StepRecorder {
 
     fn launch(&mut self) {
         self.due = None;
+        self.away_until = None;
         let batch = std::mem::take(&mut self.waiting);
         let journal = Arc::clone(&self.shared.journal);
         let id = self.execution.id.clone();
@@ -256,8 +263,9 @@ impl StepRecorder {
             Err(AppendError::Store(JournalError::Unavailable(reason))) => {
                 tracing::debug!(invocation = %self.execution.id, reason, "the journal is away; steps wait");
                 self.put_back(batch);
-                self.due = None;
-                self.write_at(Instant::now() + RETRY_INTERVAL);
+                let until = Instant::now() + RETRY_INTERVAL;
+                self.away_until = Some(until);
+                self.due = Some(Box::pin(sleep_until(until)));
                 WriteResult::GoOn
             }
             Err(
@@ -272,8 +280,8 @@ impl StepRecorder {
         }
     }
 
-    /// Publishes what of a batch was not published yet, and what waits behind it where that is
-    /// allowed.
+    /// Publishes the part of a batch that was not published yet, and the steps that wait behind it
+    /// if that is allowed.
     fn publish(&mut self, batch: Vec<Entry>) {
         self.execution.replay.publish(batch);
         if self.publishes_first() {

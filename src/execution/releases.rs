@@ -5,50 +5,49 @@
 //! puts them into the book by compare-and-swap, so that a decision is made once, whichever replica
 //! saw what led to it. Without the journal a replica uses its own book.
 
+mod seen;
 mod tool_servers;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use self::tool_servers::ToolServerReleases;
+use self::{
+    seen::{Seen, read},
+    tool_servers::ToolServerReleases,
+};
 use crate::{
-    config::Config,
+    call_error::{
+        CallError, ErrorRow,
+        table::{RELEASE_NOT_CHANGED, RELEASE_NOT_FOUND, SUBJECT_NOT_FOUND},
+    },
+    config::{Config, fault::nearest},
     domain::{
         clock,
-        event::{Event, EventBody},
+        event::EventBody,
         ids::TargetId,
         release::{ReleaseAction, ReleaseDecision},
     },
     engine::Engine,
-    events::{BusItem, EventReader},
     journal::{Journal, JournalError},
     layers::targets::TargetState,
     policy::release::{
-        ReleaseMonitor, ReleaseOutcome, ReleasePolicy, ReleaseRefusal, ReleaseRouting,
-        ReleaseVersion,
+        ReleaseMonitor, ReleasePolicy, ReleaseRefusal, ReleaseRouting, ReleaseVersion,
     },
 };
 
 /// Under which name the journal keeps the book.
 const BOOK: &str = "releases";
 
-/// How often events are read; a failure is judged no later than this after it happened.
+/// Interval at which events are read; a failure is judged no later than this after it happened.
 const READ_EVERY: Duration = Duration::from_millis(50);
 
-/// How often the book is read anew where nothing happens here: how late a decision of another
-/// replica is followed.
+/// Interval at which the book is read anew if nothing happens here: the delay after which a
+/// decision of another replica is followed.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// Outcomes that wait for the book at most; while it is away the oldest go.
-const MAX_WAITING: usize = 4096;
-
-/// How often a swap is tried that other replicas came before.
+/// Number of times a swap is tried that other replicas came before.
 const MAX_SWAPS: u32 = 8;
 
 /// The releases of all subjects, as this replica knows them.
@@ -62,33 +61,6 @@ pub struct Releases {
 
 type Book = BTreeMap<String, ReleaseMonitor>;
 
-/// Why an operator's wish about a release was not carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum ReleaseError {
-    /// No subject of the configuration has this release, or there is no such subject.
-    #[error("there is no `{name}`; there are: {}", .known.join(", "))]
-    Unknown {
-        /// What was named.
-        name: String,
-        /// What could have been.
-        known: Vec<String>,
-    },
-    /// The monitor refuses.
-    #[error(transparent)]
-    Refused(#[from] ReleaseRefusal),
-    /// The journal cannot be written, so that other replicas would not know.
-    #[error("the journal cannot be written: {0}")]
-    Journal(#[from] JournalError),
-}
-
-/// What happened to a release, before it is in the book.
-#[derive(Debug)]
-struct Seen {
-    subject: String,
-    target: String,
-    outcome: ReleaseOutcome,
-}
-
 // === impl Releases ===
 
 impl Releases {
@@ -101,7 +73,7 @@ impl Releases {
         }
     }
 
-    /// All subjects with their releases, as this replica knows them.
+    /// Returns all subjects with their releases, as this replica knows them.
     pub fn all(&self) -> Vec<ReleaseMonitor> {
         self.book().values().cloned().collect()
     }
@@ -109,13 +81,13 @@ impl Releases {
     /// Takes the traffic from a release as an operator wishes.
     ///
     /// # Errors
-    /// [`ReleaseError`]; then nothing was changed.
+    /// Returns an error if it is not carried out; then nothing was changed.
     pub async fn roll_back(
         &self,
         release: &str,
         reason: &str,
         pin: bool,
-    ) -> Result<ReleaseMonitor, ReleaseError> {
+    ) -> Result<ReleaseMonitor, CallError> {
         self.decide(release, |monitor, policy, is_healthy| {
             monitor.roll_back(policy, release, reason, pin, is_healthy, clock::wall_now())
         })
@@ -125,13 +97,13 @@ impl Releases {
     /// Makes a release the stable one as an operator wishes.
     ///
     /// # Errors
-    /// [`ReleaseError`]; then nothing was changed.
+    /// Returns an error if it is not carried out; then nothing was changed.
     pub async fn promote(
         &self,
         release: &str,
         reason: &str,
         pin: bool,
-    ) -> Result<ReleaseMonitor, ReleaseError> {
+    ) -> Result<ReleaseMonitor, CallError> {
         self.decide(release, |monitor, policy, _| {
             monitor.promote(policy, release, reason, pin, clock::wall_now())
         })
@@ -141,23 +113,24 @@ impl Releases {
     /// Pins a subject, so that the monitor reports and does not act, or ends that.
     ///
     /// # Errors
-    /// [`ReleaseError`]; then nothing was changed.
-    pub async fn pin(&self, subject: &str, pinned: bool) -> Result<ReleaseMonitor, ReleaseError> {
-        let mut unknown = None;
+    /// Returns an error if it is not carried out; then nothing was changed.
+    pub async fn pin(&self, subject: &str, pinned: bool) -> Result<ReleaseMonitor, CallError> {
+        let mut others: Option<Vec<String>> = None;
         self.swap(&[], |book| {
             match book.get_mut(subject) {
                 Some(monitor) => monitor.pinned = pinned,
-                None => unknown = Some(book.keys().cloned().collect()),
+                None => others = Some(book.keys().cloned().collect()),
             }
             Vec::new()
         })
         .await?;
-        match (unknown, self.book().get(subject)) {
+        match (others, self.book().get(subject)) {
             (None, Some(monitor)) => Ok(monitor.clone()),
-            (known, _) => Err(ReleaseError::Unknown {
-                name: subject.to_owned(),
-                known: known.unwrap_or_default(),
-            }),
+            (others, _) => Err(unknown(
+                SUBJECT_NOT_FOUND,
+                subject,
+                &others.unwrap_or_default(),
+            )),
         }
     }
 
@@ -217,25 +190,19 @@ impl Releases {
             &ReleasePolicy,
             bool,
         ) -> Result<ReleaseDecision, ReleaseRefusal>,
-    ) -> Result<ReleaseMonitor, ReleaseError> {
-        let mut result = Err(ReleaseError::Unknown {
-            name: release.to_owned(),
-            known: Vec::new(),
-        });
+    ) -> Result<ReleaseMonitor, CallError> {
+        let mut result = Err(unknown(RELEASE_NOT_FOUND, release, &[]));
         self.swap(&[], |book| {
             let config = self.engine.config();
             let Some(monitor) = book
                 .values_mut()
                 .find(|it| it.releases().any(|one| one.id == release))
             else {
-                let known = book
+                let known: Vec<String> = book
                     .values()
                     .flat_map(|it| it.releases().map(|one| one.id.clone()))
                     .collect();
-                result = Err(ReleaseError::Unknown {
-                    name: release.to_owned(),
-                    known,
-                });
+                result = Err(unknown(RELEASE_NOT_FOUND, release, &known));
                 return Vec::new();
             };
             let is_healthy = self.is_healthy(&monitor.stable.version.target);
@@ -245,7 +212,7 @@ impl Releases {
                     vec![(monitor.subject.clone(), release.to_owned(), decision)]
                 }
                 Err(refusal) => {
-                    result = Err(refusal.into());
+                    result = Err(CallError::new(RELEASE_NOT_CHANGED).word("why", refusal));
                     Vec::new()
                 }
             }
@@ -254,8 +221,8 @@ impl Releases {
         result
     }
 
-    /// Changes the book of all replicas: what was seen goes in, then `change`. What was decided is
-    /// published once it is written.
+    /// Changes the book of all replicas: the observations are entered, then `change`. The decision
+    /// is published once it is written.
     async fn swap(
         &self,
         seen: &[Seen],
@@ -289,7 +256,8 @@ impl Releases {
 
     /// Brings the book to the configuration and puts in what was seen.
     fn judge(&self, book: &mut Book, seen: &[Seen]) -> Vec<(String, String, ReleaseDecision)> {
-        let (config, now) = (self.engine.config(), clock::wall_now());
+        let config = self.engine.config();
+        let now = clock::wall_now();
         let policy = &config.releases;
         book.retain(|subject, _| policy.subjects.contains_key(subject));
         let mut decisions = Vec::new();
@@ -304,7 +272,8 @@ impl Releases {
             let monitor = book.entry(subject.clone()).or_insert_with(new);
             monitor.configure(&stable, Some((&candidate, trial.share)), now);
             if let Some(words) = self.servers.broken_contract(&stable, &candidate) {
-                let (id, is_healthy) = (candidate.id(), self.is_healthy(&stable.target));
+                let id = candidate.id();
+                let is_healthy = self.is_healthy(&stable.target);
                 let decided = monitor.contract_broken(policy, &id, &words, is_healthy, now);
                 decisions.extend(decided.map(|decision| (subject.clone(), id, decision)));
             }
@@ -322,8 +291,14 @@ impl Releases {
                 continue;
             };
             let is_healthy = self.is_healthy(&monitor.stable.version.target);
+            // Whichever release the outcome is of, what is decided is about the candidate.
             let decided = monitor.observe(policy, &id, outcome, is_healthy);
-            decisions.extend(decided.map(|decision| (subject.clone(), id, decision)));
+            let candidate = monitor.candidate.as_ref().map(|it| it.id.clone());
+            decisions.extend(
+                decided
+                    .zip(candidate)
+                    .map(|(decision, id)| (subject.clone(), id, decision)),
+            );
         }
         for monitor in book.values_mut() {
             let Some(id) = monitor
@@ -363,7 +338,7 @@ impl Releases {
         *self.book() = book;
     }
 
-    /// What makes a target or tool server this version now; `None` where it is gone, or its tools
+    /// Returns the version that a target or tool server has now; `None` if it is gone, or its tools
     /// are not listed yet.
     fn version(&self, config: &Config, book: &Book, target: &str) -> Option<ReleaseVersion> {
         if config.tools.servers.contains_key(target) {
@@ -385,12 +360,11 @@ impl Releases {
         })
     }
 
-    /// Whether a target could take traffic now; a tool server, unless none of its tools that were
-    /// called could.
+    /// Returns whether a target could take traffic now; a tool server, unless none of its tools
+    /// that were called could.
     fn is_healthy(&self, target: &str) -> bool {
-        let now = Instant::now();
         let is_open = |state: &TargetState| {
-            state.circuit().state().is_closed() && state.closed_for(now).is_none()
+            state.circuit().state().is_closed() && state.closed_for().is_none()
         };
         if self.engine.config().tools.servers.contains_key(target) {
             let all = self.engine.targets().all();
@@ -407,11 +381,17 @@ impl Releases {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock()
     }
 }
 
-/// The release of a subject that a target serves, if it is one that is watched.
+/// Returns the error for a name that is not one of the known ones.
+fn unknown(row: &'static ErrorRow, name: &str, known: &[String]) -> CallError {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    CallError::not_found(row, name, nearest(name, &known))
+}
+
+/// Returns the release of a subject that a target serves, if it is one that is watched.
 fn release_of(monitor: &ReleaseMonitor, target: &str) -> Option<String> {
     let mut watched = monitor.candidate.iter().chain([&monitor.stable]);
     watched
@@ -419,7 +399,7 @@ fn release_of(monitor: &ReleaseMonitor, target: &str) -> Option<String> {
         .map(|release| release.id.clone())
 }
 
-/// The version of a target or tool server that the book has as a release.
+/// Returns the version of a target or tool server that the book has as a release.
 fn known_version(book: &Book, target: &str) -> Option<ReleaseVersion> {
     let watched = book
         .values()
@@ -428,70 +408,6 @@ fn known_version(book: &Book, target: &str) -> Option<ReleaseVersion> {
         .map(|release| &release.version)
         .find(|version| version.target == target)
         .cloned()
-}
-
-/// Reads what happened to releases since; returns whether there was a failure.
-fn read(reader: &mut EventReader, config: &Config, waiting: &mut Vec<Seen>) -> bool {
-    let mut subjects: HashMap<&str, &str> = HashMap::new();
-    for (subject, trial) in &config.releases.subjects {
-        subjects.insert(subject, subject);
-        subjects.insert(trial.candidate.as_str(), subject);
-    }
-    let mut failed = false;
-    while let Some(item) = reader.try_next() {
-        // What was missed is no evidence.
-        let BusItem::Event(event) = item else {
-            continue;
-        };
-        let Some(seen) = seen(&event, &subjects) else {
-            continue;
-        };
-        failed |= seen.outcome.failure.is_some();
-        if waiting.len() < MAX_WAITING {
-            waiting.push(seen);
-        }
-    }
-    failed
-}
-
-/// What an event says of a release; `None` where nothing.
-fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
-    let target = event.target.as_ref()?.as_str();
-    // A tool is `server/tool`, and its server is what has releases.
-    let server = || {
-        target
-            .split_once('/')
-            .and_then(|(server, _)| Some((server, subjects.get(server)?)))
-    };
-    let (target, subject) = subjects
-        .get(target)
-        .map(|subject| (target, subject))
-        .or_else(server)?;
-    let subject = (*subject).to_owned();
-    let (failure, signature) = match &event.body {
-        EventBody::AttemptSucceeded { .. } => (None, String::new()),
-        EventBody::AttemptFailed {
-            class, signature, ..
-        } => (Some(*class), signature.clone()),
-        _ => return None,
-    };
-    let scope = event.scope.as_ref()?;
-    let session = scope.thread.as_ref().map(|thread| {
-        let mut hasher = DefaultHasher::new();
-        (scope.tenant.as_str(), thread.as_str()).hash(&mut hasher);
-        hasher.finish()
-    });
-    let outcome = ReleaseOutcome {
-        at: event.at,
-        failure,
-        signature,
-        session,
-    };
-    Some(Seen {
-        subject,
-        target: target.to_owned(),
-        outcome,
-    })
 }
 
 fn written(book: &Book) -> String {

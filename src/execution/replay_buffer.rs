@@ -5,11 +5,9 @@
 //! the steps that it holds no text is copied until a follower takes all blocks; only those that it
 //! drops are folded.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, futures::Notified},
     time::Instant,
@@ -35,18 +33,18 @@ pub(super) struct ReplayBuffer {
 #[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) blocks: Vec<Block>,
-    /// The number of the last attempt that began.
+    /// Number of the last attempt that started.
     pub(super) attempt: u32,
     /// The last step that is contained.
     pub(super) last: Entry,
 }
 
-/// What there is for a follower.
+/// Available content for a follower.
 #[derive(Debug)]
 pub(super) enum ReadResult {
-    /// Steps right after those that it has; none where it has all.
+    /// Steps right after those that it has; none if it has all.
     Steps(Vec<Arc<Entry>>),
-    /// What it needs is no longer here.
+    /// The steps that it needs are no longer here.
     Behind,
     /// It claims to have what was never published here.
     Ahead,
@@ -58,7 +56,7 @@ struct ReplayState {
     bytes: usize,
     /// Bytes that are kept of what the journal has.
     kept: usize,
-    /// What the steps that went make: all blocks, but for the steps that are held.
+    /// Result of the steps that were removed: all blocks, but for the steps that are held.
     gone: AnswerState,
     attempt: u32,
     last: u64,
@@ -113,17 +111,17 @@ impl ReplayBuffer {
         self.state().active_at = Some(Instant::now());
     }
 
-    /// When the target sent something last.
+    /// Returns the time at which the target last sent something.
     pub(super) fn last_activity(&self) -> Option<Instant> {
         self.state().active_at
     }
 
-    /// The number of the last step that was published.
+    /// Returns the number of the last step that was published.
     pub(super) fn last(&self) -> u64 {
         self.state().last
     }
 
-    /// How many steps are kept, and roughly how many bytes they take.
+    /// Returns the number of kept steps, and roughly the number of bytes they take.
     pub(super) fn held(&self) -> (usize, usize) {
         let state = self.state();
         (state.steps.len(), state.bytes)
@@ -146,10 +144,11 @@ impl ReplayBuffer {
         ReadResult::Steps(state.steps.iter().skip(skip).take(limit).cloned().collect())
     }
 
-    /// All blocks as of the last step; `None` before the first one of this owner.
+    /// Returns all blocks as of the last step; `None` before the first one of this owner.
     pub(super) fn whole(&self) -> Option<Snapshot> {
         let state = self.state();
-        let (last, attempt) = (Entry::clone(state.steps.back()?), state.attempt);
+        let last = Entry::clone(state.steps.back()?);
+        let attempt = state.attempt;
         Some(Snapshot {
             blocks: folded(state).into_blocks(),
             attempt,
@@ -157,7 +156,7 @@ impl ReplayBuffer {
         })
     }
 
-    /// All blocks as of the last of `more`, of which some may be published.
+    /// Returns all blocks as of the last of `more`, of which some may be published.
     pub(super) fn blocks_with(&self, more: &[Entry]) -> Vec<Block> {
         let state = self.state();
         let published = state.last;
@@ -179,7 +178,7 @@ impl ReplayBuffer {
     }
 
     fn state(&self) -> MutexGuard<'_, ReplayState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -197,7 +196,7 @@ impl ReplayState {
     }
 
     fn shrink(&mut self) {
-        // The last step stays: it is where all blocks end.
+        // The last step stays: it is the place at which all blocks end.
         while self.steps.len() > 1
             && let Some(oldest) = self.steps.front()
         {
@@ -214,9 +213,10 @@ impl ReplayState {
     }
 }
 
-/// What all steps make that were published.
+/// Returns the result of all steps that were published.
 fn folded(state: MutexGuard<'_, ReplayState>) -> AnswerState {
-    let (mut blocks, held) = (state.gone.clone(), state.steps.clone());
+    let mut blocks = state.gone.clone();
+    let held = state.steps.clone();
     // The steps that are held may be many: a publisher does not wait for them.
     drop(state);
     for entry in &held {
@@ -244,6 +244,7 @@ fn weight(entry: &Entry) -> usize {
         StreamStep::BlockStop { opaque, .. } => {
             opaque.as_ref().map_or(64, |opaque| opaque.bytes.len() + 64)
         }
+        StreamStep::ResponseStarted { around, .. } => around.bytes.len() + 64,
         StreamStep::AttemptStarted { .. }
         | StreamStep::BlockStart { .. }
         | StreamStep::Rewind { .. }

@@ -21,7 +21,6 @@ use super::{
     upstream::UpstreamHandleRecorder,
 };
 use crate::{
-    config::observe::JournalMode,
     domain::{
         clock,
         failure::{Failure, FailureClass},
@@ -30,18 +29,19 @@ use crate::{
         invocation::{HistoryPatch, Outcome},
     },
     journal::{
-        AppendError, Entry, Finish, FinishError, Journal, JournalError, ThreadEnd, ThreadError,
+        AppendError, Entry, Finish, FinishError, Journal, JournalError, JournalMode, ThreadEnd,
+        ThreadError,
     },
     layers::StepStream,
 };
 
-/// How long an end waits for an unavailable journal before it is published without a record.
+/// Time that an end waits for an unavailable journal before it is published without a record.
 const UNRECORDED_AFTER: Duration = Duration::from_millis(500);
 
-/// How long an end that must be recorded waits for an unavailable journal.
+/// Time that an end that must be recorded waits for an unavailable journal.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
-/// How long the record of an end that is already published is retried.
+/// Time for which the record of an end that is already published is retried.
 const RECORD_WITHIN: Duration = Duration::from_mins(1);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -54,9 +54,9 @@ pub(super) struct Run {
     pub(super) filter: DeliveryFilter,
     pub(super) recorder: StepRecorder,
     pub(super) turn: Option<ThreadCheckpoint>,
-    /// Whether no target is called, so that its end, a failure, may be published without a record.
+    /// If set, no target is called, so that its end, a failure, may be published without a record.
     pub(super) calls_no_target: bool,
-    /// How long it continues without a follower.
+    /// Time for which it continues without a follower.
     pub(super) grace: Duration,
 }
 
@@ -66,11 +66,11 @@ struct Listed {
     execution: Arc<Execution>,
 }
 
-/// What there was of an invocation in a thread before its end, for another end in its place.
+/// State of an invocation in a thread before its end, for another end in its place.
 struct UnendedRun {
     /// Its steps that are not written yet.
     entries: Vec<Entry>,
-    /// What all its steps make.
+    /// Result of all its steps.
     blocks: Vec<Block>,
     /// The number of its next step.
     seq: u64,
@@ -128,7 +128,7 @@ impl Run {
             let has_room = self.recorder.has_room();
             tokio::select! {
                 biased;
-                () = &mut fenced => return,
+                () = &mut fenced => break None,
                 () = &mut abandoned, if !left => {
                     left = true;
                     execution.cancel.cancel(CLIENT_GONE);
@@ -143,16 +143,37 @@ impl Run {
                 step = self.steps.next(), if has_room => {
                     execution.replay.note_activity();
                     match step {
-                        Some(StreamStep::Terminal(outcome)) => break outcome,
+                        Some(StreamStep::Terminal(outcome)) => break Some(outcome),
                         Some(step) => for step in self.filter.pass(step) { self.recorder.take(step); },
-                        None => break Arc::new(self.cut()),
+                        None => break Some(Arc::new(self.cut())),
                     }
                 }
             }
         };
         // A write that it still waits for would keep the end from being recorded.
         drop(handles);
-        self.end(outcome).await;
+        match outcome {
+            Some(outcome) => self.end(outcome).await,
+            None => self.leave().await,
+        }
+    }
+
+    /// Writes what followers have seen and the journal has not, if this replica ends: who continues
+    /// the invocation continues behind that.
+    async fn leave(mut self) {
+        if !self.shared.is_closing() || self.recorder.writes_nothing() {
+            return;
+        }
+        let Ok(rest) = self.recorder.rest().await else {
+            return;
+        };
+        if rest.is_empty() {
+            return;
+        }
+        let written = self.shared.journal.append(&self.execution.id, &rest).await;
+        if let Err(error) = written {
+            tracing::debug!(invocation = %self.execution.id, %error, "the last steps could not be written");
+        }
     }
 
     /// Records the end and publishes it.
@@ -309,7 +330,8 @@ impl Run {
     /// Writes the end, with the time since then. The future borrows nothing of this, so that it may
     /// move between threads.
     fn write(&self, finish: Finish, ended: Instant) -> BoxFuture<'static, Written> {
-        let (journal, id) = (Arc::clone(&self.shared.journal), self.execution.id.clone());
+        let journal = Arc::clone(&self.shared.journal);
+        let id = self.execution.id.clone();
         Box::pin(async move {
             let abandoned = is_abandoned(&finish.outcome);
             let finish = Finish {
@@ -346,11 +368,9 @@ impl Run {
         snapshot: Vec<Block>,
         thread: Option<ThreadEnd>,
     ) -> Finish {
-        let (id, epoch, ended_before) = (
-            self.execution.id.clone(),
-            self.execution.epoch,
-            Duration::ZERO,
-        );
+        let id = self.execution.id.clone();
+        let epoch = self.execution.epoch;
+        let ended_before = Duration::ZERO;
         Finish {
             id,
             epoch,
@@ -362,7 +382,7 @@ impl Run {
         }
     }
 
-    /// The end of a stack that ended without one, which would be a defect.
+    /// Returns the end of a stack that ended without one, which would be a defect.
     fn cut(&self) -> Outcome {
         let failure = Failure::local(
             FailureClass::State,
@@ -372,7 +392,7 @@ impl Run {
     }
 }
 
-/// An outcome that is nothing but a failure.
+/// Returns an outcome that is nothing but a failure.
 pub(super) fn failed(
     id: &crate::domain::ids::InvocationId,
     failure: Failure,
@@ -393,7 +413,7 @@ pub(super) fn failed(
     }
 }
 
-/// The same attempts, but the turn was not saved.
+/// Returns the same attempts, but the turn was not saved.
 fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
     let mut failure = Failure::local(
         FailureClass::State,
@@ -411,9 +431,9 @@ fn unsaved(outcome: &Outcome, words: &str) -> Outcome {
     }
 }
 
-/// Frees the request id of an abandoned invocation where the journal does not keep the outcome by
-/// which a repeated request would know that; where it is kept, the invocation can still be looked
-/// up by the id.
+/// Frees the request id of an abandoned invocation if the journal does not keep the outcome by
+/// which a repeated request would know that; if it is kept, the invocation can still be looked up
+/// by the id.
 async fn free_unless_kept(journal: &dyn Journal, id: &InvocationId) -> Result<(), JournalError> {
     match journal.get(id).await? {
         Some(record) if record.outcome.is_none() => journal.free_request(id).await,

@@ -17,15 +17,18 @@ use super::{
     follower::Follower,
     launch::{Launch, mode_of, mode_of_record},
     run::failed,
-    start_error::StartError,
 };
 use crate::{
+    call_error::{
+        CallError,
+        table::{ANSWER_NOT_KEPT, DRAINING, REQUEST_ID_REUSED, THREAD_NOT_ALLOWED},
+    },
     domain::{
         clock,
         failure::{Failure, FailureClass},
         fold::StreamStep,
-        ids::InvocationId,
-        invocation::{Invocation, Overrides, RewindMode},
+        ids::{InvocationId, RequestId, RouteName},
+        invocation::{Invocation, RewindMode},
     },
     journal::{
         BeginResult, Fingerprint, JournalError, NewInvocation, Record, RecordedRequest, ThreadKey,
@@ -33,10 +36,10 @@ use crate::{
     layers::invocation::InvocationContext,
 };
 
-/// How long an invocation that needs no record waits for it to begin.
+/// Time that an invocation that needs no record waits for it to start.
 const RECORD_WITHIN: Duration = Duration::from_millis(300);
 
-/// How an invocation relates to an earlier one with the same request id.
+/// Relation of an invocation to an earlier one with the same request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
     /// It is new.
@@ -50,17 +53,19 @@ pub enum Disposition {
 /// An invocation that runs or has ended.
 #[derive(Debug)]
 pub struct Started {
-    /// Which.
+    /// Id of the invocation.
     pub id: InvocationId,
-    /// How it relates to an earlier one.
+    /// On which route.
+    pub route: RouteName,
+    /// Relation to an earlier one.
     pub disposition: Disposition,
-    /// When it ends at the latest.
+    /// Time at which it ends at the latest.
     pub deadline_at: Timestamp,
     /// The epoch of its owner.
     pub epoch: u64,
-    /// How content is delivered.
+    /// Mode in which content is delivered.
     pub mode: RewindMode,
-    /// How long its events are kept after its end; zero: they are not.
+    /// Time for which its events are kept after its end; zero: they are not.
     pub events_kept: Duration,
     /// Its steps.
     pub follower: Follower,
@@ -71,8 +76,8 @@ pub struct Started {
 impl Started {
     /// Makes the caller of a unary RPC drive its run; any other run is a task, whether it has
     /// followers or not.
-    fn drives(&mut self, run: Driver, overrides: &Overrides) {
-        if overrides.rewind_mode.is_none() && overrides.resumable_grace.is_none() {
+    fn drives(&mut self, run: Driver, invocation: &Invocation) {
+        if !invocation.is_streamed() && invocation.overrides.resumable_grace.is_none() {
             self.follower.drives(run);
         }
     }
@@ -81,18 +86,18 @@ impl Started {
 // === impl Executions ===
 
 impl Executions {
-    /// Begins an invocation, unless its request id says that it began before.
+    /// Starts an invocation, unless its request id says that it started before.
     ///
     /// # Errors
-    /// [`StartError`]; then no target was called.
-    pub async fn start(&self, mut incoming: InvocationContext) -> Result<Started, StartError> {
+    /// Returns an error if it is not taken; then no target was called.
+    pub async fn start(&self, mut incoming: InvocationContext) -> Result<Started, CallError> {
         let shared = &self.shared;
         shared.recall_attempts(&mut incoming).await;
         if shared.is_closing() {
-            return Err(StartError::Closing);
+            return Err(CallError::new(DRAINING));
         }
-        // It is compared only where a request id is used again.
-        let is_compared = incoming.invocation.request_id.is_some();
+        // It is compared only if a request id is used again, or a stream is resumed.
+        let is_compared = is_promised(&incoming.invocation);
         let fingerprint = if is_compared {
             Fingerprint::of(&incoming.invocation)
         } else {
@@ -102,19 +107,18 @@ impl Executions {
         let thread =
             thread.map(|thread| ThreadKey::new(incoming.invocation.tenant.clone(), thread));
         if let Some(request) = &incoming.invocation.request_id {
-            match shared
-                .earlier(&incoming.invocation.tenant, request, &fingerprint)
-                .await
-            {
+            let earlier = shared.earlier(&incoming.invocation.tenant, request, &fingerprint);
+            match Box::pin(earlier).await {
                 Ok(None) => {}
-                Ok(Some(record)) => return shared.known(record, &fingerprint),
+                Ok(Some(record)) => return shared.known(&record, &fingerprint),
                 // A thread that cannot be loaded is an outcome, which is published below.
                 Err(_) if thread.is_some() => {}
-                Err(error) => return Err(StartError::Journal(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         match thread {
-            Some(key) => shared.start_on_thread(incoming, fingerprint, &key).await,
+            // Boxed, so that a call without a thread does not carry its room.
+            Some(key) => Box::pin(shared.start_on_thread(incoming, fingerprint, &key)).await,
             None => shared.start_alone(incoming, fingerprint).await,
         }
     }
@@ -127,7 +131,7 @@ impl ExecutionShared {
         self: &Arc<Self>,
         mut incoming: InvocationContext,
         fingerprint: Fingerprint,
-    ) -> Result<Started, StartError> {
+    ) -> Result<Started, CallError> {
         incoming.background = self.background();
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.background.clone());
@@ -135,9 +139,8 @@ impl ExecutionShared {
         let steps = self
             .run_engine(incoming, &[])
             .await
-            .map_err(|refused| StartError::Refused(Box::new(refused)))?;
-        let is_promised =
-            invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some();
+            .map_err(|refused| shed(&refused))?;
+        let is_promised = is_promised(&invocation);
         let begun = self.journal.begin(
             self.new_invocation(&invocation, fingerprint),
             clock::wall_now(),
@@ -152,11 +155,11 @@ impl ExecutionShared {
             Ok(Ok(BeginResult::New { epoch })) => (epoch, true),
             Ok(Ok(other)) => {
                 ends.0.cannot_begin(begun_already(&other));
-                return self.begun_before(other).await;
+                return Box::pin(self.begun_before(other, &invocation)).await;
             }
             Ok(Err(error)) if is_promised => {
                 ends.0.cannot_begin(unrecorded(&error));
-                return Err(StartError::Journal(error));
+                return Err(error.into());
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::debug!(invocation = %invocation.id, "an invocation runs without a record");
@@ -177,15 +180,15 @@ impl ExecutionShared {
         mut incoming: InvocationContext,
         fingerprint: Fingerprint,
         key: &ThreadKey,
-    ) -> Result<Started, StartError> {
+    ) -> Result<Started, CallError> {
         let in_line = match self.wait_in_line(key, incoming.invocation.deadline).await {
-            Err(busy @ StartError::ThreadBusy(_)) => {
+            Err(busy) => {
                 return self
                     .same_request(&incoming.invocation, &fingerprint)
                     .await
                     .unwrap_or(Err(busy));
             }
-            waited => waited?,
+            Ok(in_line) => in_line,
         };
         let id = incoming.invocation.id.clone();
         let epoch = match self
@@ -193,7 +196,7 @@ impl ExecutionShared {
             .await
         {
             Ok(BeginResult::New { epoch }) => epoch,
-            Ok(other) => return self.begun_before(other).await,
+            Ok(other) => return Box::pin(self.begun_before(other, &incoming.invocation)).await,
             Err(error) => return Ok(self.not_loaded(&incoming, &error, None)),
         };
         let routes = std::mem::take(&mut incoming.caller_routes);
@@ -207,20 +210,21 @@ impl ExecutionShared {
                     FailureClass::PermissionDenied,
                     "the thread began on another route",
                 );
-                self.end_unrun(&id, epoch, 0, failure, None).await;
-                return Err(StartError::ThreadOfOtherRoute);
+                self.end_unrun(&id, epoch, 0, failure, Vec::new()).await;
+                return Err(CallError::new(THREAD_NOT_ALLOWED));
             }
             Err(ThreadUnusable::Busy(running)) => {
                 let failure = Failure::local(
                     FailureClass::State,
                     format!("invocation {running} runs on the thread"),
                 );
-                self.end_unrun(&id, epoch, 0, failure, None).await;
-                return Err(StartError::ThreadBusy(running));
+                self.end_unrun(&id, epoch, 0, failure, Vec::new()).await;
+                return Err(CallError::thread_busy(&key.id, &running));
             }
             Err(ThreadUnusable::Load(error @ JournalError::NotKept(_))) => {
-                self.end_unrun(&id, epoch, 0, unloaded(&error), None).await;
-                return Err(StartError::Journal(error));
+                self.end_unrun(&id, epoch, 0, unloaded(&error), Vec::new())
+                    .await;
+                return Err(error.into());
             }
             Err(ThreadUnusable::Load(error)) => {
                 return Ok(self.not_loaded(&incoming, &error, Some(epoch)));
@@ -233,8 +237,9 @@ impl ExecutionShared {
         let steps = match self.run_engine(incoming, &[]).await {
             Ok(steps) => steps,
             Err(refused) => {
-                self.end_unrun(&id, epoch, 0, refused.clone(), None).await;
-                return Err(StartError::Refused(Box::new(refused)));
+                self.end_unrun(&id, epoch, 0, refused.clone(), Vec::new())
+                    .await;
+                return Err(shed(&refused));
             }
         };
         let launch = Launch {
@@ -244,18 +249,18 @@ impl ExecutionShared {
         Ok(self.started(&invocation, launch))
     }
 
-    /// The same request, where it began since it was looked for.
+    /// Returns the same request, if it started since it was looked for.
     async fn same_request(
         self: &Arc<Self>,
         invocation: &Invocation,
         fingerprint: &Fingerprint,
-    ) -> Option<Result<Started, StartError>> {
+    ) -> Option<Result<Started, CallError>> {
         let request = invocation.request_id.as_ref()?;
         let record = self
             .earlier(&invocation.tenant, request, fingerprint)
             .await
             .ok()??;
-        Some(self.known(record, fingerprint))
+        Some(self.known(&record, fingerprint))
     }
 
     /// Begins an invocation on a thread; one failure of the journal is forgiven.
@@ -290,8 +295,8 @@ impl ExecutionShared {
         }
     }
 
-    /// An invocation whose thread cannot be loaded: it has an outcome like any other, and no target
-    /// is called. It is recorded where it started, in `epoch`, and published in any case.
+    /// Returns an invocation whose thread cannot be loaded: it has an outcome like any other, and
+    /// no target is called. It is recorded at its start, in `epoch`, and published in any case.
     fn not_loaded(
         self: &Arc<Self>,
         incoming: &InvocationContext,
@@ -315,45 +320,45 @@ impl ExecutionShared {
         self.started(invocation, launch)
     }
 
-    async fn begun_before(self: &Arc<Self>, begun: BeginResult) -> Result<Started, StartError> {
+    async fn begun_before(
+        self: &Arc<Self>,
+        begun: BeginResult,
+        invocation: &Invocation,
+    ) -> Result<Started, CallError> {
         match begun {
             BeginResult::Attached(record) => Ok(self.of_record(&record)),
             BeginResult::Replay(outcome) => {
-                let record = self
-                    .journal
-                    .get(&outcome.invocation)
-                    .await
-                    .map_err(StartError::Journal)?;
+                let record = self.journal.get(&outcome.invocation).await?;
                 record
                     .map(|record| self.of_record(&record))
-                    .ok_or_else(|| StartError::ResultNotRetained(outcome.invocation.clone()))
+                    .ok_or_else(|| not_retained(&outcome.invocation))
             }
-            BeginResult::ResultNotRetained { invocation } => {
-                Err(StartError::ResultNotRetained(invocation))
+            BeginResult::ResultNotRetained { invocation } => Err(not_retained(&invocation)),
+            BeginResult::Conflict {
+                invocation: earlier,
+            } => Err(reused(invocation.request_id.as_ref(), &earlier)),
+            BeginResult::New { .. } => {
+                Err(JournalError::Corrupt("a new invocation".to_owned()).into())
             }
-            BeginResult::Conflict { invocation } => Err(StartError::Conflict(invocation)),
-            BeginResult::New { .. } => Err(StartError::Journal(JournalError::Corrupt(
-                "a new invocation".to_owned(),
-            ))),
         }
     }
 
     /// Joins or replays what the journal knows under the caller's request id.
     fn known(
         self: &Arc<Self>,
-        record: Record,
+        record: &Record,
         fingerprint: &Fingerprint,
-    ) -> Result<Started, StartError> {
+    ) -> Result<Started, CallError> {
         if record.fingerprint != *fingerprint {
-            return Err(StartError::Conflict(record.id));
+            return Err(reused(record.request_id.as_ref(), &record.id));
         }
         if record.is_finished() && record.outcome.is_none() {
-            return Err(StartError::ResultNotRetained(record.id));
+            return Err(not_retained(&record.id));
         }
-        Ok(self.of_record(&record))
+        Ok(self.of_record(record))
     }
 
-    /// An invocation that the journal knows, from its beginning.
+    /// Returns an invocation that the journal knows, from its beginning.
     pub(super) fn of_record(self: &Arc<Self>, record: &Record) -> Started {
         Started {
             disposition: if record.is_finished() {
@@ -367,6 +372,7 @@ impl ExecutionShared {
             events_kept: self.settings.events_kept,
             follower: Follower::new(Arc::clone(self), record.id.clone(), None),
             id: record.id.clone(),
+            route: record.route.clone(),
         }
     }
 
@@ -376,6 +382,7 @@ impl ExecutionShared {
         let run = self.launch(launch);
         let mut started = Started {
             id: invocation.id.clone(),
+            route: invocation.route.clone(),
             disposition: Disposition::New,
             deadline_at: wall_deadline(invocation.deadline),
             epoch: 1,
@@ -387,7 +394,7 @@ impl ExecutionShared {
             },
             follower: Follower::of(Arc::clone(self), &run.execution),
         };
-        started.drives(run.begin(), &invocation.overrides);
+        started.drives(run.begin(), invocation);
         started
     }
 
@@ -411,6 +418,26 @@ impl ExecutionShared {
     }
 }
 
+/// Returns whether more is promised than to serve this call.
+fn is_promised(invocation: &Invocation) -> bool {
+    invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some()
+}
+
+/// Returns the error for a call that the engine does not take.
+fn shed(refused: &Failure) -> CallError {
+    CallError::from(refused).fact("subject", "invocations")
+}
+
+fn not_retained(earlier: &InvocationId) -> CallError {
+    CallError::new(ANSWER_NOT_KEPT).fact("invocationId", earlier)
+}
+
+fn reused(request: Option<&RequestId>, earlier: &InvocationId) -> CallError {
+    CallError::new(REQUEST_ID_REUSED)
+        .fact("requestId", request.map_or("", RequestId::as_str))
+        .fact("invocationId", earlier)
+}
+
 fn unloaded(error: &JournalError) -> Failure {
     let mut failure = Failure::local(
         FailureClass::Checkpoint,
@@ -422,7 +449,7 @@ fn unloaded(error: &JournalError) -> Failure {
     failure
 }
 
-/// Why a call that must be recorded does not begin.
+/// Returns the reason why a call that must be recorded does not start.
 fn unrecorded(error: &JournalError) -> Failure {
     let mut failure = Failure::local(
         FailureClass::State,
@@ -434,7 +461,8 @@ fn unrecorded(error: &JournalError) -> Failure {
     failure
 }
 
-/// Why a call does not begin whose request id came to be used while it was prepared.
+/// Returns the reason why a call does not start whose request id came to be used while it was
+/// prepared.
 fn begun_already(begun: &BeginResult) -> Failure {
     match begun {
         BeginResult::Attached(record) => of_same_request(&record.id),

@@ -45,7 +45,7 @@ impl Steadiness {
         self.since = None;
     }
 
-    /// Whether an owner whose lease has expired by now must have had the time to renew it.
+    /// Returns whether an owner whose lease has expired by now must have had the time to renew it.
     pub(super) fn may_take_over(&self, now: Instant) -> bool {
         // Every owner renews each 3/10 of a lease, and more often after a failure.
         self.is_fresh(now)
@@ -54,7 +54,7 @@ impl Steadiness {
                 .is_some_and(|since| now.saturating_duration_since(since) >= self.lease * 4 / 10)
     }
 
-    /// Whether the last renewal was not long before `now`.
+    /// Returns whether the last renewal was not long before `now`.
     fn is_fresh(&self, now: Instant) -> bool {
         self.renewed_at
             .is_some_and(|at| now.saturating_duration_since(at) < self.lease * 6 / 10)
@@ -77,7 +77,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_expired_lease_is_taken_over_only_after_4_s_of_renewals_without_a_break() {
-        let (mut steadiness, start) = (Steadiness::new(LEASE), Instant::now());
+        let mut steadiness = Steadiness::new(LEASE);
+        let start = Instant::now();
         assert!(!steadiness.may_take_over(start), "nothing is known yet");
         renewing(&mut steadiness, start, 3);
         assert!(!steadiness.may_take_over(start + Duration::from_millis(3900)));

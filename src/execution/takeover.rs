@@ -21,6 +21,7 @@ use crate::{
         clock,
         failure::{Failure, FailureClass},
         ids::InvocationId,
+        invocation::AttemptRecord,
         upstream::UpstreamHandle,
     },
     engine::{Arrival, InvocationRequest},
@@ -34,8 +35,8 @@ use crate::{
 
 const PAGE: usize = 512;
 
-/// How often an invocation is taken over whose owner died: one that kills its owners is not run for
-/// ever. It is counted in the journal before it runs again.
+/// Number of times an invocation whose owner died is taken over: one that kills its owners is not
+/// run for ever. It is counted in the journal before it runs again.
 const MAX_TAKEOVERS: u64 = 8;
 
 impl ExecutionShared {
@@ -62,7 +63,7 @@ impl ExecutionShared {
 
     /// Looks after an invocation that has no owner and that no caller has resumed since: one that
     /// was to continue without its caller is taken over; another one waits for its caller, and ends
-    /// where `waited_in_vain`.
+    /// if it `waited_in_vain`.
     pub(super) async fn look_after(
         self: &Arc<Self>,
         orphan: &Held,
@@ -120,16 +121,16 @@ impl ExecutionShared {
             epoch: record.epoch,
         });
         let mut left = self.load(&record).await?;
-        let (id, epoch, last) = (
-            record.id.clone(),
-            record.epoch,
-            left.last_seq.max(record.last_seq),
-        );
+        let id = record.id.clone();
+        let epoch = record.epoch;
+        let last = left.last_seq.max(record.last_seq);
         if let Some(failure) = not_run_again(&record, is_wanted) {
-            self.end_abandoned(&record, last, failure).await;
+            self.end_abandoned(&record, last, failure, left.attempts)
+                .await;
             return Ok(());
         }
-        let Some(mut incoming) = self.prepare_again(&record, last, left.gone).await else {
+        let prepared = self.prepare_again(&record, last, &left).await;
+        let Some(mut incoming) = prepared else {
             return Ok(());
         };
         let turn = match &record.thread {
@@ -142,12 +143,9 @@ impl ExecutionShared {
                         let words = format!(
                             "invocation {running} took the thread while no replica executed this one"
                         );
-                        self.end_abandoned(
-                            &record,
-                            last,
-                            Failure::local(FailureClass::State, words),
-                        )
-                        .await;
+                        let failure = Failure::local(FailureClass::State, words);
+                        self.end_abandoned(&record, last, failure, left.attempts)
+                            .await;
                         return Ok(());
                     }
                     Err(ThreadUnusable::OtherRoute) => return Ok(()),
@@ -198,21 +196,19 @@ impl ExecutionShared {
         Ok(())
     }
 
-    /// The invocation as it runs again, with its old id and deadline; where it cannot, it is ended.
+    /// Prepares the invocation to run again, with its old id and deadline; if it cannot, it is
+    /// ended.
     async fn prepare_again(
         &self,
         record: &Record,
         last: u64,
-        gone: bool,
+        left: &RecoveredState,
     ) -> Option<InvocationContext> {
-        let Some(request) = request_of(record).filter(|_| !gone) else {
+        let Some(request) = request_of(record).filter(|_| !left.gone) else {
             let words = "its replica died, and its request is not kept";
-            self.end_abandoned(
-                record,
-                last,
-                Failure::local(FailureClass::StreamInterrupted, words),
-            )
-            .await;
+            let failure = Failure::local(FailureClass::StreamInterrupted, words);
+            self.end_abandoned(record, last, failure, left.attempts.clone())
+                .await;
             return None;
         };
         let mut incoming = match self.engine.prepare(request).await {
@@ -221,7 +217,8 @@ impl ExecutionShared {
                 tracing::warn!(invocation = %record.id, ?refusal, "an invocation no longer fits the configuration");
                 let words = "its replica died, and it no longer fits the configuration";
                 let failure = Failure::local(FailureClass::Configuration, words);
-                self.end_unrun(&record.id, record.epoch, last, failure, None)
+                let attempts = left.attempts.clone();
+                self.end_unrun(&record.id, record.epoch, last, failure, attempts)
                     .await;
                 return None;
             }
@@ -233,7 +230,7 @@ impl ExecutionShared {
         Some(incoming)
     }
 
-    /// The response that was under way and is read on; one that cannot be is cancelled.
+    /// Returns the response that was under way and is read on; one that cannot be is cancelled.
     fn response_to_read_on(
         &self,
         record: &Record,
@@ -256,9 +253,15 @@ impl ExecutionShared {
 
     /// Ends an invocation that no replica continues, with the response that is still being
     /// generated for it.
-    async fn end_abandoned(&self, record: &Record, last: u64, failure: Failure) {
+    async fn end_abandoned(
+        &self,
+        record: &Record,
+        last: u64,
+        failure: Failure,
+        attempts: Vec<AttemptRecord>,
+    ) {
         self.abandon_upstream(record);
-        self.end_unrun(&record.id, record.epoch, last, failure, None)
+        self.end_unrun(&record.id, record.epoch, last, failure, attempts)
             .await;
     }
 
@@ -289,7 +292,8 @@ impl ExecutionShared {
     }
 }
 
-/// Why an invocation that was taken over is ended instead of run again; `None` where it is run.
+/// Returns the reason why an invocation that was taken over is ended instead of run again; `None`
+/// if it is run.
 fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
     if record.cancel_requested {
         return Some(Failure::local(
@@ -322,7 +326,7 @@ fn not_run_again(record: &Record, is_wanted: bool) -> Option<Failure> {
     None
 }
 
-/// The request as its caller made it.
+/// Returns the request as its caller made it.
 fn request_of(record: &Record) -> Option<InvocationRequest> {
     let request = record.request.clone()?;
     let arrival = Arrival::new(

@@ -1,6 +1,7 @@
 //! Executions as their followers see them, in virtual time: cut, stalled, left, resumed, crashed
 //! and taken over.
 
+mod endless;
 mod extending;
 mod failing;
 mod harness;

@@ -3,11 +3,9 @@
 //! First come, first served, and never more than the configuration allows. A queue belongs to this
 //! replica; between replicas the journal's lock decides.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 use crate::journal::ThreadKey;
@@ -43,12 +41,12 @@ pub(super) struct ThreadTurn {
 // === impl ThreadQueues ===
 
 impl ThreadQueues {
-    /// Whether an invocation waits for a thread.
+    /// Returns whether an invocation waits for a thread.
     pub(super) fn is_waited_for(&self, key: &ThreadKey) -> bool {
         self.lock().contains_key(key)
     }
 
-    /// Joins the queue of a thread, where fewer than `max` wait.
+    /// Joins the queue of a thread, if fewer than `max` wait.
     pub(super) fn join(self: &Arc<Self>, key: &ThreadKey, max: usize) -> Option<QueueTicket> {
         let mut queues = self.lock();
         if queues.get(key).map_or(0, |queue| queue.waiting) >= max {
@@ -64,7 +62,7 @@ impl ThreadQueues {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, ThreadQueue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::ExecutionShared;
 use crate::{
-    domain::{failure::FailureClass, invocation::Call},
+    domain::{failure::words::phrase_of_tool, invocation::Call},
     journal::{ExecutionListing, ExecutionState, JournalError, ToolExecution, goal_key},
     layers::{
         invocation::InvocationContext,
@@ -26,17 +26,17 @@ use crate::{
 /// Under which name the journal keeps what was learnt.
 const PROPERTY: &str = "tool_learning";
 
-/// How often lessons are brought to the journal.
+/// Interval at which lessons are brought to the journal.
 const SYNCHRONIZED_EVERY: Duration = Duration::from_secs(2);
 
-/// How often one is tried in a row when other replicas are faster.
+/// Number of times one is tried in a row if other replicas are faster.
 const ROUNDS: usize = 5;
 
-/// How long earlier attempts may take to be looked up; a call does not wait for more.
+/// Time that earlier attempts may take to be looked up; a call does not wait for more.
 const LOOK_UP_WITHIN: Duration = Duration::from_millis(300);
 
 impl ExecutionShared {
-    /// Gives a tool call the last attempts at its goal, where it has one.
+    /// Gives a tool call the last attempts at its goal, if it has one.
     pub(super) async fn recall_attempts(&self, incoming: &mut InvocationContext) {
         let invocation = &incoming.invocation;
         let (Call::Tool(call), Some(plan)) = (&invocation.call, &incoming.plan.tool) else {
@@ -113,7 +113,7 @@ impl ExecutionShared {
     }
 }
 
-/// An earlier attempt as a call remembers it.
+/// Returns an earlier attempt as a call remembers it.
 fn earlier(one: &ToolExecution) -> EarlierAttempt {
     let tool = one
         .target
@@ -128,10 +128,9 @@ fn earlier(one: &ToolExecution) -> EarlierAttempt {
     };
     let error = match one.state {
         ExecutionState::Succeeded => String::new(),
-        ExecutionState::Failed | ExecutionState::Unknown | ExecutionState::Cancelled => one
-            .class
-            .map_or("It failed", FailureClass::phrase)
-            .to_owned(),
+        ExecutionState::Failed | ExecutionState::Unknown | ExecutionState::Cancelled => {
+            one.class.map_or("It failed", phrase_of_tool).to_owned()
+        }
     };
     EarlierAttempt {
         target: one.target.clone(),

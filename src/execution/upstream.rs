@@ -1,8 +1,9 @@
-//! Keeps, for the next owner, where the answer is found that a provider makes in the background.
+//! Keeps, for the next owner, the place at which the response is found that a provider makes in the
+//! background.
 //!
-//! It is recorded as soon as it is known, beside the steps, and replaced when another answer is
-//! being made. A journal that cannot take it costs nothing but the answer, should the replica die:
-//! nothing waits for it here.
+//! It is recorded as soon as it is known, beside the steps, and replaced when another response is
+//! being made. A journal that cannot take it costs nothing but the response, should the replica
+//! die: nothing waits for it here.
 
 use std::sync::Arc;
 
@@ -15,17 +16,17 @@ use crate::{
     journal::{AppendError, Held, JournalError},
 };
 
-/// How long after the journal was away it is tried again.
+/// Time after which the journal is tried again after it was away.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 type PendingHandleWrite = BoxFuture<'static, (UpstreamHandle, Result<bool, AppendError>)>;
 
-/// Records the newest answer that is being made for one execution.
+/// Records the newest response that is being made for one execution.
 pub(super) struct UpstreamHandleRecorder {
     shared: Arc<ExecutionShared>,
     execution: Arc<Execution>,
     running: watch::Receiver<Vec<UpstreamHandle>>,
-    /// What is recorded, or cannot be.
+    /// Handle that is recorded, or cannot be.
     settled: Option<UpstreamHandle>,
     pending: Option<PendingHandleWrite>,
 }
@@ -44,8 +45,8 @@ impl UpstreamHandleRecorder {
         }
     }
 
-    /// Records what is new, and returns the result. Returns only where something was written;
-    /// cancel safe.
+    /// Records new handles, and returns the result. Returns only if something was written; cancel
+    /// safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
         if !self.execution.is_recorded {
             return std::future::pending().await;
@@ -66,7 +67,7 @@ impl UpstreamHandleRecorder {
     }
 
     fn launch(&mut self, handle: UpstreamHandle, after: Duration) {
-        // In doubt the next owner finds it: a write whose answer is lost may have been made.
+        // In doubt the next owner finds it: a write whose response is lost may have been made.
         self.execution.background.set_findable(Some(handle.clone()));
         let journal = Arc::clone(&self.shared.journal);
         let held = Held {

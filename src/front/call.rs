@@ -6,51 +6,56 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{
     body::{Body, Bytes},
     extract::rejection::BytesRejection,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 
 use super::{
     Front, PeerCertificate, Principal,
-    error::Refused,
+    error::CallError,
     headers::{RequestHeaders, ResponseHeaders},
     models,
+    resume::{EventId, ResumeHeaders},
 };
 use crate::{
+    call_error::table::{BODY_BROKEN, EVENT_OF_OTHER_REQUEST, REQUEST_TOO_LARGE},
     domain::{
+        clock,
         completion::Completion,
-        ids::{RequestId, ThreadId},
+        ids::{InvocationId, RequestId, ThreadId},
         invocation::{Call, Outcome, Overrides, RewindMode},
         message::ModelCall,
     },
     engine::{Arrival, InvocationRequest},
     execution::Started,
-    layers::spans::EntryPoint,
+    layers::{invocation::InvocationContext, spans::EntryPoint},
 };
 
 /// A request that was let in and read as far as all protocols have it in common.
 pub(super) struct AdmittedRequest {
-    /// Who calls.
+    /// Caller of the request.
     pub(super) caller: Principal,
-    /// What the headers ask for.
+    /// Settings that the headers ask for.
     pub(super) headers: RequestHeaders,
+    /// The client's wish to resume, or its last event.
+    pub(super) resume: ResumeHeaders,
     /// The body.
     pub(super) body: Bytes,
 }
 
-/// What a protocol's request comes to.
+/// Call that a protocol's request becomes.
 pub(super) struct RequestedCall {
-    /// How the call is named in its span.
+    /// Name of the call in its span.
     pub(super) entry: EntryPoint,
     /// The model, which is a route here.
     pub(super) model: String,
-    /// Whether the answer is streamed.
+    /// If set, the completion is streamed.
     pub(super) stream: bool,
-    /// What is asked.
+    /// Call that is requested.
     pub(super) call: ModelCall,
     /// The caller's labels.
     pub(super) labels: BTreeMap<String, String>,
-    /// The conversation that it goes on with, where the headers name none.
+    /// Conversation that it continues, if the headers name none.
     pub(super) thread: RequestedThread,
 }
 
@@ -74,24 +79,34 @@ impl Front {
         shown: &PeerCertificate,
         headers: &HeaderMap,
         body: Result<Bytes, BytesRejection>,
-    ) -> Result<AdmittedRequest, Refused> {
+    ) -> Result<AdmittedRequest, CallError> {
         let caller = self.identify(headers, shown)?;
-        let body = body
-            .map_err(|rejection| Refused::unreadable(rejection.status(), rejection.body_text()))?;
+        let body = self.taken(body)?;
         Ok(AdmittedRequest {
             caller,
             headers: RequestHeaders::read(headers)?,
+            resume: ResumeHeaders::read(headers)?,
             body,
         })
     }
 
-    /// Begins the invocation.
-    pub(super) async fn begin(
+    /// Returns a body that the router took.
+    pub(super) fn taken(&self, body: Result<Bytes, BytesRejection>) -> Result<Bytes, CallError> {
+        body.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => CallError::new(REQUEST_TOO_LARGE)
+                .fact("limit", "server.max_message_bytes")
+                .word("max", self.engine.config().server.max_message_bytes),
+            _ => CallError::new(BODY_BROKEN),
+        })
+    }
+
+    /// Begins the invocation, or finds the one whose stream the client resumes.
+    pub(super) fn begin(
         &self,
         caller: Principal,
-        headers: RequestHeaders,
+        (headers, resume): (RequestHeaders, &ResumeHeaders),
         requested: RequestedCall,
-    ) -> Result<Started, Refused> {
+    ) -> Result<impl Future<Output = Result<Started, CallError>>, CallError> {
         let (route, target) = models::resolve(&self.engine.config(), &caller, &requested.model)?;
         let arrival = Arrival {
             tenant: caller.tenant,
@@ -103,6 +118,7 @@ impl Front {
         let overrides = Overrides {
             max_retries: headers.max_retries,
             allowed_targets: Vec::from_iter(target),
+            targets: headers.targets,
             // This wire cannot take back what it sent.
             rewind_mode: requested.stream.then_some(RewindMode::AppendOnly),
             ..Overrides::default()
@@ -112,16 +128,20 @@ impl Front {
             RequestedThread::Kept(thread) => (Some(thread), false),
             RequestedThread::New => (None, true),
         };
-        let resolved = self.engine.resolve(InvocationRequest {
+        let mut request = InvocationRequest {
             route: Some(route),
             operation: headers.operation,
             request_id: headers.request_id,
             thread: headers.thread.or(named),
+            affinity: headers.affinity,
+            session: headers.session,
             labels: requested.labels,
             overrides,
             ..InvocationRequest::new(arrival, Call::Model(Arc::new(requested.call)))
-        });
-        let mut incoming = resolved.map_err(Refused::unresolved)?;
+        };
+        let is_kept = !self.executions.settings().events_kept.is_zero();
+        resume.apply(&mut request, (requested.stream, is_kept))?;
+        let mut incoming = self.engine.resolve(request)?;
         if is_new {
             let invocation = Arc::make_mut(&mut incoming.invocation);
             // The same request once more must not differ by the name that it is kept under.
@@ -136,39 +156,59 @@ impl Front {
                     .unwrap_or_else(|| ThreadId::from(own)),
             );
         }
-        self.executions
-            .start(incoming)
-            .await
-            .map_err(Refused::not_started)
+        // What was read is not kept while the call begins.
+        let last = resume.after.clone();
+        Ok(async move {
+            match last {
+                None => self.executions.start(incoming).await,
+                // Boxed, so that no other call carries its room.
+                Some(last) => Box::pin(self.rejoin(incoming, &last)).await,
+            }
+        })
     }
 }
 
-/// Waits for the end of an invocation.
-pub(super) async fn ended(mut started: Started) -> Result<Arc<Outcome>, Refused> {
-    started
-        .follower
-        .outcome()
-        .await
-        .map_err(|lost| Refused::lost(&lost))
+impl Front {
+    /// Returns the invocation that this request began, behind the client's last event.
+    async fn rejoin(
+        &self,
+        incoming: InvocationContext,
+        last: &EventId,
+    ) -> Result<Started, CallError> {
+        let id = &last.invocation;
+        let found = self.executions.rejoin(incoming, id, last.step()).await;
+        found?.ok_or_else(|| CallError::new(EVENT_OF_OTHER_REQUEST).fact("invocationId", id))
+    }
 }
 
-/// The response to a request that was passed on: the provider's own document.
-pub(super) fn passed_on(outcome: &Outcome) -> Result<Response, Refused> {
+/// Returns the second at which an invocation was created, which the documents of all its streams
+/// state.
+pub(super) fn created_unix(id: &InvocationId) -> i64 {
+    id.minted_at().unwrap_or_else(clock::wall_now).as_second()
+}
+
+/// Waits for the end of an invocation.
+pub(super) async fn ended(mut started: Started) -> Result<Arc<Outcome>, CallError> {
+    let outcome = started.follower.outcome().await;
+    outcome.map_err(|lost| lost.of_call(&started.id, false))
+}
+
+/// Returns the response to a request that was passed on: the provider's own document.
+pub(super) fn passed_on(outcome: &Outcome) -> Result<Response, CallError> {
     whole(outcome, |completion| {
         completion.message.joined_text().into_owned()
     })
 }
 
-/// The response to a request that is not streamed: the document that `write` makes of the whole
-/// answer.
+/// Returns the response to a request that is not streamed: the document that `write` makes of the
+/// whole completion.
 pub(super) fn whole<D: Into<Body>>(
     outcome: &Outcome,
     write: impl FnOnce(&Completion) -> D,
-) -> Result<Response, Refused> {
-    let own_headers = ResponseHeaders::of(outcome);
+) -> Result<Response, CallError> {
     let completion = match &outcome.result {
         Ok(completion) => completion,
-        Err(failure) => return Err(Refused::outcome(outcome, failure, own_headers)),
+        Err(failure) => return Err(CallError::of_outcome(outcome, failure)),
     };
     let mut response = Response::new(write(completion).into());
     let headers = response.headers_mut();
@@ -176,6 +216,6 @@ pub(super) fn whole<D: Into<Body>>(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
     );
-    own_headers.write(headers);
+    ResponseHeaders::of(outcome).write(headers);
     Ok(response)
 }

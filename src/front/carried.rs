@@ -1,7 +1,7 @@
-//! What a provider needs back (signatures, encrypted reasoning) in a field of a protocol that is
-//! not its own.
+//! The data that a provider needs back (signatures, encrypted reasoning) in a field of a protocol
+//! that is not its own.
 //!
-//! Where the protocol has a field for such a thing of its own provider, that one is used as it is.
+//! If the protocol has a field for such a thing of its own provider, that one is used as it is.
 //! Anything else goes into it as an envelope, which comes back with the conversation and is opened
 //! here: so an agent may speak one protocol while its models are of another.
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::message::{Message, Opaque, Part};
 
-/// How an envelope begins.
+/// Prefix of an envelope.
 const MARK: &str = "relight.";
 
-/// What is in an envelope.
+/// Contents of an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Envelope {
-    /// What it is and whose.
+    /// Kind and owner of the content.
     kind: String,
     /// In base64.
     bytes: String,
-    /// The tool call that it belongs to; none where it belongs to the reasoning around it.
+    /// Tool call that it belongs to; none if it belongs to the reasoning around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call: Option<String>,
 }
@@ -39,8 +39,8 @@ pub(super) fn seal(opaque: &Opaque, call: Option<&str>) -> String {
     )
 }
 
-/// Opens an envelope, and says to which tool call its content belongs; `None` where the text is
-/// none.
+/// Opens an envelope, and returns the tool call to which its content belongs; `None` if the text is
+/// not an envelope.
 pub(super) fn open(text: &str) -> Option<(Opaque, Option<String>)> {
     let json = STANDARD.decode(text.strip_prefix(MARK)?).ok()?;
     let Envelope { kind, bytes, call } = serde_json::from_slice(&json).ok()?;

@@ -1,8 +1,9 @@
-//! `POST /v1/chat/completions`: from a request to an invocation, and from its end to an answer.
+//! `POST /v1/chat/completions`: from a request to an invocation, and from its end to a completion.
 
 mod chunks;
 mod document;
 mod message;
+mod own;
 pub(super) mod request;
 
 use axum::{
@@ -16,19 +17,19 @@ use self::{chunks::Chunks, request::ChatRequest};
 use super::{
     Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
-    error::{Protocol, Refused},
+    error::{CallError, Protocol},
     stream,
 };
-use crate::{domain::clock, layers::spans::EntryPoint};
+use crate::layers::spans::EntryPoint;
 
-/// How the call is named in its span.
+/// Name of the call in its span.
 const ENTRY: EntryPoint = EntryPoint::Http {
     method: "POST",
     route: "/v1/chat/completions",
 };
 
-/// Answers a request. When its client goes away it is dropped, and the invocation ends unless
-/// others follow it.
+/// Handles a request. If its client goes away the request is dropped, and the invocation ends
+/// unless others follow it.
 pub(super) async fn complete(
     State(front): State<Front>,
     shown: PeerCertificate,
@@ -45,7 +46,7 @@ async fn answer(
     shown: &PeerCertificate,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refused> {
+) -> Result<Response, CallError> {
     let admitted = front.admit(shown, headers, body)?;
     let ChatRequest {
         model,
@@ -65,12 +66,17 @@ async fn answer(
         thread,
     };
     let started = front
-        .begin(admitted.caller, admitted.headers, requested)
+        .begin(
+            admitted.caller,
+            (admitted.headers, &admitted.resume),
+            requested,
+        )?
         .await?;
-    let created_unix = clock::wall_now().as_second();
+    let created_unix = call::created_unix(&started.id);
     if stream {
         let chunks = Chunks::new(&started.id, created_unix, model, include_usage);
-        return stream::respond(&front, started, chunks).await;
+        let numbers = admitted.resume.numbers(&started);
+        return stream::respond(&front, (headers, shown), (started, numbers), chunks).await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {

@@ -16,7 +16,7 @@ use axum::{
 use super::{
     Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
-    error::{Protocol, Refused},
+    error::{CallError, Protocol},
     fields::RequestFields,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     layers::spans::EntryPoint,
 };
 
-/// How the call is named in its span.
+/// Name of the call in its span.
 const ENTRY: EntryPoint = EntryPoint::Http {
     method: "POST",
     route: "/v1/embeddings",
@@ -47,7 +47,7 @@ async fn pass_on(
     shown: &PeerCertificate,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refused> {
+) -> Result<Response, CallError> {
     let admitted = front.admit(shown, headers, body)?;
     let mut fields = RequestFields::read(&admitted.body)?;
     let model = fields.model()?;
@@ -56,7 +56,7 @@ async fn pass_on(
         .get("input")
         .is_some_and(|input| input.get().starts_with(['"', '[']))
     {
-        return Err(Refused::invalid(
+        return Err(CallError::invalid(
             "input",
             "`input` must be a string or an array",
         ));
@@ -77,7 +77,11 @@ async fn pass_on(
         thread,
     };
     let started = front
-        .begin(admitted.caller, admitted.headers, requested)
+        .begin(
+            admitted.caller,
+            (admitted.headers, &admitted.resume),
+            requested,
+        )?
         .await?;
     call::passed_on(call::ended(started).await?.as_ref())
 }

@@ -1,19 +1,21 @@
 //! Bounds the values of a JSON body before it is read: a number takes two bytes on the wire and
 //! some hundred in memory.
 
-/// How many words of eight bytes a text is looked at by before the search of many bytes at once.
+/// Number of words of eight bytes that are searched in a text before the search of many bytes at
+/// once.
 const SHORT: usize = 8;
 
 /// A one, and the highest bit, in each byte of a word.
 const ONES: u64 = u64::MAX / 0xff;
 const HIGHEST: u64 = ONES << 7;
 
-/// How many values a body has at most, nested ones included; `None` where they may be more than
-/// `max`. It counts the marks before values and keys, which are at least as many. A body that is no
-/// JSON is left to its reader.
+/// Returns the maximum number of values that a body has, including nested ones; `None` if they may
+/// be more than `max`. It counts the marks before values and keys, which are at least as many. A
+/// body that is not JSON is left to its reader.
 #[must_use]
 pub fn at_most(max: usize, body: &[u8]) -> Option<usize> {
-    let (mut marks, mut next) = (1_usize, 0);
+    let mut marks = 1_usize;
+    let mut next = 0;
     while let Some(byte) = body.get(next) {
         next += 1;
         match byte {
@@ -25,10 +27,10 @@ pub fn at_most(max: usize, body: &[u8]) -> Option<usize> {
     (marks <= max).then_some(marks)
 }
 
-/// Where what follows a text begins, whose first byte is at `start`.
+/// Returns the position after a text whose first byte is at `start`.
 fn text_end(body: &[u8], start: usize) -> usize {
     let mut next = start;
-    // Most texts are keys, shorter than what it takes to begin a search of many bytes at once.
+    // Most texts are keys, shorter than what it takes to start a search of many bytes at once.
     for _ in 0..SHORT {
         let Some(word) = body.get(next..).and_then(<[u8]>::first_chunk) else {
             break;
@@ -52,7 +54,7 @@ fn text_end(body: &[u8], start: usize) -> usize {
     body.len()
 }
 
-/// Which byte of a word is its first quote or backslash; 8 where none is.
+/// Returns the byte of a word that is its first quote or backslash; 8 if there is none.
 fn first_mark(word: u64) -> usize {
     // The lowest bit that is set is in the first byte that is zero (Lamport 1975); those above may
     // be wrong.

@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::{Map, Value, error::Category, value::RawValue};
 
-use super::error::Refused;
+use super::error::CallError;
 
 /// Most pairs in `metadata`, and the longest key and value, in bytes.
 const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
@@ -32,26 +32,26 @@ pub(super) trait LongFields<'a>: Default {
 // === impl RequestFields ===
 
 impl<'a> RequestFields<'a> {
-    /// The fields of a body.
+    /// Reads the fields of a body.
     ///
     /// # Errors
-    /// When it is no JSON object.
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, Refused> {
+    /// Returns an error if it is not a JSON object.
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, CallError> {
         let fields = serde_json::from_slice(body).map_err(|error| match error.classify() {
-            Category::Data => Refused::invalid("body", "the body is no JSON object"),
-            _ => Refused::invalid("body", format!("the body is no JSON: {error}")),
+            Category::Data => CallError::invalid("body", "the body is no JSON object"),
+            _ => CallError::invalid("body", format!("the body is no JSON: {error}")),
         })?;
         Ok(Self(fields))
     }
 
-    /// The fields of a body, and the long ones among them; where one of these is not what it must
-    /// be, all are left among the others, so that the caller can say what is wrong.
+    /// Reads the fields of a body, and the long ones among them; if one of these is not what it
+    /// must be, all are left among the others, so that the caller can say what is wrong.
     ///
     /// # Errors
-    /// When it is no JSON object.
+    /// Returns an error if it is not a JSON object.
     pub(super) fn read_with_long<L: LongFields<'a>>(
         body: &'a [u8],
-    ) -> Result<(Self, Option<L>), Refused> {
+    ) -> Result<(Self, Option<L>), CallError> {
         // Its encoding is checked once, and not text by text.
         let read = str::from_utf8(body).ok().and_then(|body| {
             let mut reader = serde_json::Deserializer::from_str(body);
@@ -62,10 +62,10 @@ impl<'a> RequestFields<'a> {
         read.map_or_else(|| Ok((Self::read(body)?, None)), Ok)
     }
 
-    /// The model, which is a route here.
-    pub(super) fn model(&mut self) -> Result<String, Refused> {
+    /// Returns the model, which is a route here.
+    pub(super) fn model(&mut self) -> Result<String, CallError> {
         let model = self.text("model")?.filter(|model| !model.is_empty());
-        model.ok_or_else(|| Refused::invalid("model", "`model` is missing: name a route"))
+        model.ok_or_else(|| CallError::invalid("model", "`model` is missing: name a route"))
     }
 
     /// The fields as they are, by their names.
@@ -77,7 +77,7 @@ impl<'a> RequestFields<'a> {
     ///
     /// # Errors
     /// When it is nested too deeply.
-    pub(super) fn take(&mut self, name: &str) -> Result<Option<Value>, Refused> {
+    pub(super) fn take(&mut self, name: &str) -> Result<Option<Value>, CallError> {
         self.take_raw(name)
             .map(|value| parsed(name, value))
             .transpose()
@@ -94,22 +94,22 @@ impl<'a> RequestFields<'a> {
         name: &str,
         what: &str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, Refused> {
+    ) -> Result<Option<T>, CallError> {
         let Some(value) = self.take(name)? else {
             return Ok(None);
         };
         read(&value)
             .map(Some)
-            .ok_or_else(|| Refused::invalid(name, format!("`{name}` must be {what}")))
+            .ok_or_else(|| CallError::invalid(name, format!("`{name}` must be {what}")))
     }
 
     /// Takes a text out.
-    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refused> {
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, CallError> {
         self.typed(name, "a string", |value| value.as_str().map(str::to_owned))
     }
 
     /// Takes a boolean out.
-    pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refused> {
+    pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, CallError> {
         self.typed(name, "a boolean", Value::as_bool)
     }
 
@@ -119,13 +119,13 @@ impl<'a> RequestFields<'a> {
         name: &str,
         min: f64,
         max: f64,
-    ) -> Result<Option<f64>, Refused> {
+    ) -> Result<Option<f64>, CallError> {
         let read = |value: &Value| value.as_f64().filter(|number| (min..=max).contains(number));
         self.typed(name, &format!("a number from {min} to {max}"), read)
     }
 
     /// Takes a count out.
-    pub(super) fn count(&mut self, name: &str) -> Result<Option<u32>, Refused> {
+    pub(super) fn count(&mut self, name: &str) -> Result<Option<u32>, CallError> {
         let read = |value: &Value| {
             u32::try_from(value.as_u64()?)
                 .ok()
@@ -135,12 +135,12 @@ impl<'a> RequestFields<'a> {
     }
 
     /// Takes the seed out.
-    pub(super) fn seed(&mut self) -> Result<Option<i64>, Refused> {
+    pub(super) fn seed(&mut self) -> Result<Option<i64>, CallError> {
         self.typed("seed", "a whole number", Value::as_i64)
     }
 
     /// `metadata`, and `user` as the label of that name.
-    pub(super) fn labels(&mut self) -> Result<BTreeMap<String, String>, Refused> {
+    pub(super) fn labels(&mut self) -> Result<BTreeMap<String, String>, CallError> {
         let (pairs, longest_key, longest_value) = MAX_METADATA;
         let what = format!(
             "an object of at most {pairs} strings of at most {longest_value} bytes, without control characters"
@@ -164,11 +164,11 @@ impl<'a> RequestFields<'a> {
         Ok(labels)
     }
 
-    /// What is left, for the provider.
+    /// Returns what is left, for the provider.
     ///
     /// # Errors
-    /// When a field is nested too deeply.
-    pub(super) fn rest(self) -> Result<Map<String, Value>, Refused> {
+    /// Returns an error if a field is nested too deeply.
+    pub(super) fn rest(self) -> Result<Map<String, Value>, CallError> {
         let rest = self.0.into_iter().filter(|(_, value)| !is_null(value));
         rest.map(|(name, value)| parsed(&name, value).map(|value| (name, value)))
             .collect()
@@ -186,13 +186,29 @@ impl<'de, L: LongFields<'de>> Visitor<'de> for BodyVisitor<L> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut fields, mut long) = (BTreeMap::new(), L::default());
-        while let Some(name) = map.next_key::<String>()? {
+        let mut fields = BTreeMap::new();
+        let mut long = L::default();
+        while let Some(Name(name)) = map.next_key()? {
             if !long.read(&name, &mut map)? {
-                fields.insert(name, map.next_value()?);
+                fields.insert(name.into_owned(), map.next_value()?);
             }
         }
         Ok((fields, long))
+    }
+}
+
+/// Name of a field, borrowed from the body if it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// A JSON object that is read field by field.
+#[derive(Default)]
+pub(super) struct FieldByField<L>(pub(super) L);
+
+impl<'de, L: LongFields<'de>> Deserialize<'de> for FieldByField<L> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (_, fields) = deserializer.deserialize_map(BodyVisitor(PhantomData))?;
+        Ok(Self(fields))
     }
 }
 
@@ -231,12 +247,12 @@ pub(super) enum TextOrValue<'a> {
 }
 
 impl TextOrValue<'_> {
-    /// What is no text.
+    /// Returns a value that is not text.
     fn of(value: impl Into<Value>) -> Self {
         Self::Value(Box::new(value.into()))
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -294,13 +310,13 @@ impl<'de> Visitor<'de> for TextOrValueVisitor {
     }
 }
 
-/// A field as a value: it is JSON, but may be nested too deeply.
-pub(super) fn parsed(name: &str, value: &RawValue) -> Result<Value, Refused> {
+/// Returns a field as a value: it is JSON, but may be nested too deeply.
+pub(super) fn parsed(name: &str, value: &RawValue) -> Result<Value, CallError> {
     serde_json::from_str(value.get())
-        .map_err(|error| Refused::invalid(name, format!("`{name}` cannot be read: {error}")))
+        .map_err(|error| CallError::invalid(name, format!("`{name}` cannot be read: {error}")))
 }
 
-/// Whether a field says nothing.
+/// Returns whether a field says nothing.
 pub(super) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }

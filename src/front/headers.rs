@@ -4,25 +4,43 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::domain::{
-    ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId, ThreadId},
-    invocation::{AttemptRecord, DEFAULT_OPERATION, Outcome, TraceContext},
-    units,
+use crate::{
+    domain::{
+        ids::{InvocationId, MAX_ID_BYTES, Operation, RequestId, TargetId, ThreadId},
+        invocation::{AttemptRecord, DEFAULT_OPERATION, Outcome, TraceContext},
+        units,
+    },
+    engine::TARGETS_HEADER,
 };
 
 /// Longest name of an operation, as on the gRPC API.
 const MAX_OPERATION_BYTES: usize = 64;
 
+/// Headers by which programs name their session: Claude Code's, Codex's, opencode's.
+const SESSIONS: [&str; 5] = [
+    "x-claude-code-session-id",
+    "session_id",
+    "session-id",
+    "x-opencode-session",
+    "x-session-affinity",
+];
+
 /// Most betas of a request, and the longest name of one, in bytes.
 const MAX_BETAS: (usize, usize) = (64, 128);
 
-/// What the headers of a request ask for.
+/// Settings that the headers of a request ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestHeaders {
     /// `x-relight-operation`.
     pub(super) operation: Operation,
     /// `x-relight-max-retries`.
     pub(super) max_retries: Option<u32>,
+    /// `x-relight-targets`: the targets to ask, in this order, separated by commas.
+    pub(super) targets: Vec<TargetId>,
+    /// `x-relight-affinity`: the conversation that is to stay at one target.
+    pub(super) affinity: Option<String>,
+    /// The session that the caller's program names.
+    pub(super) session: Option<String>,
     /// `x-relight-deadline-ms`, or `x-request-timeout` in seconds or with a unit.
     pub(super) time_allowed: Option<Duration>,
     /// `idempotency-key`.
@@ -33,18 +51,18 @@ pub(super) struct RequestHeaders {
     pub(super) trace: TraceContext,
 }
 
-/// What the headers of a response say about its invocation.
+/// Facts that the headers of a response state about its invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResponseHeaders {
     /// `x-relight-invocation`, `x-request-id` and `request-id`.
     pub(super) invocation: InvocationId,
     /// `x-relight-attempts`: those begun so far.
     pub(super) attempts: u32,
-    /// `x-relight-target`: who answers, where that is certain; of a stream that just begins, who
-    /// was called last.
+    /// `x-relight-target`: target that answers, if that is certain; for a stream that just starts,
+    /// the target that was called last.
     pub(super) target: Option<TargetId>,
-    /// `x-relight-adapted`: what of the request was changed so that a model takes it, in words;
-    /// none where nothing was.
+    /// `x-relight-adapted`: changes to the request so that a model takes it, in words; none if
+    /// there were none.
     pub(super) adapted: Vec<String>,
 }
 
@@ -53,7 +71,7 @@ pub(super) struct ResponseHeaders {
 pub(super) struct HeaderFault {
     /// Its name.
     pub(super) name: &'static str,
-    /// Why, such as "is no whole number".
+    /// Reason, such as "is no whole number".
     pub(super) reason: String,
 }
 
@@ -82,6 +100,13 @@ impl RequestHeaders {
         Ok(Self {
             operation: Operation::from(operation),
             max_retries,
+            targets: targets(headers)?,
+            affinity: identifier(headers, "x-relight-affinity")?.map(str::to_owned),
+            // They are others' headers: what cannot be used is passed over.
+            session: SESSIONS
+                .into_iter()
+                .find_map(|name| identifier(headers, name).ok()?)
+                .map(str::to_owned),
             time_allowed: time_allowed(headers)?,
             request_id: identifier(headers, "idempotency-key")?.map(RequestId::from),
             thread: identifier(headers, "x-relight-thread")?.map(ThreadId::from),
@@ -90,10 +115,11 @@ impl RequestHeaders {
     }
 }
 
-/// The betas of Anthropic's API that a request names in `anthropic-beta`, each once.
+/// Returns the betas of Anthropic's API that a request names in `anthropic-beta`, each
+/// once.
 ///
 /// # Errors
-/// When one is no plain text, or they are too many or too long.
+/// Returns an error if one is not plain text, or they are too many or too long.
 pub(super) fn betas(headers: &HeaderMap) -> Result<Vec<String>, HeaderFault> {
     let (name, (most, longest)) = ("anthropic-beta", MAX_BETAS);
     let mut betas: Vec<String> = Vec::new();
@@ -124,6 +150,22 @@ pub(super) fn betas(headers: &HeaderMap) -> Result<Vec<String>, HeaderFault> {
     Ok(betas)
 }
 
+/// Returns the caller's own chain.
+fn targets(headers: &HeaderMap) -> Result<Vec<TargetId>, HeaderFault> {
+    let Some(names) = text(headers, TARGETS_HEADER)?.filter(|names| !names.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let named = names.split(',').map(str::trim).map(|name| match name {
+        "" => Err(fault(TARGETS_HEADER, "has an empty name")),
+        long if long.len() > MAX_ID_BYTES => Err(fault(
+            TARGETS_HEADER,
+            &format!("has a name that is longer than {MAX_ID_BYTES} bytes"),
+        )),
+        name => Ok(TargetId::from(name)),
+    });
+    named.collect()
+}
+
 // === impl ResponseHeaders ===
 
 impl ResponseHeaders {
@@ -142,7 +184,7 @@ impl ResponseHeaders {
         }
     }
 
-    /// What was changed of the request, in words; `None` where nothing was.
+    /// Returns the changes to the request, in words; `None` if there were none.
     pub(super) fn changes(&self) -> Option<String> {
         (!self.adapted.is_empty()).then(|| self.adapted.join("; "))
     }
@@ -272,6 +314,7 @@ mod tests {
             ("x-request-timeout", "9"),
             ("idempotency-key", "k-1"),
             ("x-relight-thread", "t-1"),
+            ("x-relight-targets", "b, a"),
             ("traceparent", "00-a-b-01"),
         ])
         .unwrap();
@@ -284,6 +327,7 @@ mod tests {
             Some(Duration::from_millis(1500)),
             "the exact one goes first"
         );
+        assert_eq!(asked.targets, [TargetId::from("b"), TargetId::from("a")]);
         assert_eq!(asked.request_id, Some(RequestId::from("k-1")));
         assert_eq!(asked.thread, Some(ThreadId::from("t-1")));
         assert_eq!(asked.trace.traceparent.as_deref(), Some("00-a-b-01"));
@@ -313,6 +357,7 @@ mod tests {
                 "an-operation-whose-name-is-longer-than-the-sixty-four-bytes-of-one",
             ),
             ("idempotency-key", "a\tb"),
+            ("x-relight-targets", "a,,b"),
         ] {
             let refused = read(&[(name, value)]).unwrap_err();
             assert_eq!(refused.name, name, "{refused:?}");

@@ -3,14 +3,14 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
-use super::{error::Refused, place::FieldPath};
+use super::{error::CallError, place::FieldPath};
 use crate::domain::message::{Media, MediaSource};
 
 /// The type of an image whose URL does not say.
 const SOME_IMAGE: &str = "image/*";
 
-/// An image by its URL or data URL.
-pub(super) fn image(place: &FieldPath<'_>, url: &str) -> Result<Media, Refused> {
+/// Returns an image by its URL or data URL.
+pub(super) fn image(place: &FieldPath<'_>, url: &str) -> Result<Media, CallError> {
     if let Some((mime_type, bytes)) = data_url(place, url)? {
         return Ok(Media {
             mime_type,
@@ -42,9 +42,9 @@ pub(super) fn image(place: &FieldPath<'_>, url: &str) -> Result<Media, Refused> 
     })
 }
 
-/// How closely the model is to look at an image, from `detail` of what is here; `None` where it is
-/// not said.
-pub(super) fn detail(place: &FieldPath<'_>, image: &Value) -> Result<Option<String>, Refused> {
+/// Returns how closely the model is to look at an image, from `detail` of what is here; `None` if
+/// it is not stated.
+pub(super) fn detail(place: &FieldPath<'_>, image: &Value) -> Result<Option<String>, CallError> {
     match image.get("detail") {
         None | Some(Value::Null) => Ok(None),
         Some(_) => place
@@ -53,11 +53,11 @@ pub(super) fn detail(place: &FieldPath<'_>, image: &Value) -> Result<Option<Stri
     }
 }
 
-/// Type and bytes of a `data:` URL; `None` where it is none.
+/// Returns the type and bytes of a `data:` URL; `None` if it is not one.
 pub(super) fn data_url(
     place: &FieldPath<'_>,
     url: &str,
-) -> Result<Option<(String, Vec<u8>)>, Refused> {
+) -> Result<Option<(String, Vec<u8>)>, CallError> {
     let Some(rest) = url.strip_prefix("data:") else {
         return Ok(None);
     };
@@ -73,7 +73,7 @@ pub(super) fn data_url(
     Ok(Some((mime_type, decoded(place, data)?)))
 }
 
-pub(super) fn decoded(place: &FieldPath<'_>, data: &str) -> Result<Vec<u8>, Refused> {
+pub(super) fn decoded(place: &FieldPath<'_>, data: &str) -> Result<Vec<u8>, CallError> {
     STANDARD
         .decode(data)
         .map_err(|_| place.refused("is no base64"))

@@ -19,7 +19,7 @@ use self::{events::MessageEvents, request::MessagesRequest};
 use super::{
     Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
-    error::{Protocol, Refused},
+    error::{CallError, Protocol},
     headers::betas,
     stream,
 };
@@ -28,19 +28,19 @@ use crate::{
     layers::spans::EntryPoint,
 };
 
-/// How a call is named in its span.
+/// Name of the call in its span.
 const ENTRY: EntryPoint = EntryPoint::Http {
     method: "POST",
     route: "/v1/messages",
 };
-/// How a count is named in its span.
+/// Name of the count in its span.
 const COUNT_ENTRY: EntryPoint = EntryPoint::Http {
     method: "POST",
     route: "/v1/messages/count_tokens",
 };
 
-/// Answers a request. When its client goes away it is dropped, and the invocation ends unless
-/// others follow it.
+/// Handles a request. If its client goes away the request is dropped, and the invocation ends
+/// unless others follow it.
 pub(super) async fn create(
     State(front): State<Front>,
     shown: PeerCertificate,
@@ -69,7 +69,7 @@ async fn answer(
     shown: &PeerCertificate,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refused> {
+) -> Result<Response, CallError> {
     let admitted = front.admit(shown, headers, body)?;
     let MessagesRequest {
         model,
@@ -83,8 +83,9 @@ async fn answer(
         ..call
     };
     if call.max_output_tokens.is_none() {
-        return Err(Refused::invalid("max_tokens", "`max_tokens` is missing"));
+        return Err(CallError::invalid("max_tokens", "`max_tokens` is missing"));
     }
+    let only_stop = call.stop.first().filter(|_| call.stop.len() == 1).cloned();
     let thread = RequestedThread::NotKept;
     let requested = RequestedCall {
         entry: ENTRY,
@@ -95,15 +96,20 @@ async fn answer(
         thread,
     };
     let started = front
-        .begin(admitted.caller, admitted.headers, requested)
+        .begin(
+            admitted.caller,
+            (admitted.headers, &admitted.resume),
+            requested,
+        )?
         .await?;
     if stream {
-        let events = MessageEvents::new(&started.id, model);
-        return stream::respond(&front, started, events).await;
+        let events = MessageEvents::new(&started.id, model, only_stop);
+        let numbers = admitted.resume.numbers(&started);
+        return stream::respond(&front, (headers, shown), (started, numbers), events).await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {
-        document::message(&outcome.invocation, completion).to_string()
+        document::message(&outcome.invocation, completion, only_stop.as_deref()).to_string()
     })
 }
 
@@ -112,7 +118,7 @@ async fn count(
     shown: &PeerCertificate,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refused> {
+) -> Result<Response, CallError> {
     let admitted = front.admit(shown, headers, body)?;
     let MessagesRequest {
         model,
@@ -136,7 +142,11 @@ async fn count(
         thread,
     };
     let started = front
-        .begin(admitted.caller, admitted.headers, requested)
+        .begin(
+            admitted.caller,
+            (admitted.headers, &admitted.resume),
+            requested,
+        )?
         .await?;
     call::passed_on(call::ended(started).await?.as_ref())
 }

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::{
     Front, PeerCertificate, Principal,
-    error::{Protocol, Refused},
+    error::{CallError, Protocol},
 };
 use crate::{
+    call_error::table::{MODEL_NOT_FOUND, ROUTE_NOT_ALLOWED},
     config::{Config, RouteConfig, fault::nearest},
     domain::ids::{RouteName, TargetId},
 };
@@ -37,10 +38,8 @@ pub(super) async fn list(
     let document = match protocol {
         Protocol::Openai => json!({"object": "list", "data": data}),
         Protocol::Anthropic => {
-            let (first, last) = (
-                names.first().map(|(name, _)| name),
-                names.last().map(|(name, _)| name),
-            );
+            let first = names.first().map(|(name, _)| name);
+            let last = names.last().map(|(name, _)| name);
             json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
         }
     };
@@ -69,21 +68,22 @@ pub(super) async fn one(
     }
 }
 
-/// Which route a model is, and to which target it is narrowed.
+/// Returns the route that a model is, and the target to which it is narrowed.
 ///
 /// # Errors
-/// When it is neither a route nor a target of one, or the caller may not use it.
+/// Returns an error if it is neither a route nor a target of one, or the caller may not use
+/// it.
 pub(super) fn resolve(
     config: &Config,
     caller: &Principal,
     model: &str,
-) -> Result<(RouteName, Option<TargetId>), Refused> {
+) -> Result<(RouteName, Option<TargetId>), CallError> {
     let route = RouteName::from(model);
     if config.routes.contains_key(&route) {
         return if caller.may_use(&route) {
             Ok((route, None))
         } else {
-            Err(Refused::route_not_allowed(model))
+            Err(CallError::new(ROUTE_NOT_ALLOWED).word("name", model))
         };
     }
     let target = TargetId::from(model);
@@ -116,7 +116,7 @@ impl Front {
     }
 }
 
-/// Every name that the caller may use as a model, with its owner.
+/// Returns every name that the caller may use as a model, with its owner.
 fn names<'a>(config: &'a Config, caller: &Principal) -> Vec<(String, &'a str)> {
     let allowed = config.routes.keys().filter(|route| caller.may_use(route));
     let mut names: Vec<(String, &str)> = allowed
@@ -136,7 +136,7 @@ fn names<'a>(config: &'a Config, caller: &Principal) -> Vec<(String, &'a str)> {
     names
 }
 
-/// The routes that the caller may name, the default one first.
+/// Returns the routes that the caller may name, the default one first.
 fn routes<'a>(
     config: &'a Config,
     caller: &Principal,
@@ -168,7 +168,7 @@ fn default_route(config: &Config) -> Option<RouteName> {
         .or_else(|| only.cloned())
 }
 
-fn no_such_model(model: &str, names: &[(String, &str)]) -> Refused {
+fn no_such_model(model: &str, names: &[(String, &str)]) -> CallError {
     let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-    Refused::no_such_model(model, nearest(model, &names))
+    CallError::not_found(MODEL_NOT_FOUND, model, nearest(model, &names))
 }

@@ -5,10 +5,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::error::Refused;
+use super::error::CallError;
 use crate::domain::message::{Message, Part};
 
-/// A place in the request. It is written out only where something is refused.
+/// Place in the request. It is written out only if something is refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldPath<'a> {
     above: Option<&'a FieldPath<'a>>,
@@ -41,7 +41,7 @@ impl<'a> FieldPath<'a> {
         }
     }
 
-    /// An entry of the list that is here.
+    /// Returns an entry of the list that is here.
     pub(super) const fn at(&self, index: usize) -> FieldPath<'_> {
         FieldPath {
             above: Some(self),
@@ -49,20 +49,20 @@ impl<'a> FieldPath<'a> {
         }
     }
 
-    /// What is here is refused; `why` goes on behind its path.
-    pub(super) fn refused(&self, why: &str) -> Refused {
-        Refused::invalid(self.to_string(), format!("`{self}` {why}"))
+    /// Refuses what is here; `why` continues behind its path.
+    pub(super) fn refused(&self, why: &str) -> CallError {
+        CallError::invalid(self.to_string(), format!("`{self}` {why}"))
     }
 
-    /// What is here, which must be a text.
-    pub(super) fn text_here<'v>(&self, value: &'v Value) -> Result<&'v str, Refused> {
+    /// Returns what is here, which must be a text.
+    pub(super) fn text_here<'v>(&self, value: &'v Value) -> Result<&'v str, CallError> {
         value
             .as_str()
             .ok_or_else(|| self.refused("must be a string"))
     }
 
-    /// A field that must be a text.
-    pub(super) fn text<'v>(&self, value: &'v Value, name: &str) -> Result<&'v str, Refused> {
+    /// Returns a field that must be a text.
+    pub(super) fn text<'v>(&self, value: &'v Value, name: &str) -> Result<&'v str, CallError> {
         self.below(name)
             .text_here(value.get(name).unwrap_or(&Value::Null))
     }
@@ -81,7 +81,7 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// The description of a tool; empty where it has none.
+/// Returns the description of a tool; empty if it has none.
 pub(super) fn description(tool: &Value) -> String {
     tool.get("description")
         .and_then(Value::as_str)
@@ -89,7 +89,7 @@ pub(super) fn description(tool: &Value) -> String {
         .to_owned()
 }
 
-/// The name of the tool that this call called; empty where the call is not among the messages.
+/// Returns the name of the tool that this call called; empty if the call is not among the messages.
 /// Results name the call alone; other dialects want the tool's name as well.
 pub(super) fn called(before: &[Message], call_id: &str) -> String {
     let parts = before.iter().rev().flat_map(|message| &message.parts);

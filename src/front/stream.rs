@@ -1,22 +1,27 @@
-//! A streamed answer: steps of an invocation in, events of the client's protocol out.
+//! A streamed completion: steps of an invocation in, events of the client's protocol out.
 //!
-//! The head of the answer waits for its first content, and for that no longer than the keep-alive
+//! The head of the completion waits for its first content, and for that no longer than the keep-alive
 //! time, so that what fails until then is a clean status with the right code. From then on the
-//! stream ends in one of two ways: the protocol's own end of a whole answer, or its own error
+//! stream ends in one of two ways: the protocol's own end of a whole completion, or its own error
 //! event. While nothing is sent, comments keep the connection alive, also before the first content.
-//! The steps are those of an invocation that takes nothing back.
+//! The steps are those of an invocation that takes nothing back. A stream that its client resumes
+//! is written once more, and what the client has is left out.
 
 use std::{collections::VecDeque, convert::Infallible, time::Duration};
 
 use async_stream::stream;
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderName, HeaderValue, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
+use futures_util::future::BoxFuture;
 
-use super::{Front, error::Refused, headers::ResponseHeaders};
+use super::{
+    Front, PeerCertificate, error::CallError, headers::ResponseHeaders, resume::StreamIds,
+};
 use crate::{
+    call_error::table::STREAM_INTERRUPTED,
     domain::{
         completion::{BlockKind, Completion, Usage},
         fold::{Block, StreamStep, WrittenText},
@@ -29,43 +34,51 @@ use crate::{
 
 /// The events of one protocol.
 pub(super) trait AnswerEvents: Send + 'static {
-    /// Another model answers from here on.
+    /// Notes that another model answers from here on.
     fn answered_by(&mut self, model: &str);
 
-    /// What the answer cost so far.
+    /// Notes what the provider said around the answer when it began.
+    fn begins_with(&mut self, around: &Opaque);
+
+    /// Notes the cost of the completion so far.
     fn cost(&mut self, _: Usage) {}
 
-    /// Whether the end of such a block needs its whole text.
+    /// Returns whether the end of such a block needs its whole text.
     fn repeats(&self, kind: &BlockKind) -> bool {
         matches!(kind, BlockKind::ToolCall { .. })
     }
 
-    /// A block grew by this text. What is sent only whole (tool calls) is sent when it stops.
+    /// Returns a block grew by this text. What is sent only whole (tool calls) is sent when it
+    /// stops.
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes>;
 
-    /// A block is whole; it has its text where that is repeated.
+    /// Handles a block that is whole; it has its text if that is repeated.
     fn stop(&mut self, block: &Block) -> Vec<Bytes>;
 
-    /// The answer is whole.
+    /// Handles the end: the completion is whole.
     fn end(&mut self, completion: &Completion) -> Vec<Bytes>;
 
-    /// The answer cannot go on.
-    fn broken(&mut self, refused: &Refused) -> Vec<Bytes>;
+    /// Handles a completion that cannot continue.
+    fn broken(&mut self, refused: &CallError) -> Vec<Bytes>;
 }
 
 /// One answer on its way out.
 struct Relay<E> {
     follower: Follower,
+    /// Ends when its caller may not call any more.
+    withdrawn: BoxFuture<'static, CallError>,
     sent: Vec<SentBlock>,
     events: E,
+    /// The ids of its events, if it can be resumed.
+    numbers: Option<StreamIds>,
     own_headers: ResponseHeaders,
     keepalive: Duration,
     ready: VecDeque<Bytes>,
     /// The end, once it came; an error is still to be sent.
-    end: Option<Result<(), Refused>>,
+    end: Option<Result<(), CallError>>,
 }
 
-/// A block of the answer as far as it was sent.
+/// Block of the completion as far as it was sent.
 struct SentBlock {
     /// The block, with its text only while its end still needs it.
     block: Block,
@@ -73,17 +86,26 @@ struct SentBlock {
 }
 
 /// Responds with a stream of these events, or with a status when it fails before its first content
-/// or comment.
+/// or comment. A client that came back and has it all gets no content, after which it does not come
+/// again.
 pub(super) async fn respond(
     front: &Front,
-    started: Started,
+    caller: (&HeaderMap, &PeerCertificate),
+    (started, numbers): (Started, Option<StreamIds>),
     events: impl AnswerEvents,
-) -> Result<Response, Refused> {
-    let Started { id, follower, .. } = started;
+) -> Result<Response, CallError> {
+    let Started {
+        id,
+        route,
+        follower,
+        ..
+    } = started;
     let mut relay = Relay {
         follower,
+        withdrawn: front.withdrawn(caller, route),
         sent: Vec::new(),
         events,
+        numbers,
         own_headers: ResponseHeaders {
             invocation: id,
             attempts: 0,
@@ -95,10 +117,13 @@ pub(super) async fn respond(
         end: None,
     };
     relay.fill().await;
-    if relay.ready.is_empty()
-        && let Some(Err(refused)) = relay.end
-    {
-        return Err(refused);
+    if relay.is_resumed() {
+        relay.fail_as_before();
+    }
+    match relay.end {
+        Some(Err(refused)) if relay.ready.is_empty() => return Err(refused),
+        Some(Ok(())) if relay.ready.is_empty() => return Ok(nothing_left(&relay.own_headers)),
+        _ => {}
     }
     let own_headers = relay.own_headers.clone();
     let mut response = Response::new(Body::from_stream(relay.bytes()));
@@ -108,7 +133,7 @@ pub(super) async fn respond(
         HeaderValue::from_static("text/event-stream; charset=utf-8"),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Reverse proxies that buffer would hold the answer until it is whole.
+    // Reverse proxies that buffer would hold the completion until it is whole.
     headers.insert(
         HeaderName::from_static("x-accel-buffering"),
         HeaderValue::from_static("no"),
@@ -117,12 +142,24 @@ pub(super) async fn respond(
     Ok(response)
 }
 
+/// Returns the response to a client that has the whole stream.
+fn nothing_left(own_headers: &ResponseHeaders) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    own_headers.write(response.headers_mut());
+    response
+}
+
 // === impl Relay ===
 
 impl<E: AnswerEvents> Relay<E> {
     fn bytes(mut self) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
         stream! {
             loop {
+                while let Some(event) = self.ready.pop_front() {
+                    yield Ok(event);
+                }
+                self.fail_as_before();
                 while let Some(event) = self.ready.pop_front() {
                     yield Ok(event);
                 }
@@ -141,32 +178,108 @@ impl<E: AnswerEvents> Relay<E> {
         }
     }
 
-    /// Takes steps until there is something to send; a comment where that takes longer than the
+    /// Takes steps until there is something to send; a comment if that takes longer than the
     /// keep-alive time.
     async fn fill(&mut self) {
         let filled = tokio::time::timeout(self.keepalive, async {
             while self.ready.is_empty() && self.end.is_none() {
-                let next = self.follower.next().await;
-                self.take(next);
+                tokio::select! {
+                    biased;
+                    refusal = &mut self.withdrawn => self.end = Some(Err(refusal)),
+                    next = self.follower.next() => self.take(next),
+                }
             }
         });
         if filled.await.is_err() {
-            self.ready.push_back(comment("keep-alive"));
+            self.comment("keep-alive");
         }
     }
 
     fn take(&mut self, next: Result<Option<StreamItem>, Lost>) {
+        let already = self.ready.len();
         match next {
-            Ok(Some(StreamItem::Step(entry) | StreamItem::Known(entry))) => self.step(&entry.step),
+            Ok(Some(StreamItem::Step(entry) | StreamItem::Known(entry))) => {
+                self.step(&entry.step);
+                let step = (entry.epoch, entry.seq);
+                self.number(already, |numbers, events| numbers.of_step(step, events));
+                if matches!(self.end, Some(Ok(()))) {
+                    self.number(already, |numbers, events| numbers.ended().map(|()| events));
+                }
+            }
             Ok(Some(StreamItem::Snapshot {
-                blocks, attempt, ..
-            })) => self.catch_up(blocks, attempt),
+                epoch,
+                seq,
+                blocks,
+                attempt,
+                ..
+            })) => {
+                self.catch_up(blocks, attempt);
+                self.number(already, |numbers, events| {
+                    numbers.of_whole((epoch, seq), events)
+                });
+            }
             Ok(None) => {
-                self.end = Some(Err(Refused::internal(
+                self.end = Some(Err(CallError::internal(
                     "the invocation ended without an outcome",
                 )));
             }
-            Err(lost) => self.end = Some(Err(Refused::lost(&lost))),
+            Err(lost) => {
+                let id = &self.own_headers.invocation;
+                self.end = Some(Err(if self.numbers.is_some() {
+                    lost.of_resumable(id)
+                } else {
+                    lost.of_call(id, false)
+                }));
+            }
+        }
+    }
+
+    /// Replaces the newest events, all behind the first `already`, by what `write` makes of them,
+    /// if the stream can be resumed.
+    fn number(
+        &mut self,
+        already: usize,
+        write: impl FnOnce(&mut StreamIds, Vec<Bytes>) -> Result<Vec<Bytes>, CallError>,
+    ) {
+        let Some(numbers) = &mut self.numbers else {
+            return;
+        };
+        let events = self.ready.drain(already..).collect();
+        match write(numbers, events) {
+            Ok(events) => self.ready.extend(events),
+            Err(refused) => self.end = Some(Err(refused)),
+        }
+    }
+
+    /// Sends a comment, which clients pass over. Among events with ids no empty line follows it: the
+    /// official SDKs take that for the end of an event.
+    fn comment(&mut self, words: &str) {
+        let words: String = words.chars().filter(|c| !c.is_control()).collect();
+        let end = if self.numbers.is_some() { "" } else { "\n" };
+        let comment = format!(": relight {words}\n{end}");
+        self.ready.push_back(Bytes::from(comment));
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.numbers.as_ref().is_some_and(StreamIds::is_resumed)
+    }
+
+    /// Writes the failure of the invocation itself, which all its streams end with, as events like
+    /// any others.
+    fn fail_as_before(&mut self) {
+        let Some(numbers) = &mut self.numbers else {
+            return;
+        };
+        let Some(Err(refused)) = self.end.take_if(|end| is_own_failure(end)) else {
+            return;
+        };
+        let events = self.events.broken(&refused);
+        match numbers.of_last_step(events) {
+            Ok(events) => {
+                self.ready.extend(events);
+                self.end = Some(Ok(()));
+            }
+            Err(refused) => self.end = Some(Err(refused)),
         }
     }
 
@@ -181,6 +294,7 @@ impl<E: AnswerEvents> Relay<E> {
                 cause,
                 model,
                 repaired,
+                ..
             } => {
                 self.own_headers.adapted.extend(repaired.clone());
                 self.started(*attempt, target, *cause, model);
@@ -194,12 +308,18 @@ impl<E: AnswerEvents> Relay<E> {
                 text,
             } => self.grow(*block, *offset, text),
             StreamStep::BlockStop { block, opaque, .. } => self.stop(*block, opaque.as_ref()),
+            StreamStep::ResponseStarted { model, around, .. } => {
+                if let Some(model) = model {
+                    self.events.answered_by(model);
+                }
+                self.events.begins_with(around);
+            }
             StreamStep::Usage { usage, .. } => self.events.cost(*usage),
             StreamStep::Recovery { adaptation, .. } => {
                 self.own_headers.adapted.extend(adaptation.clone());
             }
-            // Only an invocation that another front began takes something back.
-            StreamStep::Rewind { .. } => self.end = Some(Err(Refused::diverged())),
+            // Only an invocation that another front started takes something back.
+            StreamStep::Rewind { .. } => self.end = Some(Err(CallError::new(STREAM_INTERRUPTED))),
             StreamStep::ContextInjected { .. }
             | StreamStep::Parked { .. }
             | StreamStep::Terminal(_) => {}
@@ -230,11 +350,11 @@ impl<E: AnswerEvents> Relay<E> {
         sent.block.text = String::new();
     }
 
-    /// Ends a stream that is no whole answer any more.
+    /// Ends a stream that is no longer a whole completion.
     fn missed(&mut self) {
         // The steps come from this very process, so this is a defect, not an input.
         tracing::error!(invocation = %self.own_headers.invocation, "a step of an invocation is missing");
-        self.end = Some(Err(Refused::internal(
+        self.end = Some(Err(CallError::internal(
             "a step of the invocation is missing",
         )));
     }
@@ -253,7 +373,7 @@ impl<E: AnswerEvents> Relay<E> {
             .collect();
         let Some(rests) = rests.filter(|rests| rests.len() >= self.sent.len()) else {
             // Its owner was lost, and with it the record of what was sent last.
-            self.end = Some(Err(Refused::diverged()));
+            self.end = Some(Err(CallError::new(STREAM_INTERRUPTED)));
             return;
         };
         for (index, (block, rest)) in blocks.iter().zip(rests).enumerate() {
@@ -294,16 +414,12 @@ impl<E: AnswerEvents> Relay<E> {
                 if let Some(changes) = self.own_headers.changes() {
                     words = format!("{words} adapted={changes}");
                 }
-                self.ready.push_back(comment(&words));
+                self.comment(&words);
                 self.ready.extend(self.events.end(completion));
                 self.end = Some(Ok(()));
             }
             Err(failure) => {
-                self.end = Some(Err(Refused::outcome(
-                    outcome,
-                    failure,
-                    ResponseHeaders::of(outcome),
-                )));
+                self.end = Some(Err(CallError::of_outcome(outcome, failure)));
             }
         }
     }
@@ -338,7 +454,8 @@ impl SentBlock {
         Self { block, text }
     }
 
-    /// What of the same block, as it is by now, was not sent; `None` where that is another block.
+    /// Returns the part of the same block, as it is by now, that was not sent; `None` if that is
+    /// another block.
     fn rest_of<'a>(&self, block: &'a Block) -> Option<&'a str> {
         let is_same = block.id == self.block.id && block.kind == self.block.kind;
         if is_same {
@@ -349,8 +466,9 @@ impl SentBlock {
     }
 }
 
-/// A comment, which clients pass over.
-fn comment(words: &str) -> Bytes {
-    let words: String = words.chars().filter(|c| !c.is_control()).collect();
-    Bytes::from(format!(": relight {words}\n\n"))
+/// Returns whether a stream ends so because its invocation failed, and not on its way to the
+/// client.
+fn is_own_failure(end: &Result<(), CallError>) -> bool {
+    end.as_ref()
+        .is_err_and(|refused| refused.outcome().is_some())
 }

@@ -1,5 +1,8 @@
 //! `AdminService`: state and controls for the person on call.
 
+mod state;
+mod targets;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -7,31 +10,32 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
+use self::targets::wire_circuit;
 use super::{
-    auth::Authenticator,
+    auth::{Authenticator, Identity},
     convert::{
         Violations,
-        enums::class_field,
-        event::{circuit_evidence, setting_faults},
         invocation::{MAX_OPERATION_BYTES, check_id, named},
         learning::tool_learning,
         request::MAX_REASON_BYTES,
-        time::{millis, wait_millis, wire_time},
     },
     drain::DrainState,
-    releases, status,
+    peers::Peers,
+    releases,
     v1::{self, admin_service_server::AdminService},
 };
 use crate::{
+    call_error::{CallError, table::TARGET_NOT_FOUND},
+    config::fault::nearest,
     domain::{
-        circuit::GateKind,
         clock,
-        ids::{MAX_ID_BYTES, RouteName, TargetId},
+        ids::{MAX_ID_BYTES, TargetId},
     },
     engine::Engine,
     execution::Executions,
+    fleet::Replicas,
     layers::targets::TargetState,
-    policy::circuit::{CircuitState, Forced, opened_words},
+    policy::circuit::Forced,
 };
 
 /// Serves `relight.v1.AdminService`.
@@ -41,6 +45,8 @@ pub struct Admin {
     executions: Executions,
     authenticator: Arc<ArcSwap<Authenticator>>,
     drain: DrainState,
+    replicas: Replicas,
+    peers: Peers,
     started_at: Timestamp,
 }
 
@@ -51,33 +57,34 @@ impl Admin {
     pub fn new(
         engine: Engine,
         executions: Executions,
-        authenticator: Arc<ArcSwap<Authenticator>>,
-        drain: DrainState,
+        (authenticator, drain): (Arc<ArcSwap<Authenticator>>, DrainState),
+        (replicas, peers): (Replicas, Peers),
     ) -> Self {
         Self {
             engine,
             executions,
             authenticator,
             drain,
+            replicas,
+            peers,
             started_at: clock::wall_now(),
         }
     }
 
-    fn authorise<T>(&self, request: &Request<T>) -> Result<(), Status> {
-        self.authenticator
-            .load()
-            .identify(request)?
-            .may_administer()
+    fn authorise<T>(&self, request: &Request<T>) -> Result<Identity, CallError> {
+        let identity = self.authenticator.load().identify(request)?;
+        identity.may_administer()?;
+        Ok(identity)
     }
 
-    /// The administering tenant; `None` where callers are not authenticated.
-    fn operator<T>(&self, request: &Request<T>) -> Result<Option<String>, Status> {
+    /// Returns the administering tenant; `None` if callers are not authenticated.
+    fn operator<T>(&self, request: &Request<T>) -> Result<Option<String>, CallError> {
         let authenticator = self.authenticator.load();
         let tenant = authenticator.identify(request)?.tenant.to_string();
         Ok(authenticator.authenticates().then_some(tenant))
     }
 
-    fn target(&self, name: &str) -> Result<Arc<TargetState>, Status> {
+    fn target(&self, name: &str) -> Result<Arc<TargetState>, CallError> {
         self.engine
             .targets()
             .state(&TargetId::from(name))
@@ -87,7 +94,7 @@ impl Admin {
                     .iter()
                     .map(|state| state.target.id.as_str())
                     .collect();
-                status::not_found("target", name, crate::config::fault::nearest(name, &names))
+                CallError::not_found(TARGET_NOT_FOUND, name, nearest(name, &names))
             })
     }
 }
@@ -98,51 +105,8 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::ListTargetsRequest>,
     ) -> Result<Response<v1::ListTargetsResponse>, Status> {
-        self.authorise(&request)?;
-        let v1::ListTargetsRequest { route, targets } = request.into_inner();
-        let config = self.engine.config();
-        let on_route = match config.routes.get(&RouteName::from(route.as_str())) {
-            Some(found) => Some(&found.targets),
-            None if route.is_empty() => None,
-            None => {
-                let names: Vec<&str> = config.routes.keys().map(RouteName::as_str).collect();
-                return Err(status::route_not_found(
-                    &route,
-                    crate::config::fault::nearest(&route, &names),
-                ));
-            }
-        };
-        for name in &targets {
-            self.target(name)?;
-        }
-        let wanted = |state: &&Arc<TargetState>| {
-            let id = &state.target.id;
-            (targets.is_empty() || targets.iter().any(|name| name == id.as_str()))
-                && on_route.is_none_or(|on_route| on_route.contains(id))
-        };
-        let now = Instant::now();
-        let monitors = self.executions.releases().all();
-        let listed = self.engine.targets().all();
-        let listed = listed.iter().filter(wanted).map(|state| {
-            let routes = config
-                .routes
-                .iter()
-                .filter(|(_, route)| route.targets.contains(&state.target.id));
-            let id = state.target.id.as_str();
-            let release = monitors
-                .iter()
-                .find_map(|monitor| monitor.mostly_served_by(id))
-                .unwrap_or_default();
-            wire_target(
-                state,
-                now,
-                routes.map(|(name, _)| name.to_string()).collect(),
-                release,
-            )
-        });
-        Ok(Response::new(v1::ListTargetsResponse {
-            targets: listed.collect(),
-        }))
+        let targets = self.all_targets(request).await?;
+        Ok(Response::new(targets))
     }
 
     async fn reset_circuit(
@@ -150,8 +114,10 @@ impl AdminService for Admin {
         request: Request<v1::ResetCircuitRequest>,
     ) -> Result<Response<v1::ResetCircuitResponse>, Status> {
         self.authorise(&request)?;
+        let operator = self.operator(&request)?;
         let state = self.target(&request.into_inner().target)?;
         state.reset();
+        self.replicas.reset(&state, operator.as_deref());
         let circuit = Some(wire_circuit(&state, Instant::now()));
         Ok(Response::new(v1::ResetCircuitResponse { circuit }))
     }
@@ -168,16 +134,14 @@ impl AdminService for Admin {
             Ok(v1::CircuitForce::Closed) => Forced::Closed,
             Ok(v1::CircuitForce::Auto) => Forced::Auto,
             Ok(v1::CircuitForce::Unspecified) | Err(_) => {
-                return Err(status::invalid_field(
-                    "force",
-                    "is not one of OPEN, CLOSED, AUTO",
-                ));
+                let reason = "is not one of OPEN, CLOSED, AUTO";
+                return Err(CallError::invalid_field("force", reason).into());
             }
         };
         let mut faults = Violations::default();
         check_id("reason", &request.reason, MAX_REASON_BYTES, &mut faults);
         if !faults.is_empty() {
-            return Err(status::invalid_argument(&faults));
+            return Err(faults.into());
         }
         let state = self.target(&request.target)?;
         tracing::info!(
@@ -188,6 +152,8 @@ impl AdminService for Admin {
             "an operator forced a circuit"
         );
         state.force(forced, operator.as_deref(), &request.reason);
+        self.replicas
+            .forced(&state, forced, operator.as_deref(), &request.reason);
         let circuit = Some(wire_circuit(&state, Instant::now()));
         Ok(Response::new(v1::ForceCircuitResponse { circuit }))
     }
@@ -197,7 +163,8 @@ impl AdminService for Admin {
         request: Request<v1::ListReleasesRequest>,
     ) -> Result<Response<v1::ListReleasesResponse>, Status> {
         self.authorise(&request)?;
-        releases::list(&self.engine, &self.executions, request.get_ref()).map(Response::new)
+        let releases = releases::list(&self.engine, &self.executions, request.get_ref())?;
+        Ok(Response::new(releases))
     }
 
     async fn rollback_release(
@@ -205,9 +172,9 @@ impl AdminService for Admin {
         request: Request<v1::RollbackReleaseRequest>,
     ) -> Result<Response<v1::RollbackReleaseResponse>, Status> {
         self.authorise(&request)?;
-        releases::roll_back(&self.engine, &self.executions, request.into_inner())
-            .await
-            .map(Response::new)
+        let request = request.into_inner();
+        let changed = releases::roll_back(&self.engine, &self.executions, request).await?;
+        Ok(Response::new(changed))
     }
 
     async fn promote_release(
@@ -215,9 +182,9 @@ impl AdminService for Admin {
         request: Request<v1::PromoteReleaseRequest>,
     ) -> Result<Response<v1::PromoteReleaseResponse>, Status> {
         self.authorise(&request)?;
-        releases::promote(&self.engine, &self.executions, request.into_inner())
-            .await
-            .map(Response::new)
+        let request = request.into_inner();
+        let changed = releases::promote(&self.engine, &self.executions, request).await?;
+        Ok(Response::new(changed))
     }
 
     async fn pin_release(
@@ -225,9 +192,9 @@ impl AdminService for Admin {
         request: Request<v1::PinReleaseRequest>,
     ) -> Result<Response<v1::PinReleaseResponse>, Status> {
         self.authorise(&request)?;
-        releases::pin(&self.engine, &self.executions, request.into_inner())
-            .await
-            .map(Response::new)
+        let request = request.into_inner();
+        let changed = releases::pin(&self.engine, &self.executions, request).await?;
+        Ok(Response::new(changed))
     }
 
     async fn get_tool_learning(
@@ -246,15 +213,21 @@ impl AdminService for Admin {
         request: Request<v1::ResetToolLearningRequest>,
     ) -> Result<Response<v1::ResetToolLearningResponse>, Status> {
         self.authorise(&request)?;
-        let v1::ResetToolLearningRequest { operation, tool } = request.into_inner();
+        let v1::ResetToolLearningRequest {
+            operation,
+            tool,
+            tenant,
+        } = request.into_inner();
         let mut faults = Violations::default();
+        check_id("tenant", &tenant, MAX_ID_BYTES, &mut faults);
         check_id("operation", &operation, MAX_OPERATION_BYTES, &mut faults);
         check_id("tool", &tool, MAX_ID_BYTES, &mut faults);
         if !faults.is_empty() {
-            return Err(status::invalid_argument(&faults));
+            return Err(faults.into());
         }
-        let (operation, tool) = (named(operation).map(Into::into), named(tool));
-        let forgotten = self.engine.tool_knowledge().learnt().reset(operation, tool);
+        let operation = named(operation).map(Into::into);
+        let mut learnt = self.engine.tool_knowledge().learnt();
+        let forgotten = learnt.reset(named(tenant).map(Into::into), operation, named(tool));
         Ok(Response::new(v1::ResetToolLearningResponse {
             forgotten: u32::try_from(forgotten).unwrap_or(u32::MAX),
         }))
@@ -264,166 +237,7 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::GetStatusRequest>,
     ) -> Result<Response<v1::GetStatusResponse>, Status> {
-        self.authorise(&request)?;
-        let now = Instant::now();
-        let mut reasons: Vec<v1::StatusReason> = Vec::new();
-        for state in self.engine.targets().all() {
-            let snapshot = state.circuit().snapshot(now);
-            let trouble = match snapshot.state {
-                CircuitState::ForcedOpen => {
-                    Some(format!("the circuit is {}", state.forced_by_words()))
-                }
-                _ => snapshot.trouble(),
-            };
-            reasons.extend(trouble.map(|message| v1::StatusReason {
-                component: format!("circuit:{}", state.target.id),
-                message,
-                since: Some(wire_time(state.circuit_since())),
-                failure_class: class_field(state.circuit_cause()),
-                forced: snapshot.state == CircuitState::ForcedOpen,
-                ..v1::StatusReason::default()
-            }));
-            reasons.extend(
-                state
-                    .closed_gate()
-                    .map(|(gate, class, since)| v1::StatusReason {
-                        component: format!("gate:{}", state.target.id),
-                        message: format!(
-                            "the {} gate of {} is closed: {class}",
-                            gate.as_str(),
-                            state.target.id
-                        ),
-                        since: Some(wire_time(since)),
-                        gate: v1::GateKind::from(gate).into(),
-                        failure_class: class_field(Some(class)),
-                        forced: false,
-                    }),
-            );
-        }
-        let configuration = self.engine.configuration();
-        if let Some(rejected) = &configuration.rejected {
-            reasons.push(v1::StatusReason {
-                component: "configuration".to_owned(),
-                message: rejected.reason.clone(),
-                since: Some(wire_time(rejected.at)),
-                ..v1::StatusReason::default()
-            });
-        }
-        let journal = self.executions.journal_standing();
-        if let Some(reason) = &journal.away {
-            reasons.push(v1::StatusReason {
-                component: "store:journal".to_owned(),
-                message: reason.clone(),
-                since: journal.since.map(wire_time),
-                ..v1::StatusReason::default()
-            });
-        }
-        let state = if self.drain.is_draining() {
-            v1::ServiceState::Draining
-        } else if reasons.is_empty() {
-            v1::ServiceState::Healthy
-        } else {
-            v1::ServiceState::Degraded
-        };
-        Ok(Response::new(v1::GetStatusResponse {
-            state: state.into(),
-            reasons,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_at: Some(wire_time(self.started_at)),
-            invocations_in_flight: u64::from(self.engine.in_flight()),
-            invocations_parked: self.engine.targets().parked() as u64,
-            watchers: self.drain.watchers(),
-            stores: vec![v1::StoreStatus {
-                kind: v1::StoreKind::Journal.into(),
-                engine: self.executions.settings().store.to_owned(),
-                reachable: journal.away.is_none(),
-                reason: journal.away.unwrap_or_default(),
-                since: journal.since.map(wire_time),
-            }],
-            configuration_generation: configuration.generation,
-            configuration_faults: configuration
-                .rejected
-                .as_ref()
-                .map_or_else(Vec::new, |it| setting_faults(&it.faults)),
-            replica: self.executions.settings().owner.as_str().to_owned(),
-        }))
-    }
-}
-
-fn wire_target(
-    state: &TargetState,
-    now: Instant,
-    routes: Vec<String>,
-    release: String,
-) -> v1::Target {
-    let target = &state.target;
-    let latency = {
-        let latency = state.latency();
-        v1::TargetLatency {
-            p50_first_token_ms: latency.p50(now).map(millis),
-            p95_first_token_ms: latency.p95(now).map(millis),
-            samples: latency.samples(now) as u64,
-        }
-    };
-    let gate = |kind: GateKind| {
-        let gate = state.gate(kind);
-        let reopens_in = gate.peek(now).err();
-        // A credential or configuration gate whose probe is due is not open yet.
-        let closed = reopens_in.is_some() || gate.closed_since().is_some();
-        v1::Gate {
-            kind: v1::GateKind::from(kind).into(),
-            closed,
-            reopens_in_ms: reopens_in.map(wait_millis),
-            cause: class_field(gate.class().filter(|_| closed)),
-        }
-    };
-    v1::Target {
-        id: target.id.to_string(),
-        provider: target.provider.to_string(),
-        model: target.model.to_string(),
-        tool: String::new(),
-        endpoint: crate::config::shown_url(&target.endpoint),
-        routes,
-        circuit: Some(wire_circuit(state, now)),
-        gates: [
-            GateKind::Rate,
-            GateKind::Credential,
-            GateKind::Configuration,
-        ]
-        .map(gate)
-        .into(),
-        latency: Some(latency),
-        budget: Some(v1::RetryBudget {
-            level: state.budget_left(now),
-            capacity: state.budget_capacity(),
-        }),
-        concurrency: Some(v1::Concurrency {
-            in_flight: state.slots.in_flight(),
-            limit: state.slots.limit(),
-        }),
-        release,
-    }
-}
-
-fn wire_circuit(state: &TargetState, now: Instant) -> v1::Circuit {
-    let snapshot = state.circuit().snapshot(now);
-    // Outcomes since it opened are none, or a probe: the evidence of the opening is more useful.
-    let opened = snapshot.opened.filter(|_| snapshot.state.is_open());
-    let judged_by = opened.map_or(snapshot.evidence, |(evidence, _)| evidence);
-    let opened_by = match snapshot.opened {
-        _ if snapshot.state == CircuitState::ForcedOpen => state.forced_by_words(),
-        Some((evidence, reason)) => opened_words(&evidence, reason),
-        None => String::new(),
-    };
-    v1::Circuit {
-        state: v1::CircuitState::from(snapshot.state).into(),
-        generation: snapshot.generation,
-        retry_in_ms: snapshot.retry_in.map(wait_millis),
-        degraded: snapshot.degraded,
-        evidence: Some(circuit_evidence(&judged_by)),
-        streak: snapshot.times_opened(),
-        since: Some(wire_time(state.circuit_since())),
-        cause: class_field(state.circuit_cause()),
-        opened_by,
+        let status = self.all_status(request).await?;
+        Ok(Response::new(status))
     }
 }

@@ -5,6 +5,8 @@
 //! every caller is the tenant `default` and may do everything: that is for one host, or must be
 //! configured explicitly.
 
+mod access;
+mod certificate;
 mod signing_keys;
 mod tokens;
 
@@ -13,12 +15,19 @@ use std::{collections::HashMap, sync::Arc};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
-use tonic::{Request, Status};
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use tonic::Request;
 
-pub use self::tokens::TokenVerifier;
-use super::status;
+pub(super) use self::certificate::dns_name;
+pub use self::{
+    access::{Access, withdrawn},
+    tokens::TokenVerifier,
+};
+use self::{certificate::certificate_name, signing_keys::SigningKeys};
 use crate::{
+    call_error::{
+        CallError,
+        table::{ADMIN_ONLY, ROLE_NOT_ALLOWED, ROUTE_NOT_ALLOWED, UNAUTHENTICATED},
+    },
     config::server::{ApiKeyConfig, AuthMode, CallerRole, ServerConfig},
     domain::{
         clock::wall_now,
@@ -35,14 +44,16 @@ const MAX_NAME_BYTES: usize = 256;
 pub struct Identity {
     /// The tenant.
     pub tenant: TenantId,
-    /// What it may do.
+    /// Role that decides what the caller may do.
     pub role: CallerRole,
     /// The routes that it may name; empty for all.
     pub routes: Vec<RouteName>,
+    /// Expiry of the caller's credential; `None` if it has no end.
+    pub until: Option<Timestamp>,
 }
 
-/// Why a caller is not recognised; its text is for operators, since callers learn no more than that
-/// they are not.
+/// Error returned if a caller is not recognised; its text is for operators, since callers learn no
+/// more than that they are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Unrecognised {
     /// Nothing was shown.
@@ -69,7 +80,7 @@ pub enum Unrecognised {
     /// The token is one no longer.
     #[error("the token has expired")]
     ExpiredToken,
-    /// The token is none yet.
+    /// The token is not valid yet.
     #[error("the token is not valid yet")]
     EarlyToken,
     /// The token is another identity provider's.
@@ -81,6 +92,18 @@ pub enum Unrecognised {
     /// The token does not say whose it is.
     #[error("the token names no tenant")]
     NoTenant,
+    /// The header of another replica is not from one, or for another call.
+    #[error("the token of another replica is wrong: fleet.key differs")]
+    NotAPeer,
+    /// The header of another replica is for one that is not here any more.
+    #[error("the token of another replica is for another process, which had this address")]
+    OtherReplica,
+    /// The header of another replica is too old.
+    #[error("the token of another replica is over a minute old: the clocks differ")]
+    PeerTooLate,
+    /// Another replica asks, and cannot prove that it is one.
+    #[error("another replica asks, and fleet.key is not set")]
+    NoFleetKey,
     /// The token gives no right that is known.
     #[error("the token names no role or route that is known")]
     NoRole,
@@ -97,18 +120,16 @@ pub struct Authenticator {
     tokens: Option<Arc<TokenVerifier>>,
 }
 
-/// A caller of the configuration, and until when it is one.
+/// A caller of the configuration.
 #[derive(Debug, Clone)]
-struct KnownCaller {
-    identity: Identity,
-    expires: Option<Timestamp>,
-}
+struct KnownCaller(Identity);
 
 /// The methods that change nothing and call no model: what a watcher may call.
-const LOOKING: [&str; 5] = [
+const LOOKING: [&str; 6] = [
     "WatchRecovery",
     "GetInvocation",
     "ListInvocations",
+    "ListExecutions",
     "GetThread",
     "ClassifyFailure",
 ];
@@ -116,62 +137,75 @@ const LOOKING: [&str; 5] = [
 // === impl Identity ===
 
 impl Identity {
-    /// The identity of every caller where there is no authentication.
+    /// Returns the identity of every caller if there is no authentication.
     fn unauthenticated() -> Self {
         Self {
             tenant: TenantId::from("default"),
             role: CallerRole::Admin,
             routes: Vec::new(),
+            until: None,
         }
     }
 
-    /// Whether it may use the `AdminService` and see what is other tenants'.
+    /// Returns the identity of a replica that asks for itself.
+    pub(super) fn of_replica() -> Self {
+        Self::unauthenticated()
+    }
+
+    /// Returns whether it may do all that it could do at an earlier time.
+    pub fn covers(&self, earlier: &Self) -> bool {
+        let has_routes = self.routes.is_empty()
+            || (!earlier.routes.is_empty()
+                && earlier
+                    .routes
+                    .iter()
+                    .all(|route| self.routes.contains(route)));
+        has_routes && self.tenant == earlier.tenant && self.role >= earlier.role
+    }
+
+    /// Returns whether it may use the `AdminService` and see data of other tenants.
     pub fn is_admin(&self) -> bool {
         self.role == CallerRole::Admin
     }
 
-    /// Whether it may call models.
+    /// Returns whether it may call models.
     pub fn may_invoke(&self) -> bool {
         self.role != CallerRole::Watcher
     }
 
-    /// Whether its role is enough for a method, by the path of its calls; what else the method
-    /// needs it checks itself.
+    /// Checks whether its role is enough for a method, by the path of its calls; the method
+    /// checks by itself what else it needs.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` when it is not.
-    pub fn may_call(&self, path: &str) -> Result<(), Status> {
+    /// Returns `PERMISSION_DENIED` if it is not.
+    pub fn may_call(&self, path: &str) -> Result<(), CallError> {
         let method = path.rsplit('/').next().unwrap_or_default();
         if self.may_invoke() || LOOKING.contains(&method) {
             return Ok(());
         }
-        Err(status::permission_denied("a watcher may look and not call"))
+        Err(CallError::new(ROLE_NOT_ALLOWED))
     }
 
-    /// Whether it may name this route.
+    /// Checks whether it may name this route.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` when it may not.
-    pub fn may_use(&self, route: &RouteName) -> Result<(), Status> {
+    /// Returns `PERMISSION_DENIED` if it may not.
+    pub fn may_use(&self, route: &RouteName) -> Result<(), CallError> {
         if route.is_allowed_by(&self.routes) {
             return Ok(());
         }
-        Err(status::permission_denied(&format!(
-            "this key may not use the route `{route}`"
-        )))
+        Err(CallError::new(ROUTE_NOT_ALLOWED).word("name", route))
     }
 
-    /// Whether it may administer.
+    /// Checks whether it may administer.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` when it may not.
-    pub fn may_administer(&self) -> Result<(), Status> {
+    /// Returns `PERMISSION_DENIED` if it may not.
+    pub fn may_administer(&self) -> Result<(), CallError> {
         if self.is_admin() {
             Ok(())
         } else {
-            Err(status::permission_denied(
-                "the AdminService needs an admin key",
-            ))
+            Err(CallError::new(ADMIN_ONLY))
         }
     }
 }
@@ -179,9 +213,10 @@ impl Identity {
 // === impl Authenticator ===
 
 impl Authenticator {
-    /// Authenticates as configured; tokens are verified by `tokens`, where they are accepted.
+    /// Authenticates as configured; tokens are verified by `tokens`, if they are accepted.
     pub fn new(server: &ServerConfig, tokens: Option<Arc<TokenVerifier>>) -> Self {
-        let (mut keys, mut names) = (HashMap::new(), HashMap::new());
+        let mut keys = HashMap::new();
+        let mut names = HashMap::new();
         for key in &server.keys {
             let ApiKeyConfig {
                 tenant,
@@ -193,14 +228,12 @@ impl Authenticator {
                 expires,
             } = key.clone();
             let role = if admin { CallerRole::Admin } else { role };
-            let entry = KnownCaller {
-                identity: Identity {
-                    tenant,
-                    role,
-                    routes,
-                },
-                expires,
-            };
+            let entry = KnownCaller(Identity {
+                tenant,
+                role,
+                routes,
+                until: expires,
+            });
             match certificate_name {
                 Some(name) => names.insert(name, entry),
                 None => keys.insert(sha256.to_ascii_lowercase(), entry),
@@ -220,11 +253,16 @@ impl Authenticator {
         Self::new(server, self.tokens.clone())
     }
 
+    /// Returns the keys by which tokens are verified now, if they are accepted.
+    fn signing_keys(&self) -> Option<Arc<SigningKeys>> {
+        self.tokens.as_ref().map(|tokens| tokens.keys_in_force())
+    }
+
     /// Authenticates the caller of this request.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` when the caller is not known.
-    pub fn identify<T>(&self, request: &Request<T>) -> Result<Identity, Status> {
+    pub fn identify<T>(&self, request: &Request<T>) -> Result<Identity, CallError> {
         // The server recognises callers before it reads their requests.
         if let Some(identity) = request.extensions().get::<Identity>() {
             return Ok(identity.clone());
@@ -239,19 +277,19 @@ impl Authenticator {
             .and_then(|all| all.first())
             .map(AsRef::as_ref);
         self.recognise(authorization, certificate)
-            .map_err(|_| status::unauthenticated())
+            .map_err(|_| CallError::new(UNAUTHENTICATED))
     }
 
-    /// Whether callers are authenticated.
+    /// Returns whether callers are authenticated.
     pub fn authenticates(&self) -> bool {
         self.mode != AuthMode::None
     }
 
-    /// As [`Self::recognise`]; where a token names a key that is not known, the keys are fetched
-    /// again before it is refused.
+    /// Works as [`Self::recognise`]; if a token names a key that is not known, the keys are
+    /// fetched again before it is refused.
     ///
     /// # Errors
-    /// Why it is not recognised.
+    /// Returns the reason for which it is not recognised.
     pub async fn recognise_fresh(
         &self,
         authorization: Option<&str>,
@@ -266,10 +304,10 @@ impl Authenticator {
         }
     }
 
-    /// Who shows this `authorization` header and this certificate (DER).
+    /// Returns the identity that shows this `authorization` header and this certificate (DER).
     ///
     /// # Errors
-    /// Why the caller is not recognised.
+    /// Returns the reason for which the caller is not recognised.
     pub fn recognise(
         &self,
         authorization: Option<&str>,
@@ -299,11 +337,13 @@ impl Authenticator {
                     .get(&name)
                     .or_else(|| self.keys.get(&hex(&Sha256::digest(certificate))));
                 let unlisted = || {
-                    let (tenant, role) = (TenantId::from(name.as_str()), CallerRole::Caller);
+                    let tenant = TenantId::from(name.as_str());
+                    let role = CallerRole::Caller;
                     Ok(Identity {
                         tenant,
                         role,
                         routes: Vec::new(),
+                        until: None,
                     })
                 };
                 listed.map_or_else(unlisted, KnownCaller::in_force)
@@ -321,65 +361,19 @@ impl Authenticator {
 
 impl KnownCaller {
     fn in_force(&self) -> Result<Identity, Unrecognised> {
-        if self.expires.is_some_and(|end| end <= wall_now()) {
+        if self.0.until.is_some_and(|end| end <= wall_now()) {
             return Err(Unrecognised::ExpiredKey);
         }
-        Ok(self.identity.clone())
+        Ok(self.0.clone())
     }
 }
 
-/// The name that identifies a certificate (DER): its first URI, else its first DNS name, else its
-/// first email address, else its common name. `None` where it has none of them, or one too long or
-/// too odd to be a tenant's.
-fn certificate_name(der: &[u8]) -> Option<String> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    let alternatives = certificate.subject_alternative_name().ok().flatten();
-    let alternatives = alternatives.map_or(&[][..], |extension| &extension.value.general_names);
-    let first =
-        |wanted: fn(&GeneralName<'_>) -> Option<String>| alternatives.iter().find_map(wanted);
-    let name = first(|name| {
-        if let GeneralName::URI(uri) = name {
-            Some((*uri).to_owned())
-        } else {
-            None
-        }
-    })
-    .or_else(|| {
-        first(|name| {
-            if let GeneralName::DNSName(dns) = name {
-                Some((*dns).to_owned())
-            } else {
-                None
-            }
-        })
-    })
-    .or_else(|| {
-        first(|name| {
-            if let GeneralName::RFC822Name(at) = name {
-                Some((*at).to_owned())
-            } else {
-                None
-            }
-        })
-    })
-    .or_else(|| {
-        certificate
-            .subject()
-            .iter_common_name()
-            .next()?
-            .as_str()
-            .ok()
-            .map(str::to_owned)
-    })?;
-    is_usable_name(&name).then_some(name)
-}
-
-/// Whether a name that a caller brings can be a tenant's.
+/// Returns whether a name that a caller brings can be a tenant's.
 fn is_usable_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control)
 }
 
-/// The key of a `Bearer` header.
+/// Returns the key of a `Bearer` header.
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, key) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
@@ -427,53 +421,9 @@ mod tests {
             with_header("secret"),
             Request::new(()),
         ] {
-            assert_eq!(
-                authenticator.identify(&request).unwrap_err().code(),
-                tonic::Code::Unauthenticated
-            );
+            let refused = authenticator.identify(&request).unwrap_err();
+            assert!(refused.is(UNAUTHENTICATED), "{refused:?}");
         }
-    }
-
-    #[test]
-    fn a_certificate_is_identified_by_uri_then_dns_then_email_then_common_name() {
-        use rcgen::{CertificateParams, DnType, KeyPair, SanType};
-        let name = |names: &[&str], common: Option<&str>| {
-            let mut params = CertificateParams::default();
-            params.distinguished_name = rcgen::DistinguishedName::new();
-            if let Some(common) = common {
-                params.distinguished_name.push(DnType::CommonName, common);
-            }
-            params.subject_alt_names = names
-                .iter()
-                .map(|name| match name.split_once(':').unwrap() {
-                    ("uri", _) => SanType::URI(format!("spiffe://{name}").try_into().unwrap()),
-                    ("dns", dns) => SanType::DnsName(dns.try_into().unwrap()),
-                    (_, mail) => SanType::Rfc822Name(mail.try_into().unwrap()),
-                })
-                .collect();
-            certificate_name(
-                params
-                    .self_signed(&KeyPair::generate().unwrap())
-                    .unwrap()
-                    .der(),
-            )
-        };
-        assert_eq!(
-            name(&["mail:a@b.c", "dns:one.example", "uri:x/y"], Some("n")).unwrap(),
-            "spiffe://uri:x/y"
-        );
-        assert_eq!(
-            name(
-                &["mail:a@b.c", "dns:one.example", "dns:two.example"],
-                Some("n")
-            )
-            .unwrap(),
-            "one.example"
-        );
-        assert_eq!(name(&["mail:a@b.c"], Some("n")).unwrap(), "a@b.c");
-        assert_eq!(name(&[], Some("n")).unwrap(), "n");
-        assert_eq!(name(&[], None), None);
-        assert_eq!(name(&[], Some(&"n".repeat(300))), None);
     }
 
     #[test]

@@ -6,14 +6,16 @@
 //! sent as the contract's "unknown". Nothing is decided here: no policy, no configuration, no
 //! clock.
 //!
-//! What the domain cannot represent is rejected with its path where losing it would change what a
+//! What the domain cannot represent is rejected with its path if losing it would change what a
 //! model sees or needs back (opaque values outside reasoning and tool calls, ids of uploaded files,
 //! media in tool results). A mere hint is ignored (an opaque value's origin).
 
+pub mod answer_view;
 pub mod enums;
 pub mod event;
 pub mod facts;
 pub mod filter;
+pub mod fleet_cursor;
 pub mod invocation;
 pub mod learning;
 pub mod message;

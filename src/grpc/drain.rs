@@ -33,12 +33,12 @@ impl DrainState {
         }
     }
 
-    /// Whether the process is about to end.
+    /// Returns whether the process is about to end.
     pub fn is_draining(&self) -> bool {
         *self.draining.borrow()
     }
 
-    /// Ends when the process begins to drain. Cancel safe.
+    /// Completes when the process starts to drain. Cancel safe.
     pub async fn drained(&self) {
         let mut draining = self.draining.clone();
         if draining.wait_for(|draining| *draining).await.is_err() {

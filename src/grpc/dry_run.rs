@@ -3,22 +3,27 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{
-    convert::{enums::wait_fields, facts::FailureFacts, time::millis},
-    status, v1,
+    auth::Identity,
+    convert::{
+        enums::{IntoProto as _, wait_fields},
+        facts::FailureFacts,
+        time::millis,
+    },
+    v1,
 };
 use crate::{
+    call_error::CallError,
     domain::{
         event::recovery_words,
-        failure::Failure,
+        failure::{Failure, Surface},
         ids::TargetId,
         invocation::RecoveryStrategy,
         message::{Message, ModelCall, Role},
         target::Target,
     },
-    engine::{Engine, Refusal},
+    engine::Engine,
     layers::invocation::Plan,
     policy::{
         inject,
@@ -26,36 +31,26 @@ use crate::{
     },
 };
 
-/// Judges a failure and plans its recovery on a healthy route.
+/// Judges a failure and plans its recovery on a healthy route, which the caller may use.
 pub(super) fn classify(
     engine: &Engine,
+    identity: &Identity,
     facts: &FailureFacts,
-) -> Result<v1::ClassifyFailureResponse, Status> {
-    let route = engine
-        .plan(facts.route.as_ref(), &facts.operation)
-        .map_err(|refusal| match refusal {
-            Refusal::RouteNotFound { route, nearest } => status::route_not_found(
-                route.as_str(),
-                nearest
-                    .as_ref()
-                    .map(super::super::domain::ids::RouteName::as_str),
-            ),
-            Refusal::Overrides(_)
-            | Refusal::ToolNotFound { .. }
-            | Refusal::ToolAmbiguous { .. }
-            | Refusal::ToolsUnlisted { .. } => {
-                status::internal("a dry run has no overrides and calls no tool")
-            }
-        })?;
+) -> Result<v1::ClassifyFailureResponse, CallError> {
+    let route = engine.plan(facts.route.as_ref(), &facts.operation)?;
+    identity.may_use(&route.route)?;
     let failed = route.targets.first().map(|target| target.id.clone());
     let mut failure = engine.failure(&facts.error, failed.clone());
+    if facts.error.surface == Surface::Tool {
+        failure = failure.of_tool(&facts.error.provider);
+    }
     route.texts.apply(&mut failure, None);
     let (retry_after_ms, source) = wait_fields(failure.retry_after, false, Some(failure.class));
     Ok(v1::ClassifyFailureResponse {
-        failure_class: v1::FailureClass::from(failure.class).into(),
+        failure_class: failure.class.into_proto().into(),
         detail: failure
             .detail
-            .map_or(0, |detail| v1::InvalidRequestDetail::from(detail).into()),
+            .map_or(0, |detail| detail.into_proto().into()),
         retryable_same_target: failure.retryable,
         fallback_helps: failure.fallback_helps,
         retry_after_ms: failure.retry_after.map(|_| retry_after_ms),
@@ -64,7 +59,7 @@ pub(super) fn classify(
         } else {
             0
         },
-        code: v1::FailureCode::from(failure.class.code()).into(),
+        code: failure.code().into_proto().into(),
         message: failure.message.clone(),
         user_message: failure.user_message.clone(),
         recovery_hint: failure.recovery_hint.clone(),
@@ -115,7 +110,7 @@ fn planned(
                 None,
             );
             v1::PlannedRecovery {
-                strategy: v1::RecoveryStrategy::from(strategy).into(),
+                strategy: strategy.into_proto().into(),
                 wait_ms,
                 wait_source,
                 display_text,
@@ -143,7 +138,7 @@ fn planned(
     }
 }
 
-/// The note that a model would get with a conversation of one user turn.
+/// Returns the note that a model would get with a conversation of one user turn.
 fn note(route: &Plan, facts: &FailureFacts, failure: &Failure) -> String {
     let call = ModelCall {
         messages: vec![Message::text(Role::User, "…")],

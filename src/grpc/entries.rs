@@ -1,8 +1,8 @@
 //! Counts the fields of an encoded request before it is decoded.
 //!
 //! An empty entry takes two bytes on the wire and some hundred in memory, so that the length of a
-//! message is no measure of its cost. The count follows the contract's descriptors and allocates
-//! nothing.
+//! message is not a measure of its cost. The count follows the contract's descriptors and
+//! allocates nothing.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -15,16 +15,16 @@ use super::v1;
 /// Deepest nesting that the decoder takes.
 const MAX_DEPTH: usize = 100;
 
-/// Why a request is not decoded.
+/// Reason for which a request is not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entries {
     /// It has more fields than are allowed.
     TooMany,
-    /// It is no message of this kind.
+    /// It is not a message of this kind.
     Undecodable,
 }
 
-/// What a request of each method may hold.
+/// Contents that a request of each method may hold.
 struct Contract {
     /// The request's message, an index of `messages`, by the path of its method.
     requests: HashMap<String, usize>,
@@ -32,7 +32,7 @@ struct Contract {
     messages: Vec<Vec<(u32, FieldKind)>>,
 }
 
-/// What a field holds whose length is on the wire.
+/// Kind of a field whose length is on the wire.
 #[derive(Debug, Clone, Copy)]
 enum FieldKind {
     /// A message, an index of `Contract::messages`.
@@ -43,12 +43,12 @@ enum FieldKind {
     Numbers,
 }
 
-/// How many fields an encoded request of the method at `path` (`/relight.v1.RecoveryService/…`)
-/// has, nested ones included. Methods that do not exist are left to the router, texts that are no
-/// UTF-8 to the decoder.
+/// Returns the number of fields that an encoded request of the method at `path`
+/// (`/relight.v1.RecoveryService/…`) has, including nested ones. Methods that do not exist are
+/// left to the router, texts that are not UTF-8 to the decoder.
 ///
 /// # Errors
-/// When it has more than `max`, or cannot be decoded.
+/// Returns an error if it has more than `max`, or cannot be decoded.
 pub fn count(path: &str, message: &[u8], max: usize) -> Result<usize, Entries> {
     static CONTRACT: OnceLock<Contract> = OnceLock::new();
     let contract = CONTRACT.get_or_init(Contract::of_this_build);
@@ -65,13 +65,11 @@ pub fn count(path: &str, message: &[u8], max: usize) -> Result<usize, Entries> {
 impl Contract {
     fn of_this_build() -> Self {
         let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap_or_default();
-        let (mut contract, mut known) = (
-            Self {
-                requests: HashMap::new(),
-                messages: Vec::new(),
-            },
-            HashMap::new(),
-        );
+        let mut contract = Self {
+            requests: HashMap::new(),
+            messages: Vec::new(),
+        };
+        let mut known = HashMap::new();
         for service in pool.services() {
             for method in service.methods() {
                 let request = contract.add(&method.input(), &mut known);

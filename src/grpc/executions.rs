@@ -1,7 +1,6 @@
 //! Lists the executions of tools that the journal knows, in pages.
 
 use jiff::Timestamp;
-use tonic::Status;
 
 use super::{
     auth::Identity,
@@ -12,10 +11,11 @@ use super::{
         outcome::bounded,
         time::{millis, wire_time},
     },
-    recovery::{Recovery, journal_failed},
-    status, v1,
+    recovery::Recovery,
+    v1,
 };
 use crate::{
+    call_error::CallError,
     domain::ids::{InvocationId, MAX_ID_BYTES},
     journal::{ExecutionListing, ExecutionState, ToolExecution},
 };
@@ -26,19 +26,15 @@ const PAGE: usize = 50;
 const MAX_PAGE: u32 = 500;
 
 impl Recovery {
-    /// A page of the executions that this caller may see.
+    /// Returns a page of the executions that this caller may see.
     pub(super) async fn list_executed(
         &self,
         identity: &Identity,
         request: v1::ListExecutionsRequest,
-    ) -> Result<v1::ListExecutionsResponse, Status> {
+    ) -> Result<v1::ListExecutionsResponse, CallError> {
         let (wanted, page) = wanted(identity, request)?;
         // One more than is shown says whether there are more.
-        let mut found = self
-            .executions
-            .executions(&wanted, page + 1)
-            .await
-            .map_err(|error| journal_failed(&error))?;
+        let mut found = self.executions.executions(&wanted, page + 1).await?;
         let has_more = found.len() > page;
         found.truncate(page);
         let last = found.last().filter(|_| has_more);
@@ -55,7 +51,7 @@ impl Recovery {
 fn wanted(
     identity: &Identity,
     request: v1::ListExecutionsRequest,
-) -> Result<(ExecutionListing, usize), Status> {
+) -> Result<(ExecutionListing, usize), CallError> {
     let v1::ListExecutionsRequest {
         tenant,
         target,
@@ -109,7 +105,7 @@ fn wanted(
         place
     });
     if !faults.is_empty() {
-        return Err(status::invalid_argument(&faults));
+        return Err(faults.into());
     }
     let tenant = match named(tenant) {
         Some(other) if other != identity.tenant.as_str() => {

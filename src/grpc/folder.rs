@@ -14,7 +14,7 @@ use crate::domain::{
     message::Opaque,
 };
 
-/// What a client holds of one invocation.
+/// State that a client holds of one invocation.
 #[derive(Debug, Default, Clone)]
 pub struct Folder {
     fold: AnswerState,
@@ -23,7 +23,7 @@ pub struct Folder {
     ended: bool,
 }
 
-/// What an event changed.
+/// Change that an event made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Nothing: a sign of life, a welcome, or something that is held already.
@@ -36,7 +36,7 @@ pub enum Change {
     Ended,
 }
 
-/// Why an event does not fit. Fetch the invocation again from its beginning.
+/// Error returned if an event does not fit. Fetch the invocation again from its start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Events are missing between the last one and this one.
@@ -97,13 +97,13 @@ impl Folder {
         Ok(change)
     }
 
-    /// The blocks that are held, in the order of their begin.
+    /// Returns the blocks that are held, in the order of their start.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         self.fold.blocks()
     }
 
-    /// The text of all text blocks.
+    /// Returns the text of all text blocks.
     #[must_use]
     pub fn text(&self) -> String {
         let texts = self
@@ -116,20 +116,20 @@ impl Folder {
             .join("\n")
     }
 
-    /// The id of the invocation; empty before the first event.
+    /// Returns the id of the invocation; empty before the first event.
     #[must_use]
     pub fn invocation(&self) -> &str {
         &self.invocation
     }
 
-    /// Where to resume; `None` from the beginning.
+    /// Returns the position at which to resume; `None` from the start.
     #[must_use]
     pub fn cursor(&self) -> Option<v1::StreamCursor> {
         self.cursor
             .map(|(epoch, seq)| v1::StreamCursor { epoch, seq })
     }
 
-    /// Whether the end came.
+    /// Returns whether the end came.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.ended
@@ -141,7 +141,7 @@ impl Folder {
         bytes(&self.fold.hash())
     }
 
-    /// Whether a numbered event is held already.
+    /// Returns whether a numbered event is held already.
     fn has(&self, event: &v1::StreamEvent) -> Result<bool, Unfit> {
         let (last_epoch, last) = self.cursor.unwrap_or((event.epoch, 0));
         if event.epoch < last_epoch {
@@ -203,6 +203,7 @@ impl Folder {
             | Body::ContextInjected(_)
             | Body::Recovery(_)
             | Body::Parked(_)
+            | Body::ResponseStarted(_)
             | Body::Usage(_)
             | Body::Accepted(_)
             | Body::Heartbeat(_)
@@ -272,7 +273,9 @@ fn stopped(stop: &v1::BlockStop) -> StreamStep {
         kind: opaque.kind.clone(),
         bytes: opaque.data.clone(),
     });
-    let (block, bytes, hash) = (stop.block_id, stop.length_bytes, hex(&stop.hash));
+    let block = stop.block_id;
+    let bytes = stop.length_bytes;
+    let hash = hex(&stop.hash);
     StreamStep::BlockStop {
         block,
         bytes,
@@ -282,7 +285,7 @@ fn stopped(stop: &v1::BlockStop) -> StreamStep {
     }
 }
 
-/// The domain writes hashes in hex, the contract in bytes.
+/// Returns the domain writes hashes in hex, the contract in bytes.
 pub(super) fn bytes(hex: &str) -> Vec<u8> {
     let digit = |byte: u8| {
         char::from(byte)

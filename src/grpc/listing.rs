@@ -1,7 +1,8 @@
 //! Lists the invocations that the journal knows, in pages.
 
+mod all;
+
 use jiff::Timestamp;
-use tonic::Status;
 
 use super::{
     auth::Identity,
@@ -13,10 +14,11 @@ use super::{
         time::wire_time,
     },
     lookup::state,
-    recovery::{Recovery, journal_failed},
-    status, v1,
+    recovery::Recovery,
+    v1,
 };
 use crate::{
+    call_error::CallError,
     domain::ids::{InvocationId, MAX_ID_BYTES},
     journal::{Listing, Record, RunState},
 };
@@ -25,38 +27,48 @@ use crate::{
 const PAGE: usize = 50;
 /// Invocations on a page at most.
 const MAX_PAGE: u32 = 500;
-/// How many invocations are passed over at most for one page; then it ends, and names where the
-/// next one begins.
+/// Maximum number of invocations that are passed over for one page; then it ends, and names the
+/// start of the next one.
 const MAX_READ: usize = 5_000;
 
 impl Recovery {
-    /// A page of the invocations that this caller may see.
-    pub(super) async fn list(
+    /// Returns a page of the invocations in the journal of this replica that this caller may see.
+    pub(super) async fn list_here(
         &self,
         identity: &Identity,
         request: v1::ListInvocationsRequest,
-    ) -> Result<v1::ListInvocationsResponse, Status> {
+    ) -> Result<v1::ListInvocationsResponse, CallError> {
+        let owner = match request.replica.as_str() {
+            "" => None,
+            name => {
+                let member = self.peers.named(name)?;
+                Some(member.map_or_else(|| self.peers.me().id.clone(), |member| member.id))
+            }
+        };
+        let is_its_own = |record: &Record| {
+            owner
+                .as_ref()
+                .is_none_or(|owner| record.owner.as_str() == owner)
+        };
         let (mut wanted, states, page) = wanted(identity, request)?;
         let mut invocations = Vec::new();
         let mut read = 0;
         loop {
-            let records = self
-                .executions
-                .list(&wanted, PAGE)
-                .await
-                .map_err(|error| journal_failed(&error))?;
+            let records = self.executions.list(&wanted, PAGE).await?;
             let is_last = records.len() < PAGE;
             read += records.len();
             for record in records {
                 wanted.before = Some(record.id.clone());
                 let state = state(record.outcome.as_deref(), &record, &[]);
-                if states.is_empty() || states.contains(&state) {
-                    invocations.push(summary(&record, state));
+                if (states.is_empty() || states.contains(&state)) && is_its_own(&record) {
+                    let replica = self.peers.name_of(record.owner.as_str());
+                    invocations.push(summary(&record, state, replica));
                 }
                 if invocations.len() == page {
                     return Ok(v1::ListInvocationsResponse {
                         invocations,
                         next_page_token: token(&wanted),
+                        ..v1::ListInvocationsResponse::default()
                     });
                 }
             }
@@ -64,23 +76,25 @@ impl Recovery {
                 return Ok(v1::ListInvocationsResponse {
                     invocations,
                     next_page_token: String::new(),
+                    ..v1::ListInvocationsResponse::default()
                 });
             }
             if read >= MAX_READ {
                 return Ok(v1::ListInvocationsResponse {
                     invocations,
                     next_page_token: token(&wanted),
+                    ..v1::ListInvocationsResponse::default()
                 });
             }
         }
     }
 }
 
-/// The requested states, page size and position.
+/// Returns the requested states, page size and position.
 fn wanted(
     identity: &Identity,
     request: v1::ListInvocationsRequest,
-) -> Result<(Listing, Vec<v1::InvocationState>, usize), Status> {
+) -> Result<(Listing, Vec<v1::InvocationState>, usize), CallError> {
     let v1::ListInvocationsRequest {
         tenant,
         route,
@@ -90,6 +104,7 @@ fn wanted(
         since,
         page_size,
         page_token,
+        replica,
     } = request;
     let mut faults = Violations::default();
     for (field, value, max_bytes) in [
@@ -98,6 +113,7 @@ fn wanted(
         ("operation", &operation, MAX_OPERATION_BYTES),
         ("thread_id", &thread_id, MAX_KEY_ID_BYTES),
         ("page_token", &page_token, MAX_ID_BYTES),
+        ("replica", &replica, MAX_ID_BYTES),
     ] {
         check_id(field, value, max_bytes, &mut faults);
     }
@@ -123,7 +139,7 @@ fn wanted(
         time
     });
     if !faults.is_empty() {
-        return Err(status::invalid_argument(&faults));
+        return Err(faults.into());
     }
     let tenant = match named(tenant) {
         Some(other) if other != identity.tenant.as_str() => {
@@ -166,7 +182,7 @@ fn wanted(
     Ok((wanted, named_states, page))
 }
 
-/// Where the page after it begins.
+/// Returns the start of the page after it.
 fn token(wanted: &Listing) -> String {
     wanted
         .before
@@ -175,7 +191,7 @@ fn token(wanted: &Listing) -> String {
         .unwrap_or_default()
 }
 
-fn summary(record: &Record, state: v1::InvocationState) -> v1::InvocationSummary {
+fn summary(record: &Record, state: v1::InvocationState, replica: String) -> v1::InvocationSummary {
     let outcome = record.outcome.as_deref();
     let failure = outcome.and_then(|outcome| outcome.result.as_ref().err());
     v1::InvocationSummary {
@@ -209,5 +225,6 @@ fn summary(record: &Record, state: v1::InvocationState) -> v1::InvocationSummary
             .unwrap_or_default(),
         final_target: outcome.map(final_target).unwrap_or_default(),
         usage: outcome.map(|outcome| usage(&outcome.usage)),
+        replica,
     }
 }

@@ -6,12 +6,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tonic::Status;
 
 use super::{
     auth::Identity,
     convert::{
-        enums::{class_field, strategies_field, wait_fields},
+        enums::{IntoProto as _, class_field, strategies_field, wait_fields},
         message::wire_message,
         outcome::{
             ResponseContext, attempts, completion_of, failure_of, final_model, final_target,
@@ -19,12 +18,15 @@ use super::{
         },
         time::{millis, wire_time},
     },
-    recovery::{Recovery, journal_failed},
-    status,
+    recovery::Recovery,
     stream::is_end,
     v1,
 };
 use crate::{
+    call_error::{
+        CallError,
+        table::{INVOCATION_NOT_FOUND, THREAD_NOT_ALLOWED, THREAD_NOT_FOUND, THREAD_VERSION},
+    },
     config::Config,
     domain::{
         clock,
@@ -37,32 +39,32 @@ use crate::{
     journal::{Entry, Record, RunState, Thread, ThreadError, ThreadKey},
 };
 
-/// How long a cancellation waits for the end that it brings about.
+/// Time for which a cancellation waits for the end that it causes.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Most recorded steps that are read to explain an invocation that runs.
 const MAX_STEPS: usize = 100_000;
 
 impl Recovery {
-    /// An invocation of this caller's tenant on a route that it may use, as it is kept; for one who
-    /// administers, of any tenant.
+    /// Returns an invocation of this caller's tenant on a route that it may use, as it is kept; for
+    /// one who administers, of any tenant.
     pub(super) async fn record(
         &self,
         identity: &Identity,
         name: &InvocationName,
-    ) -> Result<Record, Status> {
+    ) -> Result<Record, CallError> {
         let found = match name {
             InvocationName::Id(id) if identity.is_admin() => self.executions.find_of_any(id).await,
             name => self.executions.find(&identity.tenant, name).await,
         };
-        let found = found.map_err(|error| journal_failed(&error))?;
-        found
+        found?
             .filter(|record| identity.may_use(&record.route).is_ok())
             .ok_or_else(|| {
-                status::invocation_not_found(match name {
+                let name = match name {
                     InvocationName::Id(id) => id.as_str(),
                     InvocationName::Request(request) => request.as_str(),
-                })
+                };
+                CallError::new(INVOCATION_NOT_FOUND).fact("invocation", name)
             })
     }
 
@@ -71,13 +73,9 @@ impl Recovery {
         &self,
         identity: &Identity,
         name: InvocationName,
-    ) -> Result<v1::GetInvocationResponse, Status> {
+    ) -> Result<v1::GetInvocationResponse, CallError> {
         let record = self.record(identity, &name).await?;
-        let steps = self
-            .executions
-            .steps(&record.id, MAX_STEPS)
-            .await
-            .map_err(|error| journal_failed(&error))?;
+        let steps = self.executions.steps(&record.id, MAX_STEPS).await?;
         Ok(v1::GetInvocationResponse {
             invocation: Some(explained(&record, &steps, &self.engine.config())),
         })
@@ -89,7 +87,7 @@ impl Recovery {
         identity: &Identity,
         name: InvocationName,
         reason: &str,
-    ) -> Result<v1::CancelInvocationResponse, Status> {
+    ) -> Result<v1::CancelInvocationResponse, CallError> {
         let record = self.record(identity, &name).await?;
         let id = record.id.clone();
         let words = if reason.is_empty() {
@@ -97,13 +95,11 @@ impl Recovery {
         } else {
             format!("CancelInvocation: {reason}")
         };
-        let cancellation = self
-            .executions
-            .cancel(&id, &words)
-            .await
-            .map_err(|error| journal_failed(&error))?;
+        let cancellation = self.executions.cancel(&id, &words).await?;
         let state = match cancellation {
-            Cancelled::Unknown => return Err(status::invocation_not_found(id.as_str())),
+            Cancelled::Unknown => {
+                return Err(CallError::new(INVOCATION_NOT_FOUND).fact("invocation", id));
+            }
             Cancelled::Ended => state(record.outcome.as_deref(), &record, &[]),
             Cancelled::Accepted => {
                 let mut follower = self.executions.follow(&record, None).follower;
@@ -128,7 +124,7 @@ impl Recovery {
         &self,
         identity: &Identity,
         id: ThreadId,
-    ) -> Result<v1::GetThreadResponse, Status> {
+    ) -> Result<v1::GetThreadResponse, CallError> {
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
         let thread = self.open_thread(identity, &key).await?;
         let error = |outcome: &Outcome| {
@@ -162,18 +158,14 @@ impl Recovery {
         Ok(v1::GetThreadResponse { thread: Some(wire) })
     }
 
-    /// A kept conversation that began on a route which the caller may use.
-    async fn open_thread(&self, identity: &Identity, key: &ThreadKey) -> Result<Thread, Status> {
-        let thread = self
-            .executions
-            .thread(key)
-            .await
-            .map_err(|error| journal_failed(&error))?;
-        let thread = thread.ok_or_else(|| status::thread_not_found(&key.id))?;
+    /// Opens a kept conversation that started on a route which the caller may use.
+    async fn open_thread(&self, identity: &Identity, key: &ThreadKey) -> Result<Thread, CallError> {
+        let thread = self.executions.thread(key).await?;
+        let thread = thread.ok_or_else(|| missing(&key.id))?;
         if thread.is_open_to(&identity.routes) {
             Ok(thread)
         } else {
-            Err(status::thread_of_other_route())
+            Err(CallError::new(THREAD_NOT_ALLOWED))
         }
     }
 
@@ -183,27 +175,22 @@ impl Recovery {
         identity: &Identity,
         id: ThreadId,
         version: Option<u64>,
-    ) -> Result<v1::DeleteThreadResponse, Status> {
+    ) -> Result<v1::DeleteThreadResponse, CallError> {
         let key = ThreadKey::new(identity.tenant.clone(), id.clone());
         if !identity.routes.is_empty() {
             self.open_thread(identity, &key).await?;
         }
         match self.executions.delete_thread(&key, version).await {
             Ok(true) => Ok(v1::DeleteThreadResponse {}),
-            Ok(false) => Err(status::thread_not_found(&id)),
-            Err(ThreadError::Busy { running }) => Err(status::thread_busy(&id, &running)),
-            Err(ThreadError::Version { current }) => Err(status::failed_precondition(
-                "THREAD_VERSION",
-                &format!("the thread is at version {current}"),
-                vec![
-                    ("threadId", id.as_str().to_owned()),
-                    ("version", current.to_string()),
-                ],
-            )),
+            Ok(false) => Err(missing(&id)),
+            Err(ThreadError::Busy { running }) => Err(CallError::thread_busy(&id, &running)),
+            Err(ThreadError::Version { current }) => Err(CallError::new(THREAD_VERSION)
+                .fact("threadId", id)
+                .fact("version", current)),
             Err(ThreadError::NotLocked { .. }) => {
-                Err(status::internal("a deletion required a lock"))
+                Err(CallError::internal("a deletion required a lock"))
             }
-            Err(ThreadError::Store(error)) => Err(journal_failed(&error)),
+            Err(ThreadError::Store(error)) => Err(error.into()),
         }
     }
 }
@@ -271,7 +258,11 @@ fn explained(record: &Record, steps: &[Entry], config: &Config) -> v1::Invocatio
     }
 }
 
-/// The state of an invocation. One whose answer is not kept counts as succeeded.
+fn missing(thread: &ThreadId) -> CallError {
+    CallError::new(THREAD_NOT_FOUND).fact("threadId", thread)
+}
+
+/// Returns the state of an invocation. One whose completion is not kept counts as succeeded.
 pub(super) fn state(
     outcome: Option<&Outcome>,
     record: &Record,
@@ -293,6 +284,7 @@ pub(super) fn state(
                 | StreamStep::BlockDelta { .. }
                 | StreamStep::BlockStop { .. }
                 | StreamStep::Rewind { .. }
+                | StreamStep::ResponseStarted { .. }
                 | StreamStep::Usage { .. }
                 | StreamStep::Terminal(_) => None,
             });
@@ -305,7 +297,7 @@ pub(super) fn state(
     }
 }
 
-/// What was decided after each failed attempt, as far as its steps are kept.
+/// Returns the decision after each failed attempt, as far as its steps are kept.
 fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
     let mut decisions: Vec<v1::Decision> = Vec::new();
     for entry in steps {
@@ -324,7 +316,7 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
                     time: Some(wire_time(entry.at)),
                     attempt: *attempt,
                     failure_class: class_field(Some(*class)),
-                    strategy: v1::RecoveryStrategy::from(*strategy).into(),
+                    strategy: strategy.into_proto().into(),
                     target: String::new(),
                     wait_ms,
                     wait_source,
@@ -342,6 +334,7 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
             | StreamStep::BlockStop { .. }
             | StreamStep::Rewind { .. }
             | StreamStep::Parked { .. }
+            | StreamStep::ResponseStarted { .. }
             | StreamStep::Usage { .. }
             | StreamStep::Terminal(_) => {}
         }
@@ -349,13 +342,14 @@ fn decisions(steps: &[Entry]) -> Vec<v1::Decision> {
     decisions
 }
 
-/// What was taken back, as far as its steps are kept.
+/// Returns the rewinds, as far as the steps are kept.
 fn rewinds(steps: &[Entry]) -> Vec<v1::RecordedRewind> {
     let rewind = |entry: &Entry| {
         let StreamStep::Rewind { cause, attempt, .. } = &entry.step else {
             return None;
         };
-        let (time, failure_class) = (Some(wire_time(entry.at)), class_field(Some(*cause)));
+        let time = Some(wire_time(entry.at));
+        let failure_class = class_field(Some(*cause));
         Some(v1::RecordedRewind {
             time,
             attempt: *attempt,
@@ -365,7 +359,7 @@ fn rewinds(steps: &[Entry]) -> Vec<v1::RecordedRewind> {
     steps.iter().filter_map(rewind).collect()
 }
 
-/// The decision after the last attempt of a call that failed: there was no other.
+/// Returns the decision after the last attempt of a call that failed: there was no other.
 fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Decision> {
     let failure = outcome
         .result
@@ -389,14 +383,14 @@ fn end(outcome: &Outcome, at: Option<prost_types::Timestamp>) -> Option<v1::Deci
         time: at,
         attempt: last.number,
         failure_class: class_field(Some(class)),
-        strategy: v1::RecoveryStrategy::from(strategy).into(),
+        strategy: strategy.into_proto().into(),
         reason: outcome.reasoning.clone(),
         ..v1::Decision::default()
     })
 }
 
-/// The attempts of an invocation that has not ended, as far as its steps show them, and how long
-/// they took until `now`.
+/// Returns the attempts of an invocation that has not ended, as far as its steps show them, and how
+/// long they took until `now`.
 fn attempts_so_far(steps: &[Entry], now: Timestamp) -> Vec<v1::Attempt> {
     let mut attempts: Vec<v1::Attempt> = Vec::new();
     let mut starts = Vec::new();
@@ -417,7 +411,7 @@ fn attempts_so_far(steps: &[Entry], now: Timestamp) -> Vec<v1::Attempt> {
                 number: *attempt,
                 target: target.as_str().to_owned(),
                 model: model.clone(),
-                cause: v1::AttemptCause::from(*cause).into(),
+                cause: cause.into_proto().into(),
                 state: v1::AttemptState::Running.into(),
                 started_at: Some(wire_time(entry.at)),
                 duration_ms: took(entry.at, now),

@@ -7,7 +7,9 @@
 use tonic::{Request, Response, Status};
 
 use super::{
+    auth::Access,
     convert::{
+        answer_view::{answer_view, seen, stream_view},
         facts::failure_facts,
         outcome::{ResponseContext, response, wire_disposition},
         request::{
@@ -15,12 +17,12 @@ use super::{
             watch_request,
         },
     },
-    recovery::{Recovery, Streaming, lost},
-    status,
+    peers::PeerCall,
+    recovery::{Recovery, Streaming},
     v1::{self, recovery_service_server::RecoveryService},
-    watch,
+    watch::{self, WatchCall},
 };
-use crate::execution::Started;
+use crate::{domain::invocation::Call, execution::Started};
 
 #[tonic::async_trait]
 impl RecoveryService for Recovery {
@@ -38,24 +40,35 @@ impl RecoveryService for Recovery {
             &metadata,
             "relight.v1.RecoveryService/InvokeWithRecovery",
         )?;
-        let request =
-            invoke_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
-        let (operation, thread) = (request.operation.clone(), request.thread.clone());
+        let view = answer_view(&request)?;
+        let request = invoke_request(request, arrival)?;
+        let operation = request.operation.clone();
+        let thread = request.thread.clone();
+        let has_request_id = request.request_id.is_some();
+        let is_tool = matches!(request.call, Call::Tool(_));
         let incoming = self.resolve(request, &identity).await?;
         let Started {
             id,
             disposition,
             mut follower,
             ..
-        } = self.start(incoming).await?;
-        // When the caller goes, this future is dropped, and with it the follower.
-        let outcome = follower.outcome().await.map_err(|why| lost(&id, &why))?;
+        } = self.executions.start(incoming).await?;
+        // If the caller leaves, this future is dropped, and with it the follower.
+        let outcome = follower.outcome().await;
+        // One with a request id continues elsewhere, and the same request gets its outcome.
+        let outcome = outcome.map_err(|why| {
+            if has_request_id {
+                why.of_resumable(&id)
+            } else {
+                why.of_call(&id, is_tool)
+            }
+        })?;
         let context = ResponseContext {
             operation,
             thread,
             disposition: wire_disposition(disposition),
         };
-        Ok(Response::new(response(&outcome, &context)))
+        Ok(Response::new(seen(view, response(&outcome, &context))))
     }
 
     async fn stream_with_recovery(
@@ -63,17 +76,18 @@ impl RecoveryService for Recovery {
         request: Request<v1::StreamWithRecoveryRequest>,
     ) -> Result<Response<Self::StreamWithRecoveryStream>, Status> {
         let identity = self.identify(&request)?;
-        let (metadata, _, request) = request.into_parts();
+        let (metadata, mut extensions, request) = request.into_parts();
+        let access = extensions.remove::<Access>();
         let arrival = Self::arrival(
             &identity,
             &metadata,
             "relight.v1.RecoveryService/StreamWithRecovery",
         )?;
-        let start =
-            stream_request(request, arrival).map_err(|faults| status::invalid_argument(&faults))?;
-        let stream = match start {
-            StreamStart::New(request) => self.stream_new(*request, &identity).await?,
-            StreamStart::Resume(resume) => self.stream_resumed(resume, &identity).await?,
+        let view = stream_view(&request)?;
+        let caller = (&identity, access);
+        let stream = match stream_request(request, arrival)? {
+            StreamStart::New(request) => self.stream_new(*request, view, caller).await?,
+            StreamStart::Resume(resume) => self.stream_resumed(resume, view, caller).await?,
         };
         Ok(Response::new(stream))
     }
@@ -83,10 +97,21 @@ impl RecoveryService for Recovery {
         request: Request<v1::WatchRecoveryRequest>,
     ) -> Result<Response<Self::WatchRecoveryStream>, Status> {
         let identity = self.identify(&request)?;
-        let (filter, start) = watch_request(request.into_inner())
-            .map_err(|faults| status::invalid_argument(&faults))?;
-        watch::check_names(&self.engine, &identity, &filter)?;
-        Ok(Response::new(watch::stream(self, identity, filter, start)))
+        let access = request.extensions().get::<Access>().cloned();
+        let is_peer = request.extensions().get::<PeerCall>().is_some();
+        let request = request.into_inner();
+        let wire = request.filter.clone().unwrap_or_default();
+        let (filter, start) = watch_request(request)?;
+        let call = WatchCall {
+            identity,
+            access,
+            wire,
+            filter,
+            start,
+            is_peer,
+        };
+        watch::check_names(self, &call)?;
+        Ok(Response::new(watch::stream(self, call)))
     }
 
     async fn get_invocation(
@@ -94,9 +119,8 @@ impl RecoveryService for Recovery {
         request: Request<v1::GetInvocationRequest>,
     ) -> Result<Response<v1::GetInvocationResponse>, Status> {
         let identity = self.identify(&request)?;
-        let name = get_request(request.into_inner())
-            .map_err(|faults| status::invalid_argument(&faults))?;
-        self.explain(&identity, name).await.map(Response::new)
+        let name = get_request(request.into_inner())?;
+        Ok(Response::new(self.explain(&identity, name).await?))
     }
 
     async fn list_invocations(
@@ -104,9 +128,14 @@ impl RecoveryService for Recovery {
         request: Request<v1::ListInvocationsRequest>,
     ) -> Result<Response<v1::ListInvocationsResponse>, Status> {
         let identity = self.identify(&request)?;
-        self.list(&identity, request.into_inner())
-            .await
-            .map(Response::new)
+        let is_peer = request.extensions().get::<PeerCall>().is_some();
+        let request = request.into_inner();
+        let page = if is_peer {
+            self.list_here(&identity, request).await?
+        } else {
+            self.list(&identity, request).await?
+        };
+        Ok(Response::new(page))
     }
 
     async fn list_executions(
@@ -114,9 +143,8 @@ impl RecoveryService for Recovery {
         request: Request<v1::ListExecutionsRequest>,
     ) -> Result<Response<v1::ListExecutionsResponse>, Status> {
         let identity = self.identify(&request)?;
-        self.list_executed(&identity, request.into_inner())
-            .await
-            .map(Response::new)
+        let page = self.list_executed(&identity, request.into_inner()).await?;
+        Ok(Response::new(page))
     }
 
     async fn cancel_invocation(
@@ -124,21 +152,18 @@ impl RecoveryService for Recovery {
         request: Request<v1::CancelInvocationRequest>,
     ) -> Result<Response<v1::CancelInvocationResponse>, Status> {
         let identity = self.identify(&request)?;
-        let (name, reason) = cancel_request(request.into_inner())
-            .map_err(|faults| status::invalid_argument(&faults))?;
-        self.cancel(&identity, name, &reason)
-            .await
-            .map(Response::new)
+        let (name, reason) = cancel_request(request.into_inner())?;
+        Ok(Response::new(self.cancel(&identity, name, &reason).await?))
     }
 
     async fn classify_failure(
         &self,
         request: Request<v1::ClassifyFailureRequest>,
     ) -> Result<Response<v1::ClassifyFailureResponse>, Status> {
-        self.identify(&request)?;
-        let facts = failure_facts(request.into_inner())
-            .map_err(|faults| status::invalid_argument(&faults))?;
-        super::dry_run::classify(&self.engine, &facts).map(Response::new)
+        let identity = self.identify(&request)?;
+        let facts = failure_facts(request.into_inner())?;
+        let classified = super::dry_run::classify(&self.engine, &identity, &facts)?;
+        Ok(Response::new(classified))
     }
 
     async fn get_thread(
@@ -146,9 +171,8 @@ impl RecoveryService for Recovery {
         request: Request<v1::GetThreadRequest>,
     ) -> Result<Response<v1::GetThreadResponse>, Status> {
         let identity = self.identify(&request)?;
-        let id = thread_id(request.into_inner().thread_id)
-            .map_err(|faults| status::invalid_argument(&faults))?;
-        self.thread(&identity, id).await.map(Response::new)
+        let id = thread_id(request.into_inner().thread_id)?;
+        Ok(Response::new(self.thread(&identity, id).await?))
     }
 
     async fn delete_thread(
@@ -160,9 +184,8 @@ impl RecoveryService for Recovery {
             thread_id: id,
             version,
         } = request.into_inner();
-        let id = thread_id(id).map_err(|faults| status::invalid_argument(&faults))?;
-        self.forget_thread(&identity, id, version)
-            .await
-            .map(Response::new)
+        let id = thread_id(id)?;
+        let forgotten = self.forget_thread(&identity, id, version).await?;
+        Ok(Response::new(forgotten))
     }
 }

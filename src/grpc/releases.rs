@@ -1,33 +1,33 @@
 //! The RPCs about releases, as `AdminService` serves them.
 
-use tonic::Status;
-
 use super::{
     convert::release::{wire_release, wire_releases},
-    status, v1,
+    v1,
 };
 use crate::{
+    call_error::{CallError, table::SUBJECT_NOT_FOUND},
     config::fault::nearest,
     domain::clock,
     engine::Engine,
-    execution::{Executions, ReleaseError},
+    execution::Executions,
     policy::release::{Release, ReleaseMonitor},
 };
 
 /// Longest reason of an operator, in bytes.
 const MAX_REASON_BYTES: usize = 256;
 
-/// The releases, of one subject or of all.
+/// Returns the releases, of one subject or of all.
 pub(super) fn list(
     engine: &Engine,
     executions: &Executions,
     request: &v1::ListReleasesRequest,
-) -> Result<v1::ListReleasesResponse, Status> {
-    let (all, subject) = (executions.releases().all(), request.subject.as_str());
+) -> Result<v1::ListReleasesResponse, CallError> {
+    let all = executions.releases().all();
+    let subject = request.subject.as_str();
     if !subject.is_empty() && all.iter().all(|monitor| monitor.subject != subject) {
         let names: Vec<&str> = all.iter().map(|monitor| monitor.subject.as_str()).collect();
-        return Err(status::not_found(
-            "subject",
+        return Err(CallError::not_found(
+            SUBJECT_NOT_FOUND,
             subject,
             nearest(subject, &names),
         ));
@@ -45,7 +45,7 @@ pub(super) async fn roll_back(
     engine: &Engine,
     executions: &Executions,
     request: v1::RollbackReleaseRequest,
-) -> Result<v1::RollbackReleaseResponse, Status> {
+) -> Result<v1::RollbackReleaseResponse, CallError> {
     let v1::RollbackReleaseRequest {
         release_id,
         reason,
@@ -55,8 +55,7 @@ pub(super) async fn roll_back(
     let monitor = executions
         .releases()
         .roll_back(&release_id, reason, pin)
-        .await
-        .map_err(refused)?;
+        .await?;
     let release = monitor.releases().find(|release| release.id == release_id);
     Ok(v1::RollbackReleaseResponse {
         release: release.map(|release| wire(engine, &monitor, release)),
@@ -69,7 +68,7 @@ pub(super) async fn promote(
     engine: &Engine,
     executions: &Executions,
     request: v1::PromoteReleaseRequest,
-) -> Result<v1::PromoteReleaseResponse, Status> {
+) -> Result<v1::PromoteReleaseResponse, CallError> {
     let v1::PromoteReleaseRequest {
         release_id,
         reason,
@@ -79,8 +78,7 @@ pub(super) async fn promote(
     let monitor = executions
         .releases()
         .promote(&release_id, reason, pin)
-        .await
-        .map_err(refused)?;
+        .await?;
     Ok(v1::PromoteReleaseResponse {
         release: Some(wire(engine, &monitor, &monitor.stable)),
     })
@@ -91,18 +89,14 @@ pub(super) async fn pin(
     engine: &Engine,
     executions: &Executions,
     request: v1::PinReleaseRequest,
-) -> Result<v1::PinReleaseResponse, Status> {
+) -> Result<v1::PinReleaseResponse, CallError> {
     let v1::PinReleaseRequest {
         subject,
         pinned,
         reason,
     } = request;
     let reason = bounded(&reason)?;
-    let monitor = executions
-        .releases()
-        .pin(&subject, pinned)
-        .await
-        .map_err(refused)?;
+    let monitor = executions.releases().pin(&subject, pinned).await?;
     tracing::info!(
         subject,
         pinned,
@@ -127,25 +121,12 @@ fn wire(engine: &Engine, monitor: &ReleaseMonitor, release: &Release) -> v1::Rel
     )
 }
 
-fn bounded(reason: &str) -> Result<&str, Status> {
+fn bounded(reason: &str) -> Result<&str, CallError> {
     if reason.len() > MAX_REASON_BYTES {
-        return Err(status::invalid_field(
+        return Err(CallError::invalid_field(
             "reason",
-            &format!("is longer than {MAX_REASON_BYTES} bytes"),
+            format!("is longer than {MAX_REASON_BYTES} bytes"),
         ));
     }
     Ok(reason)
-}
-
-fn refused(error: ReleaseError) -> Status {
-    match error {
-        ReleaseError::Unknown { name, known } => {
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            status::not_found("release", &name, nearest(&name, &known))
-        }
-        ReleaseError::Refused(refusal) => {
-            status::failed_precondition("RELEASE_NOT_CHANGED", &refusal.to_string(), Vec::new())
-        }
-        ReleaseError::Journal(error) => super::recovery::journal_failed(&error),
-    }
 }

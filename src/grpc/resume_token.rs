@@ -56,15 +56,19 @@ impl TokenKey {
             expires_at.as_second(),
             invocation.as_str().len()
         );
+        self.seal(&payload)
+    }
+
+    /// Writes a signed text.
+    pub(super) fn seal(&self, payload: &str) -> String {
         let signature = self.sign(payload.as_bytes());
         let mut bytes = signature.to_vec();
         bytes.extend_from_slice(payload.as_bytes());
         BASE64.encode(bytes)
     }
 
-    /// Reads a token; `None` for one that was not signed with this key, or is no longer good.
-    #[must_use]
-    pub fn read(&self, token: &str, now: Timestamp) -> Option<Resumable> {
+    /// Reads a signed text; `None` if it was not signed with this key.
+    pub(super) fn open(&self, token: &str) -> Option<String> {
         let bytes = BASE64.decode(token).ok()?;
         let (signature, payload) = bytes.split_at_checked(32)?;
         let expected = self.sign(payload);
@@ -76,7 +80,13 @@ impl TokenKey {
         if differs != 0 {
             return None;
         }
-        let payload = std::str::from_utf8(payload).ok()?;
+        std::str::from_utf8(payload).ok().map(str::to_owned)
+    }
+
+    /// Reads a token; `None` if it was not signed with this key, or is no longer valid.
+    #[must_use]
+    pub fn read(&self, token: &str, now: Timestamp) -> Option<Resumable> {
+        let payload = self.open(token)?;
         let mut words = payload.splitn(6, ' ');
         let _version = words.next().filter(|version| *version == "1")?;
         let after = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -142,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_token_that_was_changed_or_signed_by_another_is_none() {
-        let (key, now) = (TokenKey::new(b"secret"), Timestamp::UNIX_EPOCH);
+        let key = TokenKey::new(b"secret");
+        let now = Timestamp::UNIX_EPOCH;
         let token = key.write(&resumable());
         assert_eq!(TokenKey::new(b"another secret").read(&token, now), None);
         for index in 0..token.len() {

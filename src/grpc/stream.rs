@@ -1,4 +1,4 @@
-//! `StreamWithRecovery`: one client's stream of an invocation, from its beginning or from where an
+//! `StreamWithRecovery`: one client's stream of an invocation, from its start or from where an
 //! earlier one broke.
 //!
 //! It ends with OK only after a `Terminal`; any other end is an error after which the client
@@ -12,18 +12,22 @@ use jiff::Timestamp;
 use tonic::Status;
 
 use super::{
-    auth::Identity,
+    auth::{Access, Identity, withdrawn},
     convert::{
         outcome::{ResponseContext, wire_disposition},
         request::{Resume, ResumeName},
         stream::{EventPosition, StreamHeader, StreamWriter},
     },
-    recovery::{RETRY_AFTER, Recovery, Streaming, lost},
+    recovery::{Recovery, Streaming},
     resume_token::Resumable,
-    status, v1,
+    v1,
 };
 use crate::{
-    domain::{clock, fold::StreamStep},
+    call_error::{
+        CallError,
+        table::{INVOCATION_NOT_FOUND, RESUME},
+    },
+    domain::{clock, fold::StreamStep, ids::TenantId},
     engine::InvocationRequest,
     execution::{InvocationName, Started, StreamItem},
 };
@@ -32,45 +36,48 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl Recovery {
-    /// The stream of a new invocation, or of the one that it repeats.
+    /// Returns the stream of a new invocation, or of the one that it repeats.
     pub(super) async fn stream_new(
         &self,
         request: InvocationRequest,
-        identity: &Identity,
+        view: v1::AnswerView,
+        (identity, access): (&Identity, Option<Access>),
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
-        let (operation, thread) = (request.operation.clone(), request.thread.clone());
+        let operation = request.operation.clone();
+        let thread = request.thread.clone();
         let tenant = identity.tenant.clone();
         let incoming = self.resolve(request, identity).await?;
         let max_retries = incoming.plan.retry.max_retries;
-        let started = self.start(incoming).await?;
+        let started = self.executions.start(incoming).await?;
         let context = ResponseContext {
             operation,
             thread,
             disposition: wire_disposition(started.disposition),
         };
-        let writer = StreamWriter::new(started.id.clone(), context, max_retries);
-        Ok(self.stream(started, writer, tenant, (0, 0)))
+        let writer = StreamWriter::new(started.id.clone(), context, max_retries).seen(view);
+        Ok(self.stream(started, writer, (tenant, access), (0, 0)))
     }
 
-    /// The stream of an earlier invocation, after what its client has.
+    /// Returns the stream of an earlier invocation, after what its client has.
     pub(super) async fn stream_resumed(
         &self,
         resume: Resume,
-        identity: &Identity,
+        view: v1::AnswerView,
+        (identity, access): (&Identity, Option<Access>),
     ) -> Result<Streaming<v1::StreamWithRecoveryResponse>, Status> {
         let (name, given) = match resume.of {
             ResumeName::Token(token) => {
                 let token_payload =
                     self.tokens.read(&token, clock::wall_now()).ok_or_else(|| {
-                        status::invalid_field(
+                        CallError::invalid_field(
                             "resume.token",
                             "was not given by this service, or is no longer good",
                         )
                     })?;
                 if token_payload.tenant != identity.tenant {
-                    return Err(status::invocation_not_found(
-                        token_payload.invocation.as_str(),
-                    ));
+                    let id = token_payload.invocation;
+                    let error = CallError::new(INVOCATION_NOT_FOUND).fact("invocation", id);
+                    return Err(error.into());
                 }
                 (
                     InvocationName::Id(token_payload.invocation),
@@ -92,19 +99,21 @@ impl Recovery {
             thread: record.thread.clone(),
             disposition: wire_disposition(started.disposition),
         };
-        let writer = StreamWriter::new(record.id.clone(), context, max_retries);
-        Ok(self.stream(started, writer, record.tenant, after.unwrap_or_default()))
+        let writer = StreamWriter::new(record.id.clone(), context, max_retries).seen(view);
+        let caller = (record.tenant, access);
+        Ok(self.stream(started, writer, caller, after.unwrap_or_default()))
     }
 
     fn stream(
         &self,
         started: Started,
         mut writer: StreamWriter,
-        tenant: crate::domain::ids::TenantId,
+        (tenant, access): (TenantId, Option<Access>),
         after: (u64, u64),
     ) -> Streaming<v1::StreamWithRecoveryResponse> {
         let Started {
             id,
+            route,
             deadline_at,
             epoch,
             mode,
@@ -117,7 +126,7 @@ impl Recovery {
         } else {
             let expires_at = later(deadline_at.max(clock::wall_now()), events_kept);
             self.tokens.write(&Resumable {
-                tenant,
+                tenant: tenant.clone(),
                 invocation: id.clone(),
                 after,
                 expires_at,
@@ -132,9 +141,17 @@ impl Recovery {
         Box::pin(stream! {
             let mut last = EventPosition { epoch, seq: 0, at: clock::wall_now() };
             yield Ok(message(writer.accepted(last, &header)));
+            let withdrawn = withdrawn(access, |now| {
+                now.tenant == tenant && now.may_invoke() && now.may_use(&route).is_ok()
+            });
+            tokio::pin!(withdrawn);
             loop {
                 let item = tokio::select! {
                     biased;
+                    why = &mut withdrawn => {
+                        yield Err(Status::from(CallError::from(why)));
+                        return;
+                    }
                     item = follower.next() => item,
                     () = tokio::time::sleep(HEARTBEAT) => {
                         let now = EventPosition { at: clock::wall_now(), ..last };
@@ -145,7 +162,7 @@ impl Recovery {
                 let event = match item {
                     Ok(None) => return,
                     Err(why) => {
-                        yield Err(lost(&id, &why));
+                        yield Err(Status::from(why.of_resumable(&id)));
                         return;
                     }
                     Ok(Some(StreamItem::Snapshot { epoch, seq, at, blocks, attempt })) => {
@@ -167,7 +184,8 @@ impl Recovery {
                     Some(Ok(event)) => yield Ok(message(event)),
                     Some(Err(error)) => {
                         tracing::error!(invocation = %id, %error, "a step does not fold");
-                        yield Err(status::resume(&id, RETRY_AFTER));
+                        let error = CallError::new(RESUME).fact("invocationId", &id);
+                        yield Err(Status::from(error));
                         return;
                     }
                 }
@@ -184,7 +202,7 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// Whether a step is an end.
+/// Returns whether a step is an end.
 pub(super) const fn is_end(step: &StreamStep) -> bool {
     matches!(step, StreamStep::Terminal(_))
 }

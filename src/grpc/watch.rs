@@ -3,99 +3,163 @@
 //! A watcher holds only a cursor. One that is too slow is informed how many events it missed and
 //! continues; an idle one receives a bookmark now and then, so that its cursor stays fresh.
 
-use std::{pin::Pin, time::Duration};
+mod local;
+mod merged;
+
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use async_stream::stream;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
+use tokio::time::sleep;
 use tonic::Status;
 
+use self::{
+    local::LocalWatch,
+    merged::{MergeStart, MergedWatch},
+};
 use super::{
-    auth::Identity,
-    convert::{
-        event::{bookmark, missed, recovery_event},
-        filter::EventFilter,
-        request::WatchStart,
-    },
+    auth::{Access, Identity},
+    convert::{filter::EventFilter, request::WatchStart},
+    peers::{FeedItem, FeedStart},
     recovery::Recovery,
-    status, v1,
+    v1,
 };
 use crate::{
+    call_error::{
+        CallError,
+        table::{ROUTE_NOT_FOUND, TARGET_NOT_FOUND},
+    },
     config::fault::nearest,
     domain::{
-        clock,
         event::{Event, EventBody},
-        ids::{Cursor, RouteName, TargetId},
+        ids::{RouteName, TargetId},
     },
-    engine::Engine,
-    events::BusItem,
 };
 
 /// Silence after which a watcher receives a bookmark.
 const BOOKMARK_AFTER: Duration = Duration::from_secs(15);
 
-/// When a watcher that a drain disconnected may return.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
 type Watching = Pin<Box<dyn Stream<Item = Result<v1::WatchRecoveryResponse, Status>> + Send>>;
 
-/// What a watcher gets.
-pub(super) fn stream(
-    recovery: &Recovery,
-    identity: Identity,
-    filter: EventFilter,
-    start: WatchStart,
-) -> Watching {
-    let events = recovery.engine.events();
-    let mut reader = match start {
-        WatchStart::After(cursor) => events.reader(cursor),
-        WatchStart::Oldest => events.reader(Cursor(0)),
-        WatchStart::Live => events.live(),
+/// A request to watch.
+pub(super) struct WatchCall {
+    pub(super) identity: Identity,
+    pub(super) access: Option<Access>,
+    /// The filter as it came, for other replicas.
+    pub(super) wire: v1::RecoveryEventFilter,
+    pub(super) filter: EventFilter,
+    pub(super) start: WatchStart,
+    /// Whether another replica watches, for its callers.
+    pub(super) is_peer: bool,
+}
+
+/// Returns the events of this replica, and of all others in its fleet, for a watcher.
+pub(super) fn stream(recovery: &Recovery, call: WatchCall) -> Watching {
+    let peers = recovery.peers.clone();
+    let WatchCall {
+        identity,
+        access,
+        wire,
+        filter,
+        start,
+        is_peer,
+    } = call;
+    let local = LocalWatch {
+        identity: identity.clone(),
+        access,
+        filter,
+        is_peer,
     };
-    let drain = recovery.drain.clone();
-    let watcher = drain.watch();
+    let own = start.at(&peers.me().id);
+    let feed = local::stream(recovery, local, own);
+    let Some(mut fleet) = peers.watch().filter(|_| !is_peer) else {
+        return feed;
+    };
+    let start = match start {
+        // A position of one replica is of this one.
+        WatchStart::Live | WatchStart::After(_) => MergeStart::Live,
+        WatchStart::Oldest => MergeStart::Oldest,
+        WatchStart::AfterAll(cursor) => MergeStart::After(cursor),
+    };
+    let me = Arc::clone(peers.me());
+    let feed = feed.map(move |event| {
+        let item = match event {
+            Ok(event) => FeedItem::Event(Box::new(event.event.unwrap_or_default())),
+            Err(status) => FeedItem::Refused(status),
+        };
+        (Arc::clone(&me), item)
+    });
+    let mut merged = MergedWatch::new(peers, (identity, wire), &start, Box::pin(feed));
     Box::pin(stream! {
-        // The first message is the watcher's position, so that it can return to it whatever happens
-        // next.
-        yield Ok(response(bookmark(reader.position(), clock::wall_now())));
+        let mut early = merged.begin().await.into_iter();
+        for event in merged.first() {
+            yield Ok(response(event));
+        }
         loop {
-            let reading = tokio::select! {
-                biased;
-                reading = reader.next() => reading,
-                () = drain.drained() => {
-                    yield Err(status::draining(RETRY_AFTER));
-                    return;
-                }
-                () = tokio::time::sleep(BOOKMARK_AFTER) => {
-                    yield Ok(response(bookmark(reader.position(), clock::wall_now())));
-                    continue;
+            let next = if let Some(item) = early.next() {
+                Some(item)
+            } else {
+                tokio::select! {
+                    next = merged.next() => next,
+                    Ok(()) = fleet.changed() => {
+                        merged.join();
+                        continue;
+                    }
+                    () = sleep(BOOKMARK_AFTER) => {
+                        yield Ok(response(merged.bookmark()));
+                        continue;
+                    }
                 }
             };
-            match reading {
-                BusItem::Event(event) => {
-                    if may_see(&identity, &event) && filter.matches(&event)
-                        && let Some(event) = recovery_event(&event) {
-                            yield Ok(response(event));
-                        }
+            match next {
+                None => return,
+                Some((_, FeedItem::Refused(status))) => {
+                    yield Err(status);
+                    return;
                 }
-                BusItem::Missed { count, from, to } => {
-                    watcher.missed(count);
-                    yield Ok(response(missed(count, from, to, clock::wall_now())));
+                Some((member, item)) => {
+                    for event in merged.take(&member, item) {
+                        yield Ok(response(event));
+                    }
                 }
             }
         }
     })
 }
 
-/// Refuses a filter on a route or target that is not configured: nothing would ever match it.
+// === impl WatchStart ===
+
+impl WatchStart {
+    /// Returns the start at the replica with this id.
+    fn at(&self, id: &str) -> FeedStart {
+        match self {
+            Self::Live => FeedStart::Live,
+            Self::Oldest => FeedStart::Oldest,
+            Self::After(cursor) => FeedStart::After(*cursor),
+            Self::AfterAll(cursor) => MergeStart::After(cursor.clone()).at(id),
+        }
+    }
+}
+
+/// Refuses a filter on a route, target or replica that is not there: nothing would ever match it.
 ///
 /// # Errors
 /// `NOT_FOUND` with the nearest name.
-pub(super) fn check_names(
-    engine: &Engine,
-    identity: &Identity,
-    filter: &EventFilter,
-) -> Result<(), Status> {
-    let config = engine.config();
+pub(super) fn check_names(recovery: &Recovery, call: &WatchCall) -> Result<(), CallError> {
+    let WatchCall {
+        identity,
+        filter,
+        wire,
+        ..
+    } = call;
+    if call.is_peer {
+        // Its configuration may have others.
+        return Ok(());
+    }
+    for replica in &wire.replicas {
+        recovery.peers.named(replica)?;
+    }
+    let config = recovery.engine.config();
     for route in filter.routes() {
         if !config.routes.contains_key(&RouteName::from(route)) {
             let names = config
@@ -103,20 +167,23 @@ pub(super) fn check_names(
                 .keys()
                 .filter(|name| identity.may_use(name).is_ok());
             let names: Vec<&str> = names.map(RouteName::as_str).collect();
-            return Err(status::route_not_found(route, nearest(route, &names)));
+            let nearest = nearest(route, &names);
+            return Err(CallError::not_found(ROUTE_NOT_FOUND, route, nearest));
         }
     }
     for target in filter.targets() {
         if !config.targets.contains_key(&TargetId::from(target)) {
             let names: Vec<&str> = config.targets.keys().map(TargetId::as_str).collect();
-            return Err(status::not_found("target", target, nearest(target, &names)));
+            let nearest = nearest(target, &names);
+            return Err(CallError::not_found(TARGET_NOT_FOUND, target, nearest));
         }
     }
     Ok(())
 }
 
-/// A caller sees the invocations of its tenant on the routes that it may use, and what happens to
-/// targets; changes of the configuration are for those who administer.
+/// Returns whether a caller sees an event: it sees the invocations of its tenant on the routes that
+/// it may use, and what happens to targets; changes of the configuration are for those who
+/// administer.
 fn may_see(identity: &Identity, event: &Event) -> bool {
     let of_operators = matches!(
         event.body,

@@ -3,16 +3,15 @@
 //! Admission is held until the invocation's stream ends or is dropped.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    task::Poll,
+    sync::Arc,
+    task::{Context, Poll},
 };
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 
-use super::{BoxFuture, StepStream, invocation::InvocationScope};
+use super::{BoxFuture, StepStream, held::holding, invocation::InvocationScope};
 use crate::{
     domain::{
         failure::{Failure, FailureClass, WaitSource},
@@ -68,7 +67,7 @@ where
     type Error = Failure;
     type Future = BoxFuture<Result<StepStream, Failure>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
@@ -77,20 +76,15 @@ where
         let admission = Arc::clone(&self.admission);
         Box::pin(async move {
             let tenant = scope.invocation.tenant.clone();
-            let entered = lock(&admission).try_enter(&tenant, Instant::now());
+            let entered = admission.lock().try_enter(&tenant, Instant::now());
             if let Err(shed) = entered {
                 let refused =
                     Failure::local(FailureClass::Shed, "too many invocations are in flight");
                 return Err(refused.with_retry_after(shed.retry_in, WaitSource::Backoff));
             }
             let place = AdmissionGuard { admission, tenant };
-            let mut steps = inner.oneshot(scope).await?;
-            Ok(Box::pin(stream! {
-                let _place = place;
-                while let Some(step) = steps.next().await {
-                    yield step;
-                }
-            }) as StepStream)
+            let steps = inner.oneshot(scope).await?;
+            Ok(holding(steps, place))
         })
     }
 }
@@ -103,10 +97,6 @@ struct AdmissionGuard {
 
 impl Drop for AdmissionGuard {
     fn drop(&mut self) {
-        lock(&self.admission).leave(&self.tenant);
+        self.admission.lock().leave(&self.tenant);
     }
-}
-
-fn lock(admission: &Mutex<Admission>) -> std::sync::MutexGuard<'_, Admission> {
-    admission.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,6 +20,7 @@ pub struct AppendOnly {
 struct AppendOnlyState {
     has_sent: AtomicBool,
     has_diverged: AtomicBool,
+    is_continued: AtomicBool,
 }
 
 // === impl AppendOnly ===
@@ -30,12 +31,22 @@ impl AppendOnly {
         self.shared.has_sent.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything was sent.
+    /// Returns whether anything was sent.
     pub fn has_sent(&self) -> bool {
         self.shared.has_sent.load(Ordering::Relaxed)
     }
 
-    /// The running attempt does not begin with what was sent: it is of no use.
+    /// Another request will ask for the rest of what was sent, if no attempt repeats it.
+    pub fn continued_by_another_request(&self) {
+        self.shared.is_continued.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether another request will ask for the rest: one call is left for it.
+    pub fn is_continued(&self) -> bool {
+        self.shared.is_continued.load(Ordering::Relaxed)
+    }
+
+    /// The running attempt does not start with what was sent: it is of no use.
     pub fn diverged(&self) {
         self.shared.has_diverged.store(true, Ordering::Relaxed);
     }

@@ -1,16 +1,17 @@
-//! What followers of the invocation have received so far, and how it is taken back.
+//! Content that followers of the invocation have received so far, and how it is taken back.
 //!
 //! Attempts number their blocks from 0; followers see numbers from 1 that are unique within the
 //! invocation. When an attempt is abandoned, one rewind names exactly what stays; a text that the
 //! next attempt repeats word for word is not taken back at all: followers just see it continue. No
-//! delta ends inside a grapheme, and a tool call is committed only together with the whole answer,
-//! so that what may be acted upon is never taken back.
+//! delta ends inside a grapheme, unless everything is delivered at once, and a tool call is
+//! committed only together with the whole completion, so that what may be acted upon is never taken
+//! back.
 
 mod graphemes;
 
 use std::{collections::HashMap, sync::Arc};
 
-use self::graphemes::{ends_cleanly, settled};
+pub use self::graphemes::DeltaEnds;
 use crate::domain::{
     completion::{BlockKind, Completion, Delta, FinishReason, Usage},
     failure::FailureClass,
@@ -23,18 +24,26 @@ use crate::domain::{
 #[derive(Debug, Default)]
 pub struct DeltaAssembler {
     fold: AnswerState,
+    /// Places at which a delta may end.
+    ends: DeltaEnds,
     last_block: u32,
+    /// Last block of the attempts before.
+    earlier_blocks: u32,
     numbers: HashMap<u32, u32>,
-    /// What of a block is not delivered yet: its last grapheme may still grow.
+    /// Text of a block that is not delivered yet: its last grapheme may still grow.
     tails: HashMap<u32, String>,
-    /// Whole tool calls, and what their provider needs back: committed with the answer.
+    /// Whole tool calls, and the data that their provider needs back: committed with the completion.
     uncommitted: Vec<(u32, Option<Opaque>)>,
-    /// The end of the newest text, held back while the text may be continued.
-    closing: Option<(u32, Option<Opaque>)>,
+    /// The end of the newest text, held back while the text may be continued, with what of it may
+    /// be the beginning of a stop sequence.
+    closing: Option<(u32, Option<Opaque>, String)>,
+    /// Such a beginning at the end of a completion that is being continued, and the bytes before it.
+    cut_tail: (usize, String),
     abandoned: Option<AbandonedText>,
     model: Option<String>,
     response_id: Option<String>,
     usage: Usage,
+    around: Option<Opaque>,
     finish: Option<(FinishReason, String)>,
 }
 
@@ -48,14 +57,14 @@ struct AbandonedText {
     attempt: u32,
     /// The running attempt's block that repeats it, once there is one.
     repeated_by: Option<u32>,
-    /// How many bytes of it were repeated.
+    /// Number of bytes of it that were repeated.
     matched: usize,
 }
 
 // === impl DeltaAssembler ===
 
 impl DeltaAssembler {
-    /// The delivery of an invocation that an earlier owner began.
+    /// Returns the delivery of an invocation that an earlier owner started.
     pub fn after(blocks: Vec<Block>, last_block: u32) -> Self {
         let mut assembler = Self {
             last_block,
@@ -65,13 +74,19 @@ impl DeltaAssembler {
         assembler
     }
 
-    /// Whether a follower holds anything.
+    /// The same delivery, whose deltas may end there.
+    pub fn ending_at(self, ends: DeltaEnds) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// Returns whether a follower holds anything.
     pub fn has_content(&self) -> bool {
         !self.fold.blocks().is_empty()
     }
 
     /// Begins another attempt; what was delivered must have been abandoned before.
     pub fn begin_attempt(&mut self) {
+        self.earlier_blocks = self.last_block;
         self.numbers.clear();
         self.tails.clear();
         self.uncommitted.clear();
@@ -79,11 +94,12 @@ impl DeltaAssembler {
         self.model = None;
         self.response_id = None;
         self.usage = Usage::default();
+        self.around = None;
         self.finish = None;
     }
 
-    /// The steps that a delta means for followers. A delta for a block that is not open means
-    /// nothing.
+    /// Takes a delta, and returns the steps that it means for followers. A delta for a block that is not open
+    /// means nothing.
     pub fn push(&mut self, attempt: u32, delta: Delta) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         match delta {
@@ -100,7 +116,18 @@ impl DeltaAssembler {
                 self.usage = usage;
                 self.emit(StreamStep::Usage { attempt, usage }, &mut steps);
             }
-            // Followers see an answer that continues; what a tool returned is delivered when the
+            Delta::Around(fields) => {
+                let is_first = self.around.is_none() && self.last_block == self.earlier_blocks;
+                let around = self.around.insert(fields).clone();
+                let model = self.model.clone();
+                let started = StreamStep::ResponseStarted {
+                    attempt,
+                    model,
+                    around,
+                };
+                steps.extend(is_first.then_some(started));
+            }
+            // Followers see a completion that continues; the result of a tool is delivered when the
             // planner accepts it.
             Delta::ReadOn(_) | Delta::ToolReply(_) => {}
             Delta::Finish { reason, raw } => {
@@ -115,7 +142,7 @@ impl DeltaAssembler {
                 for block in open {
                     self.end(block, None, &mut steps);
                 }
-                // An answer without the text that followers hold is another answer.
+                // A completion without the text that followers hold is another completion.
                 self.diverge(&mut steps);
                 self.finish = Some((reason, raw));
             }
@@ -163,37 +190,29 @@ impl DeltaAssembler {
         vec![step]
     }
 
-    /// The text of an abandoned attempt that followers still hold.
+    /// Returns the text of an abandoned attempt that followers still hold.
     pub fn held_text(&self) -> Option<Arc<str>> {
-        let abandoned = self.abandoned.as_ref()?;
-        let held = self
-            .fold
-            .blocks()
-            .iter()
-            .find(|held| held.id == abandoned.id && !held.stopped)?;
+        let held = self.open_block(self.abandoned.as_ref()?.id)?;
         Some(Arc::from(held.text.as_str()))
     }
 
-    /// The blocks as delivered so far, and how the running attempt finished, once it did.
+    /// Returns the blocks as delivered so far, and how the running attempt finished, once it did.
     pub fn finished(&self) -> Option<(&[Block], FinishReason)> {
         Some((self.fold.blocks(), self.finish.as_ref()?.0))
     }
 
     /// Bytes that followers hold, or are about to.
     pub fn bytes(&self) -> usize {
-        let held: usize = self
-            .fold
-            .blocks()
-            .iter()
-            .map(|block| block.text.len())
-            .sum();
+        let blocks = self.fold.blocks().iter();
+        let held: usize = blocks.map(|block| block.text.len()).sum();
         held + self.tails.values().map(String::len).sum::<usize>()
     }
 
-    /// Keeps the text of a whole answer open, so that the next attempt continues it. Returns how it
+    /// Keeps the text of a whole completion open, so that the next attempt continues it. Returns how it
     /// had finished.
     pub fn reopen(&mut self, attempt: u32) -> Option<(FinishReason, String)> {
-        let (id, _) = self.closing.take()?;
+        let (id, _, tail) = self.closing.take()?;
+        self.cut_tail = (self.bytes(), tail);
         let cause = FailureClass::StreamInterrupted;
         self.abandoned = Some(AbandonedText {
             id,
@@ -205,20 +224,22 @@ impl DeltaAssembler {
         self.finish.take()
     }
 
-    /// Takes what followers hold for the whole answer after all, which finished like this.
+    /// Takes what followers hold for the whole completion after all, which finished like this.
     pub fn settle(&mut self, finish: (FinishReason, String)) -> Vec<StreamStep> {
         let mut steps = self.flush();
         self.abandoned = None;
         self.closing = None;
         self.finish = Some(finish);
-        let open: Vec<u32> = self
-            .fold
-            .blocks()
-            .iter()
-            .filter(|block| !block.stopped)
-            .map(|block| block.id)
-            .collect();
+        let (bytes, tail) = std::mem::take(&mut self.cut_tail);
+        let tail = if bytes == self.bytes() {
+            tail
+        } else {
+            String::new()
+        };
+        let open = self.fold.blocks().iter().filter(|block| !block.stopped);
+        let open: Vec<u32> = open.map(|block| block.id).collect();
         for id in open {
+            self.add(id, tail.clone(), &mut steps);
             if let Some(held) = self.fold.blocks().iter().find(|held| held.id == id) {
                 let step = stop(held, None);
                 self.emit(step, &mut steps);
@@ -227,12 +248,14 @@ impl DeltaAssembler {
         steps
     }
 
-    /// Delivers what was held back for a grapheme that may grow: nothing more comes.
+    /// Delivers what was held back for a grapheme that may grow: nothing more comes. What may be the
+    /// beginning of a stop sequence is not: who continues the text writes it anew.
     pub fn flush(&mut self) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         let mut tails: Vec<(u32, String)> = self.tails.drain().collect();
         tails.sort_unstable();
-        for (block, tail) in tails {
+        for (block, mut tail) in tails {
+            tail.truncate(self.ends.sure(&tail));
             if let Some(id) = self.numbers.get(&block).copied() {
                 self.add(id, tail, &mut steps);
             }
@@ -240,25 +263,17 @@ impl DeltaAssembler {
         steps
     }
 
-    /// Commits the tool calls of a whole answer: what comes next is the end.
+    /// Commits the tool calls of a whole completion: what comes next is the end.
     pub fn commit(&mut self) -> Vec<StreamStep> {
         let mut steps = Vec::new();
         self.close(&mut steps);
         for (id, opaque) in std::mem::take(&mut self.uncommitted) {
-            if let Some(block) = self
-                .fold
-                .blocks()
-                .iter()
-                .find(|held| held.id == id && !held.stopped)
-            {
-                let step = stop(block, opaque);
-                self.emit(step, &mut steps);
-            }
+            self.stop(id, opaque, &mut steps);
         }
         steps
     }
 
-    /// The whole answer, once the attempt finished and was committed.
+    /// Returns the whole completion, once the attempt finished and was committed.
     pub fn completion(&self, asked_model: &str) -> Option<Completion> {
         let (finish, finish_raw) = self.finish.clone()?;
         Some(Completion {
@@ -268,11 +283,12 @@ impl DeltaAssembler {
             model: self.model.clone().unwrap_or_else(|| asked_model.to_owned()),
             response_id: self.response_id.clone(),
             usage: self.usage,
+            around: self.around.clone(),
             tool_output: None,
         })
     }
 
-    /// The assistant's turn as delivered so far.
+    /// Returns the assistant's turn as delivered so far.
     pub fn message(&self) -> Message {
         self.fold.message()
     }
@@ -308,11 +324,8 @@ impl DeltaAssembler {
             .as_mut()
             .filter(|abandoned| abandoned.repeated_by == Some(block))
         {
-            let held = self
-                .fold
-                .blocks()
-                .iter()
-                .find(|held| held.id == abandoned.id);
+            let mut blocks = self.fold.blocks().iter();
+            let held = blocks.find(|held| held.id == abandoned.id);
             let (left, open) = held.map_or(("", false), |held| {
                 (&held.text[abandoned.matched..], !held.stopped)
             });
@@ -321,7 +334,7 @@ impl DeltaAssembler {
                 return;
             }
             match text.strip_prefix(left) {
-                Some(rest) if open && held.is_some_and(|held| ends_cleanly(&held.text, rest)) => {
+                Some(rest) if open && held.is_some_and(|it| self.ends.fit(&it.text, rest)) => {
                     // All of it was repeated: from here on it simply continues.
                     self.abandoned = None;
                     new = rest;
@@ -335,7 +348,7 @@ impl DeltaAssembler {
         }
         let tail = self.tails.entry(block).or_default();
         tail.push_str(new);
-        let ready = settled(tail);
+        let ready = self.ends.settled(tail);
         let rest = tail.split_off(ready);
         let ready = std::mem::replace(tail, rest);
         self.add(id, ready, steps);
@@ -347,11 +360,8 @@ impl DeltaAssembler {
             .as_ref()
             .filter(|abandoned| abandoned.repeated_by == Some(block))
         {
-            let held = self
-                .fold
-                .blocks()
-                .iter()
-                .find(|held| held.id == abandoned.id);
+            let mut blocks = self.fold.blocks().iter();
+            let held = blocks.find(|held| held.id == abandoned.id);
             if held.is_some_and(|held| {
                 held.text.len() == abandoned.matched && (!held.stopped || held.opaque == opaque)
             }) {
@@ -363,49 +373,51 @@ impl DeltaAssembler {
         let Some(id) = self.numbers.remove(&block) else {
             return;
         };
-        let rest = self.tails.remove(&block).unwrap_or_default();
-        self.add(id, rest, steps);
-        let Some(held) = self
-            .fold
-            .blocks()
-            .iter()
-            .find(|held| held.id == id && !held.stopped)
-        else {
-            return;
-        };
-        match held.kind {
-            BlockKind::ToolCall { .. } => self.uncommitted.push((id, opaque)),
-            BlockKind::Text => {
-                self.close(steps);
-                self.closing = Some((id, opaque));
+        let mut rest = self.tails.remove(&block).unwrap_or_default();
+        let kind = self.open_block(id).map(|held| held.kind.clone());
+        match kind {
+            None => {}
+            Some(BlockKind::ToolCall { .. }) => {
+                self.add(id, rest, steps);
+                self.uncommitted.push((id, opaque));
             }
-            BlockKind::Reasoning | BlockKind::Refusal => {
-                let step = stop(held, opaque);
-                self.emit(step, steps);
+            Some(BlockKind::Text) => {
+                self.close(steps);
+                let tail = rest.split_off(self.ends.sure(&rest));
+                self.add(id, rest, steps);
+                self.closing = Some((id, opaque, tail));
+            }
+            Some(BlockKind::Reasoning | BlockKind::Refusal) => {
+                self.add(id, rest, steps);
+                self.stop(id, opaque, steps);
             }
         }
     }
 
     fn is_call(&self, block: u32) -> bool {
-        let held = self
-            .numbers
-            .get(&block)
-            .and_then(|id| self.fold.blocks().iter().find(|held| held.id == *id));
-        held.is_some_and(|held| matches!(held.kind, BlockKind::ToolCall { .. }))
+        let Some(id) = self.numbers.get(&block) else {
+            return false;
+        };
+        let mut blocks = self.fold.blocks().iter();
+        let is_call = |held: &Block| matches!(held.kind, BlockKind::ToolCall { .. });
+        blocks.any(|held| held.id == *id && is_call(held))
     }
 
     /// Ends the text whose end was held back.
     fn close(&mut self, steps: &mut Vec<StreamStep>) {
-        let Some((id, opaque)) = self.closing.take() else {
-            return;
-        };
-        if let Some(held) = self
-            .fold
-            .blocks()
-            .iter()
-            .find(|held| held.id == id && !held.stopped)
-        {
-            let step = stop(held, opaque);
+        if let Some((id, opaque, tail)) = self.closing.take() {
+            self.add(id, tail, steps);
+            self.stop(id, opaque, steps);
+        }
+    }
+
+    fn open_block(&self, id: u32) -> Option<&Block> {
+        let mut blocks = self.fold.blocks().iter();
+        blocks.find(|held| held.id == id && !held.stopped)
+    }
+
+    fn stop(&mut self, id: u32, opaque: Option<Opaque>, steps: &mut Vec<StreamStep>) {
+        if let Some(step) = self.open_block(id).map(|held| stop(held, opaque)) {
             self.emit(step, steps);
         }
     }
@@ -444,11 +456,7 @@ impl DeltaAssembler {
     }
 
     fn add(&mut self, id: u32, text: String, steps: &mut Vec<StreamStep>) {
-        let held = self
-            .fold
-            .blocks()
-            .iter()
-            .find(|held| held.id == id && !held.stopped);
+        let held = self.open_block(id);
         if let Some(held) = held.filter(|_| !text.is_empty()) {
             let offset = held.text.len() as u64;
             self.emit(

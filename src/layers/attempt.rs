@@ -8,17 +8,18 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    event::{InvocationEvent, Preparation},
+    event::Preparation,
     invocation::InvocationScope,
     spans::AttemptTrace,
-    targets::TargetState,
+    targets::{KeyState, TargetState},
 };
 use crate::{
     domain::{
         adaptation::{Adaptation, DialectOverrides},
+        event::EventBody,
         failure::{FailureClass, Wait},
         ids::TargetId,
-        invocation::{AttemptCause, TraceContext},
+        invocation::{AttemptCause, AttemptRecord, TraceContext},
         message::{Message, ModelCall, Role},
         target::Target,
         tool::{ExecutedTool, ToolRequest},
@@ -30,36 +31,41 @@ use crate::{
 
 /// An attempt for which no target is chosen yet.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and most attempts have none"
+)]
 pub struct PendingAttempt {
-    /// Whose attempt it is.
+    /// Scope of the invocation that the attempt belongs to.
     pub scope: Arc<InvocationScope>,
     /// The conversation as the caller wrote it.
     pub call: Arc<ModelCall>,
-    /// How the attempt before it failed; `None` for the first.
+    /// Class of the failure before it; `None` for the first.
     pub after: Option<FailureClass>,
     /// The target of the attempt before it.
     pub last: Option<TargetId>,
-    /// Whether that target is to be avoided while there is another.
+    /// If set, that target is avoided while there is another.
     pub avoid_last: bool,
-    /// Whether the request was changed so that the same target may take it now.
+    /// `true` if the request was changed so that the same target may take it now.
     pub adapted: bool,
-    /// What of the request is changed for which target.
+    /// `true` if the same target is called with another key of its pool.
+    pub rotates: bool,
+    /// Changes of the request for each target.
     pub changes: Vec<(TargetId, Adaptation)>,
     /// The target that the planner would like.
     pub hint: Option<TargetId>,
     /// The wait before it.
     pub wait: Option<Wait>,
-    /// Whether it is made only to continue `held`, and with a target that can.
+    /// `true` if it is made only to continue `held`, and with a target that can.
     pub extends: bool,
     /// A text of an abandoned attempt that followers hold and that may be gone on with.
     pub held: Option<Arc<str>>,
-    /// The answer that it continues to read, instead of requesting one: of that answer's target,
-    /// and no other.
+    /// Answer that it continues to read, instead of requesting one: of that completion's target, and no
+    /// other.
     pub attach: Option<UpstreamHandle>,
-    /// The tool call that it makes, of that call's target, and no other; `None` where a model is
-    /// called.
+    /// Tool call that it makes, of that call's target, and no other; `None` if a model is called.
     pub tool: Option<Arc<ToolAttempt>>,
-    /// Where its spans hang.
+    /// Trace to which its spans belong.
     pub trace: AttemptTrace,
 }
 
@@ -68,54 +74,58 @@ pub struct PendingAttempt {
 pub struct ToolAttempt {
     /// The tool, as a target.
     pub target: TargetId,
-    /// What is sent to its server.
+    /// Request that is sent to its server.
     pub request: Arc<ToolRequest>,
-    /// Why it is made.
+    /// Reason why it is made.
     pub cause: AttemptCause,
-    /// What of the call was changed for it, in words; empty where nothing was.
+    /// Changes of the call for it, in words; empty if there are none.
     pub changed: String,
-    /// How long the tool may take.
+    /// Time that the tool may take.
     pub timeout: Duration,
-    /// What the tool does to the world.
+    /// Effects of the tool on the world.
     pub effects: Effects,
-    /// What the record of the attempt keeps of it.
+    /// The schema that its structured result should fit, if it declares one.
+    pub output_schema: Option<Arc<serde_json::Value>>,
+    /// Part that the record of the attempt keeps of it.
     pub kept: ExecutedTool,
 }
 
 /// An attempt on a target.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// Whose attempt it is.
+    /// Scope of the invocation that the attempt belongs to.
     pub scope: Arc<InvocationScope>,
     /// Set when it starts.
     pub number: OnceLock<u32>,
-    /// Why it is made.
+    /// Reason why it is made.
     pub cause: AttemptCause,
     /// The target that is called.
     pub target: Arc<Target>,
-    /// What is known of that target.
+    /// Known state of that target.
     pub state: Arc<TargetState>,
+    /// The key with which it is called, and the gates of that.
+    pub key: Arc<KeyState>,
     /// The request: this attempt's own copy.
     pub call: Arc<ModelCall>,
-    /// Which of the dialect's usual words the target was found not to take.
+    /// Usual words of the dialect that the target was found not to take.
     pub wording: DialectOverrides,
-    /// Whether the call carries a note.
+    /// `true` if the call carries a note.
     pub noted: bool,
-    /// The text that it continues, and how; `None` for an answer from its beginning.
+    /// Text that it continues, and the way; `None` for a completion from its start.
     pub goes_on: Option<(Arc<str>, Way)>,
-    /// The answer that it reads again from its beginning, instead of requesting one.
+    /// Answer that it reads again from its start, instead of requesting one.
     pub attach: Option<UpstreamHandle>,
-    /// The tool call that it makes; `None` where a model is called.
+    /// Tool call that it makes; `None` if a model is called.
     pub tool: Option<Arc<ToolAttempt>>,
-    /// When the invocation must be over.
+    /// Time by which the invocation must be over.
     pub deadline: Instant,
-    /// Where the URL of its request is noted.
+    /// Place in which the URL of its request is noted.
     pub sent_to: SentTo,
     /// The trace context that the provider may be sent; set when the spans of its request are open.
     pub outgoing: OnceLock<TraceContext>,
-    /// What was decided on the way to its target.
+    /// Decisions made on the way to its target.
     pub prepared: Preparation,
-    /// Where its spans hang.
+    /// Trace to which its spans belong.
     pub trace: AttemptTrace,
 }
 
@@ -128,7 +138,7 @@ impl Attempt {
         let Self {
             scope,
             cause,
-            target,
+            key,
             prepared,
             trace,
             ..
@@ -137,18 +147,22 @@ impl Attempt {
         // Set once, here.
         let _ = self
             .number
-            .set(scope.begin(*cause, target, tool, prepared, trace));
+            .set(scope.begin(*cause, key, tool, prepared, trace));
     }
 
-    /// Reports what happened to it; a step of it is sent to followers.
-    pub fn report(&self, event: &InvocationEvent<'_>) {
-        self.scope.emit(
-            self.scope
-                .report(self.number(), Some(&self.target.id), event),
-        );
+    /// Publishes what happened to it.
+    pub fn publish(&self, body: EventBody) {
+        self.scope
+            .publish(self.number(), Some(&self.target.id), body);
     }
 
-    /// Its number, 1 for the invocation's first; before it starts the one that it would have now.
+    /// Writes to its record.
+    pub fn amend(&self, change: impl FnOnce(&mut AttemptRecord)) {
+        self.scope.amend(self.number(), change);
+    }
+
+    /// Returns its number, 1 for the invocation's first; before it starts the one that it would
+    /// have now.
     pub fn number(&self) -> u32 {
         self.number
             .get()
@@ -156,10 +170,10 @@ impl Attempt {
             .unwrap_or_else(|| self.scope.next_number())
     }
 
-    /// Reports the id by which the provider knows the request, where these headers have it.
-    pub fn report_request_id(&self, headers: &[(String, String)]) {
+    /// Records the id by which the provider knows the request, if these headers have it.
+    pub fn record_request_id(&self, headers: &[(String, String)]) {
         if let Some(id) = request_id(headers) {
-            self.report(&InvocationEvent::RequestIdReceived { id });
+            self.amend(|record| id.clone_into(&mut record.upstream_request_id));
         }
     }
 }
@@ -169,7 +183,8 @@ impl Attempt {
 impl PendingAttempt {
     /// The call as this target takes it, behind its own system prompt, and its wording.
     pub fn adapted_to(&self, target: &Target) -> (Arc<ModelCall>, DialectOverrides) {
-        let (mut call, mut wording) = (Arc::clone(&self.call), DialectOverrides::default());
+        let mut call = Arc::clone(&self.call);
+        let mut wording = DialectOverrides::default();
         if let Some(prompt) = &target.system_prompt {
             Arc::make_mut(&mut call)
                 .messages

@@ -1,8 +1,8 @@
-//! A request to end an invocation early, and its reason.
+//! Request to end an invocation early, and its reason.
 //!
 //! The owner of the invocation keeps one end; the layer that ends invocations waits at the other. A
 //! request cannot be withdrawn, and only the first one's reason counts. An owner that cannot even
-//! let the invocation begin says so here.
+//! let the invocation start says so here.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,12 +17,12 @@ pub struct Cancel {
     reason: Arc<OnceLock<EarlyEnd>>,
 }
 
-/// Why an invocation ends early.
+/// Reason why an invocation ends early.
 #[derive(Debug)]
 enum EarlyEnd {
     /// It is to end, for this reason.
     Wanted(String),
-    /// Its owner could not let it begin.
+    /// Its owner could not let it start.
     NotBegun(Box<Failure>),
 }
 
@@ -36,13 +36,13 @@ impl Cancel {
         self.token.cancel();
     }
 
-    /// Notes that the invocation cannot begin; its steps are dropped unread, and this is the
+    /// Notes that the invocation cannot start; its steps are dropped unread, and this is the
     /// failure that it ends with.
     pub fn cannot_begin(&self, failure: Failure) {
         let _ = self.reason.set(EarlyEnd::NotBegun(Box::new(failure)));
     }
 
-    /// Why the invocation could not begin; `None` where it could.
+    /// Returns the reason why the invocation could not start; `None` if it could.
     pub fn not_begun(&self) -> Option<&Failure> {
         match self.reason.get()? {
             EarlyEnd::NotBegun(failure) => Some(failure),
@@ -50,12 +50,12 @@ impl Cancel {
         }
     }
 
-    /// Whether it was uttered.
+    /// Returns whether it was uttered.
     pub fn is_cancelled(&self) -> bool {
         self.token.is_cancelled()
     }
 
-    /// Why it was uttered; `None` where it was not.
+    /// Returns the reason why it was uttered; `None` if it was not.
     pub fn reason(&self) -> Option<&str> {
         match self.reason.get()? {
             EarlyEnd::Wanted(reason) => Some(reason),
@@ -88,10 +88,8 @@ mod tests {
 
     #[test]
     fn an_invocation_that_could_not_begin_is_not_wanted_ended() {
-        let (cancel, failure) = (
-            Cancel::default(),
-            Failure::local(FailureClass::State, "no record"),
-        );
+        let cancel = Cancel::default();
+        let failure = Failure::local(FailureClass::State, "no record");
         cancel.cannot_begin(failure.clone());
         assert_eq!(
             (cancel.not_begun(), cancel.reason(), cancel.is_cancelled()),

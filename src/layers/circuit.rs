@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     attempt::Attempt,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
-    targets::Targets,
+    targets::{LeasedProbe, Targets},
 };
 use crate::{
     domain::{
@@ -51,7 +51,8 @@ impl AdmitAttempt for CircuitLayer {
     type Guard = Admitted;
 
     async fn admit(&self, attempt: &Arc<Attempt>) -> Result<Admitted, Failure> {
-        Admitted::admit(self.targets.clone(), Arc::clone(attempt))
+        let probe = self.targets.lease_probe(&attempt.state).await?;
+        Admitted::admit(self.targets.clone(), Arc::clone(attempt), probe)
     }
 }
 
@@ -65,13 +66,19 @@ pub struct Admitted {
     slow_threshold: Duration,
     /// Its number among the target's attempts.
     number: u64,
+    /// Its place among the probes of all replicas, until its result is known.
+    probe: Option<LeasedProbe>,
     reported: bool,
 }
 
 // === impl Admitted ===
 
 impl Admitted {
-    fn admit(targets: Targets, attempt: Arc<Attempt>) -> Result<Self, Failure> {
+    fn admit(
+        targets: Targets,
+        attempt: Arc<Attempt>,
+        probe: Option<LeasedProbe>,
+    ) -> Result<Self, Failure> {
         let now = Instant::now();
         let permit = attempt.state.admit(now, rng(&attempt)).map_err(|reject| {
             attempt
@@ -87,6 +94,7 @@ impl Admitted {
             began: now,
             slow_threshold,
             number,
+            probe,
             reported: false,
         })
     }
@@ -110,10 +118,14 @@ impl Admitted {
             | Signal::Cancelled { .. }
             | Signal::Abandoned => None,
         };
-        self.attempt
+        let recovered = self
+            .attempt
             .state
             .health()
             .ended(self.number, now, answered);
+        if recovered {
+            self.attempt.state.recovered.notify_waiters();
+        }
         let alternative_healthy =
             self.targets
                 .alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
@@ -132,13 +144,14 @@ impl Admitted {
             .circuit()
             .report(&self.permit, signal, context);
         self.attempt.state.moved(transitions, cause);
+        self.probe = None;
     }
 }
 
 impl AttemptGuard for Admitted {
     fn on_delta(&mut self, delta: &Delta) {
         let now = Instant::now();
-        // A response that an earlier owner requested does not show how fast responses begin, or
+        // A response that an earlier owner requested does not show how fast responses start, or
         // whether they are complete.
         let is_own = self.attempt.attach.is_none();
         if is_own && matches!(delta, Delta::Finish { .. }) {

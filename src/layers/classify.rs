@@ -1,9 +1,9 @@
 //! The one verdict: turns bare facts into a judged failure. It is the only change of error type in
 //! the stack, so a stack without it does not compile.
 //!
-//! An answer that came is judged here too: one that ends without its end mark is a cut, and one
-//! that is whole but cannot be used (empty, tool arguments that are no JSON, a shape that was not
-//! requested) is malformed.
+//! A received answer is judged here too: one that ends without its end mark is a cut, and one that
+//! is whole but cannot be used (empty, tool arguments that are not valid JSON, a shape that was not
+//! requested) is malformed. JSON that was demanded is taken out of its fence before.
 
 mod bounded;
 
@@ -11,20 +11,22 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_stream::stream;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, future::Either};
 
 use self::bounded::BoundedCheck;
-use super::{Deltas, attempt::Attempt, event::InvocationEvent, guarded::NextLayer};
+use super::{Deltas, attempt::Attempt, guarded::NextLayer};
 use crate::{
     domain::{
         clock,
         completion::Delta,
         failure::{Failure, ProviderError, TransportFault},
+        message::ResponseFormat,
     },
     policy::{
         adapt,
         answer::{AnswerCheck, Checked},
         classify::Classifier,
+        fence::Unfenced,
     },
 };
 
@@ -77,13 +79,23 @@ where
             attempt: Arc::clone(&attempt),
         };
         let deltas = self.inner.call(attempt).await;
-        let mut deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
+        let deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
         if judge.attempt.tool.is_some() {
             return Ok(judge.tool_result(deltas));
         }
-        let mut check = BoundedCheck::new(AnswerCheck::new(Arc::clone(&judge.attempt.call)));
+        let mut deltas = match judge.attempt.call.response_format {
+            ResponseFormat::Text => Either::Left(deltas),
+            ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. } => {
+                Either::Right(Box::pin(unfenced(deltas)))
+            }
+        };
+        let mut check = BoundedCheck::new(
+            AnswerCheck::new(Arc::clone(&judge.attempt.call))
+                .of_the_rest(judge.attempt.goes_on.is_some()),
+        );
         Ok(Box::pin(stream! {
             let mut whole = false;
+            let mut unfit = None;
             while let Some(item) = deltas.next().await {
                 match item {
                     Ok(delta) => {
@@ -91,7 +103,10 @@ where
                             seen.see(&delta);
                         }
                         let verdict = match &delta {
-                            Delta::Finish { .. } => check.judge(AnswerCheck::verdict).await,
+                            Delta::Finish { .. } => {
+                                let verdict = check.judge(AnswerCheck::verdict).await;
+                                verdict.and_then(|checked| unfit.take().map_or(Ok(checked), Err))
+                            }
                             // Before it is committed: a call that is committed may be acted upon.
                             Delta::BlockStop { block, .. } => {
                                 let block = *block;
@@ -102,6 +117,16 @@ where
                         match verdict {
                             Ok(Checked::Complete) => {}
                             Ok(Checked::Unchecked(reason)) => judge.unchecked(reason),
+                            // A whole completion that may be passed on is read to its end: whether
+                            // another attempt is made is decided then.
+                            Err(unusable) if unusable.finding.may_be_passed_on() => {
+                                if matches!(delta, Delta::Finish { .. }) {
+                                    let failure = judge.unusable(unusable);
+                                    judge.attempt.scope.unfit.found(failure);
+                                } else {
+                                    unfit.get_or_insert(unusable);
+                                }
+                            }
                             Err(unusable) => {
                                 yield Err(judge.unusable(unusable));
                                 return;
@@ -132,6 +157,22 @@ where
     }
 }
 
+/// Returns the same deltas with JSON out of its fence.
+fn unfenced<S>(mut deltas: S) -> impl Stream<Item = Result<Delta, ProviderError>> + Send
+where
+    S: Stream<Item = Result<Delta, ProviderError>> + Send + Unpin + 'static,
+{
+    stream! {
+        let mut fences = Unfenced::default();
+        while let Some(item) = deltas.next().await {
+            match item {
+                Ok(delta) => for passed in fences.pass(delta) { yield Ok(passed); },
+                Err(facts) => yield Err(facts),
+            }
+        }
+    }
+}
+
 /// Judges what comes of one attempt.
 struct Judge {
     classifier: Arc<Classifier>,
@@ -140,7 +181,7 @@ struct Judge {
 
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
-        self.attempt.report_request_id(&facts.headers);
+        self.attempt.record_request_id(&facts.headers);
         let failure = self
             .classifier
             .classify(facts, clock::wall_now())
@@ -156,7 +197,7 @@ impl Judge {
         failure
     }
 
-    /// What a tool returned, which its caller reads: only its end is looked at here.
+    /// Passes on the result of a tool, which its caller reads: only its end is looked at here.
     fn tool_result(
         self,
         mut deltas: impl Stream<Item = Result<Delta, ProviderError>> + Unpin + Send + 'static,
@@ -182,7 +223,7 @@ impl Judge {
             .record(number)
             .is_some_and(|record| record.unchecked.is_none());
         self.attempt
-            .report(&InvocationEvent::ShapeUnchecked { reason });
+            .amend(|record| record.unchecked = Some(reason.to_owned()));
         if is_first {
             tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
                 "the shape of a response was not checked");

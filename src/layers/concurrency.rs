@@ -34,8 +34,8 @@ pub struct HeldSlot {
     slot: Slot,
     began: Instant,
     state: Arc<TargetState>,
-    /// Nothing of the answer came yet. Success is reported at the first token, as failures are:
-    /// whole answers take longer, and would be counted too late.
+    /// Nothing of the response came yet. Success is reported at the first token, as failures are:
+    /// whole responses take longer, and would be counted too late.
     silent: bool,
 }
 

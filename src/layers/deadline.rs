@@ -4,10 +4,14 @@
 //! upstream) and the caller gets a `timeout` or `cancelled` failure that lists the attempts, while
 //! there is still time to send it.
 
-use std::{sync::Arc, task::Poll};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use async_stream::stream;
-use futures_util::StreamExt as _;
+use futures_util::Stream;
+use tokio::time::{Instant, sleep_until};
 use tower::{Service, ServiceExt as _};
 
 use super::{BoxFuture, StepStream, invocation::InvocationScope};
@@ -53,39 +57,91 @@ where
     type Error = Failure;
     type Future = BoxFuture<Result<StepStream, Failure>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, scope: Arc<InvocationScope>) -> Self::Future {
         let inner = self.inner.clone();
         Box::pin(async move {
-            let mut steps = Some(inner.oneshot(Arc::clone(&scope)).await?);
-            let end = tokio::time::sleep_until(scope.invocation.deadline);
-            Ok(Box::pin(stream! {
-                tokio::pin!(end);
-                while let Some(below) = steps.as_mut() {
-                    tokio::select! {
-                        biased;
-                        reason = scope.cancel().cancelled() => {
-                            steps = None;
-                            yield cancelled(&scope, reason);
-                        }
-                        step = below.next() => match step {
-                            Some(step) => yield step,
-                            None => break,
-                        },
-                        () = &mut end => {
-                            // Dropping what is below comes first: the attempts' records are then
-                            // complete.
-                            steps = None;
-                            yield too_late(&scope);
-                        }
-                    }
-                }
+            let steps = Some(inner.oneshot(Arc::clone(&scope)).await?);
+            Ok(Box::pin(StepsInTime {
+                steps,
+                scope,
+                early_end: None,
+                is_late: false,
             }) as StepStream)
         })
     }
+}
+
+/// Steps of an invocation until it ends, or must.
+struct StepsInTime {
+    /// `None` once it is over.
+    steps: Option<StepStream>,
+    scope: Arc<InvocationScope>,
+    /// The deadline, or the reason of a cancellation before it; waited for since the first time
+    /// that no step was there.
+    early_end: Option<BoxFuture<Option<String>>>,
+    /// The deadline passed while steps were always there.
+    is_late: bool,
+}
+
+// === impl StepsInTime ===
+
+impl StepsInTime {
+    /// Drops what is below, so that the attempts' records are complete, and returns the end: the
+    /// cancellation for this reason, or the deadline.
+    fn end(&mut self, cancelled_for: Option<String>) -> StreamStep {
+        self.steps = None;
+        match cancelled_for {
+            Some(reason) => cancelled(&self.scope, reason),
+            None => too_late(&self.scope),
+        }
+    }
+}
+
+impl Stream for StepsInTime {
+    type Item = StreamStep;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StreamStep>> {
+        let this = &mut *self;
+        let Some(steps) = &mut this.steps else {
+            return Poll::Ready(None);
+        };
+        // A response whose next step is always ready keeps what is below from being looked at.
+        let reason = this.scope.cancel().reason().map(str::to_owned);
+        if this.is_late || reason.is_some() {
+            return Poll::Ready(Some(this.end(reason)));
+        }
+        if let Poll::Ready(next) = steps.as_mut().poll_next(cx) {
+            let is_last = matches!(next, Some(StreamStep::Terminal(_)));
+            this.is_late = !is_last && Instant::now() > this.scope.invocation.deadline;
+            if next.is_none() {
+                this.steps = None;
+            }
+            return Poll::Ready(next);
+        }
+        let scope = &this.scope;
+        let early_end = this.early_end.get_or_insert_with(|| wait_for_end(scope));
+        early_end
+            .as_mut()
+            .poll(cx)
+            .map(|cancelled_for| Some(this.end(cancelled_for)))
+    }
+}
+
+/// Waits for the deadline, or for the reason of a cancellation before it.
+fn wait_for_end(scope: &InvocationScope) -> BoxFuture<Option<String>> {
+    let cancel = scope.cancel().clone();
+    let deadline = scope.invocation.deadline;
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            reason = cancel.cancelled() => Some(reason),
+            () = sleep_until(deadline) => None,
+        }
+    })
 }
 
 fn cancelled(scope: &InvocationScope, reason: String) -> StreamStep {
@@ -121,8 +177,8 @@ fn too_late(scope: &InvocationScope) -> StreamStep {
     )))
 }
 
-/// The same failure, in the words of a tool where one was called; one that ran until now and is
-/// executed at most once may have done what it was called for.
+/// Returns the same failure, in the words of a tool if one was called; one that ran until now and
+/// is executed at most once may have done what it was called for.
 fn of_call(scope: &InvocationScope, failure: Failure) -> Failure {
     let Call::Tool(call) = &scope.invocation.call else {
         return failure;

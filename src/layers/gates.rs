@@ -1,8 +1,7 @@
-//! Refuses a target whose rate, credential or configuration gate is closed, and closes gates on
-//! what failures say.
+//! Refuses a target whose rate, credential or configuration gate is closed, and tells the gates what
+//! became of the calls that passed.
 //!
-//! Cheap and without a permit: it is checked before a slot is taken. A gate's deadline only ever
-//! moves out.
+//! Cheap and without a permit: it is checked before a slot is taken.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +17,10 @@ use crate::{
         completion::Delta,
         failure::{Failure, FailureClass, WaitSource},
     },
-    policy::{circuit::Peek, gates::closed_by, rng::SeededRng},
+    policy::{
+        circuit::Peek,
+        gates::{CallNumber, GateChange, closed_by},
+    },
 };
 
 /// Guards targets by their gates.
@@ -29,16 +31,19 @@ pub struct GatesLayer;
 #[derive(Debug)]
 pub struct PassedGates {
     attempt: Arc<Attempt>,
-    passed: Passed,
-    /// Whether the target took it, as far as limits go.
-    accepted: bool,
+    /// In the order of `GateKind::ALL`.
+    passed: [Passed; 3],
+    /// `true` if the gates know the outcome of the attempt.
+    known: bool,
 }
 
-const KINDS: [GateKind; 3] = [
-    GateKind::Rate,
-    GateKind::Credential,
-    GateKind::Configuration,
-];
+/// Passage through one gate: the call's number, and how often the gate had been opened from outside
+/// by then.
+#[derive(Debug, Clone, Copy)]
+struct Passed {
+    call: CallNumber,
+    epoch: u64,
+}
 
 // === impl GatesLayer ===
 
@@ -57,7 +62,7 @@ impl AdmitAttempt for GatesLayer {
         Ok(PassedGates {
             passed: pass(attempt)?,
             attempt: Arc::clone(attempt),
-            accepted: false,
+            known: false,
         })
     }
 }
@@ -66,53 +71,127 @@ impl AdmitAttempt for GatesLayer {
 
 impl AttemptGuard for PassedGates {
     fn on_delta(&mut self, delta: &Delta) {
-        if !std::mem::replace(&mut self.accepted, true) {
-            self.attempt.state.accepted_by_limit();
-        }
         match delta {
             Delta::Start { headers, .. } if !headers.is_empty() => pace(&self.attempt, headers),
-            Delta::Finish { .. } => open(&self.attempt),
+            Delta::Finish { .. } => self.succeeded(),
+            delta if delta.is_content() => self.succeeded(),
             _ => {}
         }
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        judge(&self.attempt, self.passed, failure);
+        let by_tool = self.attempt.tool.is_some();
+        let uniform_waits = self.attempt.scope.plan.retry.uniform_waits;
+        self.attempt.key.failed(Instant::now(), failure);
+        if let Some(kind) = closed_by(failure, by_tool, uniform_waits) {
+            self.refused(kind, failure);
+        }
     }
 }
 
-/// When a call passed the gates, and their epochs then, in the order of `KINDS`.
-#[derive(Debug, Clone, Copy)]
-struct Passed(Instant, [u64; 3]);
+impl PassedGates {
+    /// A successful response of the target proves that its limit is not reached and that the
+    /// credential and the model are good.
+    fn succeeded(&mut self) {
+        if std::mem::replace(&mut self.known, true) {
+            return;
+        }
+        let now = Instant::now();
+        self.attempt.key.answered();
+        for (kind, passed) in self.current() {
+            let change = self.attempt.key.gate(kind).succeeded(now, passed.call);
+            let class = FailureClass::Unknown;
+            moved(&self.attempt, kind, change, class, WaitSource::Backoff);
+        }
+    }
+
+    fn refused(&self, kind: GateKind, failure: &Failure) {
+        let stated = failure
+            .retry_after
+            .filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
+        let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
+        for (_, passed) in self.current().filter(|(one, _)| *one == kind) {
+            let change = {
+                let mut gate = self.attempt.key.gate(kind);
+                gate.refused(Instant::now(), passed.call, failure)
+            };
+            moved(&self.attempt, kind, change, failure.class, source);
+        }
+    }
+
+    /// Returns the gates that were not opened from outside since: a call with the old key shows
+    /// nothing of the new one.
+    fn current(&self) -> impl Iterator<Item = (GateKind, Passed)> + '_ {
+        let is_current = move |(kind, passed): &(GateKind, Passed)| {
+            self.attempt.key.gate(*kind).epoch() == passed.epoch
+        };
+        GateKind::ALL
+            .into_iter()
+            .zip(self.passed)
+            .filter(is_current)
+    }
+}
+
+impl Drop for PassedGates {
+    fn drop(&mut self) {
+        for (kind, passed) in self.current() {
+            self.attempt.key.gate(kind).ended(passed.call);
+        }
+    }
+}
 
 /// Passes all gates and peeks at the circuit, or says how long to wait. All are looked at before
-/// any is passed: the one probe a minute of a closed gate must not be spent on an attempt that
-/// another refuses.
-fn pass(attempt: &Attempt) -> Result<Passed, Failure> {
+/// any is passed: the probe of a closed gate must not be spent on an attempt that another refuses.
+fn pass(attempt: &Attempt) -> Result<[Passed; 3], Failure> {
     let now = Instant::now();
-    for kind in KINDS {
-        if let Some(reopens_in) = attempt.state.gate_closed_for(kind, now) {
+    let state = &attempt.state;
+    let scope = &attempt.scope;
+    let tenant = &scope.invocation.tenant;
+    let key = &attempt.key;
+    let in_turn = scope.has_turn_with(key);
+    for kind in GateKind::ALL {
+        let peeked = key.gate(kind).peek(now, tenant);
+        if let Err(reopens_in) = peeked
+            && !(kind == GateKind::Rate && in_turn)
+        {
             return Err(gate_closed(attempt, kind, reopens_in));
         }
     }
-    if let Peek::Wait { retry_in } = attempt.state.peek(now) {
-        return Err(attempt.state.refused_by_circuit(now, retry_in));
+    if let Peek::Wait { retry_in } = state.peek(now) {
+        return Err(state.refused_by_circuit(now, retry_in));
     }
-    let in_turn = attempt.scope.take_turn(&attempt.target.id);
-    for kind in KINDS {
-        if kind == GateKind::Rate && in_turn {
-            continue;
+    let turn = scope.take_turn(key);
+    let admit = |kind: GateKind| {
+        let mut gate = key.gate(kind);
+        let pass = match turn.filter(|_| kind == GateKind::Rate) {
+            Some(pass) => Ok(pass),
+            None => gate.admit(now, tenant, scope.goes_ahead()),
+        };
+        let epoch = gate.epoch();
+        let change = gate.drain();
+        drop(gate);
+        moved(
+            attempt,
+            kind,
+            change,
+            FailureClass::Unknown,
+            WaitSource::Gate,
+        );
+        pass.map(|pass| Passed {
+            call: pass.call,
+            epoch,
+        })
+    };
+    let passed: [(GateKind, Result<Passed, Duration>); 3] =
+        GateKind::ALL.map(|kind| (kind, admit(kind)));
+    if passed.iter().any(|(_, pass)| pass.is_err()) {
+        for (kind, pass) in &passed {
+            let _ = pass.map(|pass| key.gate(*kind).ended(pass.call));
         }
-        let passed = attempt
-            .state
-            .gate(kind)
-            .admit(now, attempt.scope.goes_ahead());
-        passed.map_err(|reopens_in| gate_closed(attempt, kind, reopens_in))?;
     }
-    Ok(Passed(
-        now,
-        KINDS.map(|kind| attempt.state.gate(kind).epoch()),
-    ))
+    let [rate, credential, configuration] =
+        passed.map(|(kind, pass)| pass.map_err(|wait| gate_closed(attempt, kind, wait)));
+    Ok([rate?, credential?, configuration?])
 }
 
 fn gate_closed(attempt: &Attempt, kind: GateKind, reopens_in: Duration) -> Failure {
@@ -130,58 +209,31 @@ fn closed(attempt: &Attempt, words: &str, reopens_in: Duration, source: WaitSour
     refused.with_retry_after(reopens_in, source)
 }
 
-/// Closes the gate that a failure speaks of, unless it was opened from outside since the call
-/// passed: a call with the old key says nothing of the new one.
-fn judge(attempt: &Attempt, passed: Passed, failure: &Failure) {
-    let scope = &attempt.scope;
-    let Some(kind) = closed_by(
-        failure,
-        attempt.tool.is_some(),
-        scope.plan.retry.uniform_waits,
-    ) else {
-        return;
-    };
-    let rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, attempt.number()).unit();
-    let stated = failure
-        .retry_after
-        .filter(|wait| kind == GateKind::Rate && !wait.duration.is_zero());
-    let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
-    let now = Instant::now();
-    let change = {
-        let mut gate = attempt.state.gate(kind);
-        let is_current = KINDS
-            .iter()
-            .zip(passed.1)
-            .any(|(one, epoch)| *one == kind && epoch == gate.epoch());
-        is_current
-            .then(|| gate.close(now, failure, now - passed.0, rng))
-            .flatten()
-    };
-    attempt
-        .state
-        .gate_moved(kind, change, failure.class, source);
-}
-
 /// Paces by what the provider says is left.
 fn pace(attempt: &Attempt, headers: &[(String, String)]) {
-    let change = attempt
-        .state
-        .gate(GateKind::Rate)
-        .observe_limits(Instant::now(), headers);
-    attempt.state.gate_moved(
+    let change = attempt.key.gate(GateKind::Rate).observe_limits(
+        Instant::now(),
+        headers,
+        &attempt.scope.invocation.tenant,
+    );
+    let class = FailureClass::RateLimited;
+    moved(
+        attempt,
         GateKind::Rate,
         change,
-        FailureClass::RateLimited,
+        class,
         WaitSource::RateLimitReset,
     );
 }
 
-/// A whole answer proves that the credential and the model are good.
-fn open(attempt: &Attempt) {
-    for kind in [GateKind::Credential, GateKind::Configuration] {
-        let change = attempt.state.gate(kind).succeed(Instant::now());
-        attempt
-            .state
-            .gate_moved(kind, change, FailureClass::Unknown, WaitSource::Backoff);
-    }
+/// Publishes how a gate of the attempt's key moved.
+fn moved(
+    attempt: &Attempt,
+    kind: GateKind,
+    change: Option<GateChange>,
+    class: FailureClass,
+    source: WaitSource,
+) {
+    let key = &attempt.key;
+    attempt.state.gate_moved(key, kind, change, class, source);
 }

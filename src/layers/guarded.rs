@@ -20,7 +20,7 @@ use crate::domain::{completion::Delta, failure::Failure};
 pub trait NextLayer<A>: Send + Sync + 'static {
     /// The result of an attempt that was started.
     type Out: Send;
-    /// Why one was not.
+    /// Reason why an attempt was not started.
     type Error: Send;
 
     /// Passes it on. Dropping the future, or what it resolves to, cancels the attempt.
@@ -44,7 +44,7 @@ pub trait AttemptGuard: Unpin + Send + 'static {
     /// Observes a piece of the response.
     fn on_delta(&mut self, delta: &Delta);
 
-    /// Sees the failure that ended the attempt, at its begin or later.
+    /// Sees the failure that ended the attempt, at its start or later.
     fn on_failure(&mut self, failure: &Failure);
 }
 

@@ -2,7 +2,7 @@
 //! cancelled.
 //!
 //! Two things start it: the soft first-token timer, when another target is ready, and hedging by
-//! measured latency, where the route enables it. Both draw on the invocation's one allowance and on
+//! measured latency, if the route enables it. Both draw on the invocation's one allowance and on
 //! the retry budget. An error never wins while the other attempt lives.
 
 use std::{
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{
     BoxFuture, Deltas,
     attempt::Attempt,
-    event::{InvocationEvent, Preparation},
+    event::Preparation,
     guarded::NextLayer,
     spans::AttemptSpan,
     targets::{Parked, Reserved, Targets},
@@ -25,6 +25,7 @@ use crate::{
     domain::{
         adaptation::DialectOverrides,
         completion::Delta,
+        event::{EventBody, millis},
         failure::{Failure, FailureClass},
         invocation::AttemptCause,
         wire::SentTo,
@@ -106,7 +107,7 @@ struct Race<'a, S> {
     began: Instant,
 }
 
-/// What comes next beside a silent first attempt.
+/// Next step beside a silent first attempt.
 enum Beside {
     /// Another attempt, now.
     Start(Box<HedgeAttempt>),
@@ -123,8 +124,8 @@ where
     S: NextLayer<Arc<Attempt>, Error = Failure>,
     S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
 {
-    /// The answer of the attempt whose first token comes first. One that failed beside the first is
-    /// retried when it may be, while the first continues.
+    /// Returns the completion of the attempt whose first token comes first. One that failed beside the
+    /// first is retried when it may be, while the first continues.
     async fn run(self, delays: Vec<HedgeDelay>) -> Result<Deltas, Failure> {
         let primary = speak(self.inner, Arc::clone(&self.attempt));
         tokio::pin!(primary);
@@ -171,8 +172,8 @@ where
         primary.await.map(FirstToken::deltas)
     }
 
-    /// What comes next; `retry_at`: from when on targets that failed beside the first may be called
-    /// again.
+    /// Returns the next step; `retry_at`: time from which targets that failed beside the first may
+    /// be called again.
     fn next(&self, is_measured: bool, retry_at: Option<Instant>) -> Beside {
         let first = &self.attempt;
         let scope = &first.scope;
@@ -198,7 +199,7 @@ where
         }
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         match (
-            choose(&scope.plan.select, &candidates, None, None, &mut rng),
+            choose(&scope.plan.select, &candidates, None, None, None, &mut rng),
             retry_at,
         ) {
             (Choice::Target(index), _) => {
@@ -212,7 +213,7 @@ where
                 second.map_or(Beside::Nothing, |second| Beside::Start(Box::new(second)))
             }
             (_, Some(at)) if !retries => Beside::Wait(Box::pin(tokio::time::sleep_until(at))),
-            // A measured delay is about slowness, and what is closed is no quicker.
+            // A measured delay is about slowness, and a closed target is not quicker.
             (Choice::WaitUntil(until, index), _) if !is_measured => {
                 self.wait_for(index, until, now)
             }
@@ -220,7 +221,7 @@ where
         }
     }
 
-    /// Waits until a target may be called: its turn where calls pass one after the other.
+    /// Waits until a target may be called: its turn if calls pass one after the other.
     fn wait_for(&self, index: usize, until: Instant, now: Instant) -> Beside {
         let scope = &self.attempt.scope;
         let Some(target) = scope
@@ -242,8 +243,8 @@ where
     }
 }
 
-/// When the target of an attempt that failed beside the first may be called again; `None` where
-/// that is of no use.
+/// Returns the time at which the target of an attempt that failed beside the first may be called
+/// again; `None` if that is of no use.
 fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     let scope = &failed.scope;
     let made = scope
@@ -258,19 +259,19 @@ fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     Some(now + retry_wait(&scope.plan.retry, failure, made, time_left, sample)?)
 }
 
-/// How long the first attempt may be silent before another starts.
+/// Time for which the first attempt may be silent before another starts.
 struct HedgeDelay {
     delay: Duration,
-    /// Whether it follows from measured latency, so that the hedge counts against the share of
+    /// `true` if it follows from measured latency, so that the hedge counts against the share of
     /// calls that may have one.
     is_measured: bool,
 }
 
-/// After which silences of the first attempt another may start, the shortest first; none where none
-/// may.
+/// Returns the silences of the first attempt after which another may start, the shortest first;
+/// none if none may.
 fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let plan = &attempt.scope.plan;
-    // What is read on is there already, and a second answer is what is to be saved; a tool is not
+    // A response that is read on is there already, and a second one is to be saved; a tool is not
     // called twice at once.
     if attempt.attach.is_some() || attempt.tool.is_some() {
         return Vec::new();
@@ -284,7 +285,8 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let soft = plan.timers.for_attempt(ready, remaining, None).soft;
     let (measured, usual) = {
         let latency = attempt.state.latency();
-        let (p95, samples) = (latency.p95(now), latency.samples(now));
+        let p95 = latency.p95(now);
+        let samples = latency.samples(now);
         (
             plan.hedge.delay(p95, samples),
             latency.p50(now).filter(|_| samples >= USUAL_SAMPLES),
@@ -308,7 +310,7 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     delays
 }
 
-/// An answer that has begun.
+/// Answer that has started.
 struct FirstToken<T> {
     begun: Vec<Result<Delta, Failure>>,
     rest: T,
@@ -365,6 +367,7 @@ impl HedgeAttempt {
         let now = Instant::now();
         let target = Arc::clone(scope.plan.targets.get(index)?);
         let state = targets.state(&target.id)?;
+        let key = state.key_for(scope, now, false)?;
         // Counted only when it starts: a call that is quick enough uses nothing of the share.
         if is_measured && !first.state.may_hedge(now, scope.plan.hedge.max_share) {
             return None;
@@ -372,9 +375,9 @@ impl HedgeAttempt {
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;
         let cause = AttemptCause::Hedge;
         let span = scope.trace.attempt();
-        let led_by = InvocationEvent::HedgeStarted {
+        let led_by = EventBody::HedgeStarted {
             beside: first.target.id.clone(),
-            after,
+            after_ms: millis(after),
         };
         let prepared = Preparation {
             events: vec![led_by],
@@ -388,8 +391,9 @@ impl HedgeAttempt {
             wording: DialectOverrides::default(),
             sent_to: SentTo::default(),
             cause,
-            target,
+            target: Arc::clone(&key.target),
             state,
+            key,
             prepared,
             trace,
             ..first.clone()

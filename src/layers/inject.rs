@@ -1,7 +1,7 @@
-//! Puts the failure note into this attempt's copy of the conversation, where that is legal and may
+//! Puts the failure note into this attempt's copy of the conversation, if that is legal and may
 //! help.
 //!
-//! The caller's history is never touched. That a target refuses a request with a note is
+//! The caller's history is never touched. The refusal of a request with a note by a target is
 //! remembered; the planner then decides once more without: a note must never be the reason why a
 //! request fails.
 
@@ -12,12 +12,13 @@ use futures_util::StreamExt as _;
 use super::{
     Deltas,
     attempt::Attempt,
-    event::InvocationEvent,
+    event::PlacedNote,
     guarded::NextLayer,
     resume_text::{continued, from_its_beginning, with_prefill},
 };
 use crate::{
     domain::{
+        event::EventBody,
         failure::{Failure, FailureClass},
         message::ModelCall,
     },
@@ -70,7 +71,7 @@ where
         let remember = move |failure: &Failure| {
             if may_blame_note(failure) {
                 noted.state.remember_note_refused();
-                noted.report(&InvocationEvent::NoteRefused);
+                noted.amend(|record| record.note_refused = true);
             }
         };
         let deltas = self.inner.call(attempt).await.inspect_err(&remember)?;
@@ -114,10 +115,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
     ) {
         Placement::NotNeeded => {
             let reason = why_not_needed(plan.injection_mode, last);
-            attempt
-                .prepared
-                .events
-                .push(InvocationEvent::ContextInjectionNotNeeded { reason });
+            attempt.prepared.injection_skipped = Some(reason.to_owned());
         }
         Placement::Skipped { reason } => skipped(&mut attempt, reason, last),
         Placement::Injected {
@@ -125,16 +123,18 @@ fn noted(mut attempt: Attempt) -> Attempt {
             note,
             vehicle,
         } => {
-            let (vehicle, message) = (vehicle.as_str(), first_change(&attempt.call, &call));
-            attempt
-                .prepared
-                .events
-                .push(InvocationEvent::ContextInjected {
-                    note,
-                    vehicle,
-                    message,
-                    class: last,
-                });
+            let vehicle = vehicle.as_str();
+            let injected = EventBody::ContextInjected {
+                vehicle: vehicle.to_owned(),
+                class: last,
+                note_bytes: note.len() as u64,
+            };
+            attempt.prepared.events.push(injected);
+            attempt.prepared.note = Some(PlacedNote {
+                text: note,
+                vehicle,
+                message: first_change(&attempt.call, &call),
+            });
             attempt.call = Arc::new(call);
             attempt.noted = true;
         }
@@ -142,7 +142,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
     attempt
 }
 
-/// Where the first message is that the note is in.
+/// Returns the position of the first message that the note is in.
 fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
     let same = before
         .messages
@@ -154,8 +154,9 @@ fn first_change(before: &ModelCall, after: &ModelCall) -> u32 {
 }
 
 fn skipped(attempt: &mut Attempt, reason: String, class: FailureClass) {
+    attempt.prepared.injection_skipped = Some(reason.clone());
     attempt
         .prepared
         .events
-        .push(InvocationEvent::ContextInjectionSkipped { reason, class });
+        .push(EventBody::ContextInjectionSkipped { reason, class });
 }

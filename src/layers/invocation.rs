@@ -3,18 +3,31 @@
 //! The scope is the invocation's only memory. Layers report to it what happens; the planner above
 //! reads the records that come of it, so there is one account of what was tried.
 
+mod allowance;
+mod incoming;
 mod plan;
+mod unfit;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 
-pub use self::plan::Plan;
+pub use self::{
+    allowance::sent_of,
+    incoming::{InvocationContext, PreviousRun},
+    plan::Plan,
+    unfit::UnfitAnswer,
+};
 use super::{
     append_only::AppendOnly,
     cancel::Cancel,
-    event::{InvocationEvent, Preparation},
-    spans::{AttemptTrace, EntryPoint, InvocationTrace},
+    event::Preparation,
+    spans::{AttemptTrace, InvocationTrace},
+    targets::KeyState,
 };
 use crate::{
     domain::{
@@ -22,97 +35,77 @@ use crate::{
         completion::{Completion, Usage},
         event::{EventBody, EventScope},
         failure::{Failure, FailureClass},
-        fold::{Block, StreamStep},
-        ids::{RouteName, TargetId},
+        fold::StreamStep,
+        ids::TargetId,
         invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome},
+        left_out::left_out,
         message::ModelCall,
         target::Target,
         tool::ExecutedTool,
-        upstream::{BackgroundResponses, UpstreamHandle},
+        upstream::BackgroundResponses,
     },
     events::EventBus,
-    policy::texts::LANGUAGE_LABEL,
+    policy::{gates::GatePass, texts::LANGUAGE_LABEL},
 };
 
-/// An invocation as it comes in.
-#[derive(Debug, Clone)]
-pub struct InvocationContext {
-    /// The request.
-    pub invocation: Arc<Invocation>,
-    /// How it is served.
-    pub plan: Arc<Plan>,
-    /// How it came in, as its span is called.
-    pub entry: EntryPoint,
-    /// What an earlier owner made of it; empty for a new one.
-    pub before: PreviousRun,
-    /// Whether it is to end.
-    pub cancel: Cancel,
-    /// What ties it to answers that are made in the background.
-    pub background: BackgroundResponses,
-    /// The word of a front that cannot take back.
-    pub append_only: AppendOnly,
-    /// The routes that its caller is limited to; empty for no limit.
-    pub caller_routes: Vec<RouteName>,
-}
-
-impl InvocationContext {
-    /// A new invocation, which is not cancelled.
-    #[must_use]
-    pub fn new(invocation: Invocation, plan: Arc<Plan>, entry: EntryPoint) -> Self {
-        let invocation = Arc::new(invocation);
-        Self {
-            invocation,
-            plan,
-            entry,
-            before: PreviousRun::default(),
-            cancel: Cancel::default(),
-            background: BackgroundResponses::default(),
-            append_only: AppendOnly::default(),
-            caller_routes: Vec::new(),
-        }
-    }
-}
-
-/// What an earlier owner made of an invocation, for the one that continues it.
-#[derive(Debug, Clone, Default)]
-pub struct PreviousRun {
-    /// Whether there was an earlier owner.
-    pub was_owned: bool,
-    /// The attempts that were made. Where the last one failed, what follows is decided as after any
-    /// failure.
-    pub attempts: Vec<AttemptRecord>,
-    /// What followers of the invocation hold.
-    pub blocks: Vec<Block>,
-    /// The highest number that a block had; 0 where there was none.
-    pub last_block: u32,
-    /// The answer that was being made in the background for what followers hold, and that may be
-    /// read on.
-    pub upstream: Option<UpstreamHandle>,
-}
-
-/// What one invocation shares with all its layers.
+/// State that one invocation shares with all its layers.
 #[derive(Debug)]
 pub struct InvocationScope {
     /// The request.
     pub invocation: Arc<Invocation>,
-    /// How it is served.
+    /// Plan by which it is served.
     pub plan: Arc<Plan>,
-    /// When it came in.
+    /// Time at which it came in.
     pub started: Instant,
-    /// Where its spans hang.
+    /// Trace to which its spans belong.
     pub trace: InvocationTrace,
+    /// A whole completion that does not fit.
+    pub unfit: UnfitAnswer,
+    reports: Reports,
+    log: AttemptLog,
+    turn: GateTurn,
+    /// Beginning of the retry loop, which takes it once.
+    beginning: Mutex<Option<Beginning>>,
+    links: Links,
+}
+
+/// Beginning of the retry loop.
+#[derive(Debug)]
+pub struct Beginning {
+    /// Results of an earlier owner.
+    pub before: PreviousRun,
+    /// Steps that are emitted from now on.
+    pub steps: mpsc::UnboundedReceiver<StreamStep>,
+}
+
+/// Places to which events are reported: the bus, and the followers.
+#[derive(Debug)]
+struct Reports {
     events: EventBus,
-    event_scope: Arc<EventScope>,
-    /// Shared with those who look, and copied only when one of them still does while it changes.
-    attempts: Mutex<Arc<Vec<AttemptRecord>>>,
-    sent: Mutex<Option<Arc<ModelCall>>>,
-    /// What of its history was repaired, in words.
-    repaired: OnceLock<String>,
+    scope: Arc<EventScope>,
     steps: mpsc::UnboundedSender<StreamStep>,
-    steps_out: Mutex<Option<mpsc::UnboundedReceiver<StreamStep>>>,
-    /// The target for whose gate this invocation was queued, and which it may pass.
-    turn: Mutex<Option<TargetId>>,
-    before: Mutex<PreviousRun>,
+}
+
+/// The account of what was tried.
+#[derive(Debug)]
+struct AttemptLog {
+    /// Shared with those who look, and copied only when one of them still does while it changes.
+    records: Mutex<Arc<Vec<AttemptRecord>>>,
+    /// Call that the newest attempt sent.
+    sent: Mutex<Option<Arc<ModelCall>>>,
+    /// Repairs of its history, in words.
+    repaired: Mutex<Option<String>>,
+    /// Bytes of its prompt; 0 if that is not compared with any window.
+    prompt_bytes: AtomicU64,
+}
+
+/// The key of a target for whose gate an invocation was queued, and which it may pass.
+#[derive(Debug, Default)]
+struct GateTurn(Mutex<Option<(Arc<KeyState>, GatePass)>>);
+
+/// Links to those outside who take part in the invocation.
+#[derive(Debug)]
+struct Links {
     cancel: Cancel,
     background: BackgroundResponses,
     append_only: AppendOnly,
@@ -150,113 +143,106 @@ impl InvocationScope {
             plan,
             started: Instant::now(),
             trace,
-            events,
-            event_scope,
-            attempts: Mutex::new(Arc::new(before.attempts.clone())),
-            sent: Mutex::new(None),
-            repaired: OnceLock::new(),
-            steps,
-            steps_out: Mutex::new(Some(steps_out)),
-            turn: Mutex::new(None),
-            before: Mutex::new(before),
-            cancel,
-            background,
-            append_only,
+            unfit: UnfitAnswer::default(),
+            reports: Reports {
+                events,
+                scope: event_scope,
+                steps,
+            },
+            log: AttemptLog {
+                records: Mutex::new(Arc::new(before.attempts.clone())),
+                sent: Mutex::new(None),
+                repaired: Mutex::default(),
+                prompt_bytes: AtomicU64::new(0),
+            },
+            turn: GateTurn::default(),
+            beginning: Mutex::new(Some(Beginning {
+                before,
+                steps: steps_out,
+            })),
+            links: Links {
+                cancel,
+                background,
+                append_only,
+            },
         }
     }
 
-    /// The word of a front that cannot take back.
+    /// Returns the word of a front that cannot take back.
     pub fn append_only(&self) -> &AppendOnly {
-        &self.append_only
+        &self.links.append_only
     }
 
-    /// What an earlier owner made of it; the planner takes it once.
-    pub fn take_before(&self) -> PreviousRun {
-        std::mem::take(&mut self.before.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Returns what the retry loop begins with; `None` if it has begun.
+    pub fn begin_loop(&self) -> Option<Beginning> {
+        self.beginning.lock().take()
     }
 
-    /// What ties it to answers that are made in the background.
+    /// Returns whether an earlier owner ran it; asked before the retry loop begins.
+    pub fn was_owned(&self) -> bool {
+        let beginning = self.beginning.lock();
+        beginning
+            .as_ref()
+            .is_some_and(|beginning| beginning.before.was_owned)
+    }
+
+    /// Returns the links to responses that are made in the background.
     pub fn background(&self) -> &BackgroundResponses {
-        &self.background
+        &self.links.background
     }
 
-    /// Whether it is to end.
+    /// Returns the request for it to end.
     pub fn cancel(&self) -> &Cancel {
-        &self.cancel
+        &self.links.cancel
     }
 
-    /// Reports what happened to this invocation or to one of its attempts: what the record, the bus
-    /// and followers get of it is derived in `event.rs`. The step for followers is returned: the
-    /// planner yields it in its place, and a layer below it reports by `Attempt::report`, which
-    /// sends it.
-    pub fn report(
-        &self,
-        attempt: u32,
-        target: Option<&TargetId>,
-        event: &InvocationEvent<'_>,
-    ) -> Option<StreamStep> {
+    /// Publishes what happened to this invocation or to one of its attempts (0 for none).
+    pub fn publish(&self, attempt: u32, target: Option<&TargetId>, body: EventBody) {
+        let scope = Some(Arc::clone(&self.reports.scope));
+        self.reports
+            .events
+            .publish(scope, attempt, target.cloned(), body);
+    }
+
+    /// Writes to the record of an attempt, if it has started.
+    pub fn amend(&self, attempt: u32, change: impl FnOnce(&mut AttemptRecord)) {
         let mut attempts = self.lock();
         if let Some(index) = attempts.iter().position(|record| record.number == attempt) {
-            event.write_record(&mut Arc::make_mut(&mut attempts)[index]);
-        }
-        drop(attempts);
-        self.publish(attempt, target, event.body());
-        event.step(attempt, target)
-    }
-
-    fn publish(&self, attempt: u32, target: Option<&TargetId>, body: Option<EventBody>) {
-        if let Some(body) = body {
-            self.events.publish(
-                Some(Arc::clone(&self.event_scope)),
-                attempt,
-                target.cloned(),
-                body,
-            );
+            change(&mut Arc::make_mut(&mut attempts)[index]);
         }
     }
 
-    /// Emits a step, where there is one, to the followers of this invocation.
-    pub fn emit(&self, step: Option<StreamStep>) {
-        if let Some(step) = step {
-            // No receiver is left once the invocation is over; then nothing needs to be sent.
-            let _ = self.steps.send(step);
-        }
+    /// Emits a step to the followers of this invocation.
+    pub fn emit(&self, step: StreamStep) {
+        // No receiver is left once the invocation is over; then nothing needs to be sent.
+        let _ = self.reports.steps.send(step);
     }
 
-    /// Where the steps of the layers below come out; the planner takes it once.
-    pub fn take_steps(&self) -> Option<mpsc::UnboundedReceiver<StreamStep>> {
-        self.steps_out
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    /// It was queued for a target, and its turn came: it passed the rate gate of this key.
+    pub fn grant_turn(&self, key: &Arc<KeyState>, pass: GatePass) {
+        *self.turn.0.lock() = Some((Arc::clone(key), pass));
     }
 
-    /// It was queued for a target, and its turn came.
-    pub fn grant_turn(&self, target: &TargetId) {
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
-    }
-
-    /// Whether it is its turn at a target.
+    /// Returns whether it is its turn at a target.
     pub fn has_turn(&self, target: &TargetId) -> bool {
-        self.turn
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            == Some(target)
+        let turn = self.turn.0.lock();
+        turn.as_ref().is_some_and(|(at, _)| at.target.id == *target)
     }
 
-    /// Takes its turn at a target, once.
-    pub fn take_turn(&self, target: &TargetId) -> bool {
-        self.turn
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-            .as_ref()
-            == Some(target)
+    /// Returns whether it is its turn with this key.
+    pub fn has_turn_with(&self, key: &KeyState) -> bool {
+        let turn = self.turn.0.lock();
+        turn.as_ref().is_some_and(|(at, _)| at.is(key))
     }
 
-    /// Whether its last attempt failed, and not by a limit: then it has had its turn, and need not
-    /// wait in line again.
+    /// Takes its turn with a key, once.
+    pub fn take_turn(&self, key: &KeyState) -> Option<GatePass> {
+        let turn = self.turn.0.lock().take();
+        turn.filter(|(at, _)| at.is(key)).map(|(_, pass)| pass)
+    }
+
+    /// Returns whether its last attempt failed, and not by a limit: then it has had its turn, and
+    /// need not wait in line again.
     pub fn goes_ahead(&self) -> bool {
         let attempts = self.lock();
         let last = attempts
@@ -269,10 +255,19 @@ impl InvocationScope {
 
     /// Its history was repaired so that a provider takes it; the first attempt reports that.
     pub fn repairs(&self, words: Option<String>) {
-        if let Some(words) = words {
-            // Set once, before the first attempt.
-            let _ = self.repaired.set(words);
-        }
+        let mut repaired = self.log.repaired.lock();
+        let all: Vec<String> = repaired.take().into_iter().chain(words).collect();
+        *repaired = (!all.is_empty()).then(|| all.join("; "));
+    }
+
+    /// Notes how long the prompt is that is sent next.
+    pub fn measures(&self, prompt_bytes: u64) {
+        self.log.prompt_bytes.store(prompt_bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of the prompt that is sent next; 0 if that is not compared with any window.
+    pub fn prompt_bytes(&self) -> u64 {
+        self.log.prompt_bytes.load(Ordering::Relaxed)
     }
 
     /// Begins an attempt and returns its number, from 1. Its start and what led to it are reported
@@ -280,48 +275,72 @@ impl InvocationScope {
     pub fn begin(
         &self,
         cause: AttemptCause,
-        target: &Target,
+        key: &KeyState,
         tool: Option<&ExecutedTool>,
         prepared: &Preparation,
         trace: &AttemptTrace,
     ) -> u32 {
+        let target = &key.target;
         let mut attempts = self.lock();
         let number = number_after(&attempts);
         let repaired = self.unreported_changes(target, &attempts);
-        let started = InvocationEvent::AttemptStarted {
+        let tool = tool.map(|tool| Box::new(tool.clone()));
+        let model = target.model.to_string();
+        let id = target.id.clone();
+        let wait = prepared.wait;
+        trace.begin(number, cause);
+        Arc::make_mut(&mut attempts).push(AttemptRecord {
+            trace_id: self.reports.scope.trace_id.clone(),
+            span_id: trace.span_id(),
+            wait,
+            repaired: repaired.clone(),
+            tool: tool.clone(),
+            key: key.label.as_deref().map(str::to_owned),
+            note: prepared.note.as_ref().map(|note| note.text.clone()),
+            injection_skipped: prepared.injection_skipped.clone(),
+            ..AttemptRecord::begun(number, cause, id.clone(), model.clone(), clock::wall_now())
+        });
+        drop(attempts);
+        self.emit(StreamStep::AttemptStarted {
+            attempt: number,
+            target: id,
             cause,
-            target,
-            wait: prepared.wait,
+            model: model.clone(),
             repaired,
             tool,
-        };
-        started.write_span(number, trace);
-        let model = target.model.to_string();
-        let mut record = AttemptRecord {
-            trace_id: self.event_scope.trace_id.clone(),
-            span_id: trace.span_id(),
-            ..AttemptRecord::begun(number, cause, target.id.clone(), model, clock::wall_now())
-        };
-        started.write_record(&mut record);
-        Arc::make_mut(&mut attempts).push(record);
-        drop(attempts);
-        let target = Some(&target.id);
-        self.emit(started.step(number, target));
-        for event in &prepared.events {
-            event.write_span(number, trace);
-            self.emit(self.report(number, target, event));
+        });
+        if let Some(note) = &prepared.note {
+            trace.injected(note.vehicle);
+            self.emit(StreamStep::ContextInjected {
+                attempt: number,
+                note: note.text.clone(),
+                vehicle: note.vehicle.to_owned(),
+                message: note.message,
+            });
         }
-        self.publish(number, target, started.body());
+        for event in &prepared.events {
+            self.publish(number, Some(&target.id), event.clone());
+        }
+        let started = EventBody::AttemptStarted { cause, model, wait };
+        self.publish(number, Some(&target.id), started);
         number
     }
 
-    /// What of the request is changed for this target, in words, unless an earlier attempt reported
-    /// it.
+    /// Returns the changes of the request for this target, in words, unless an earlier attempt
+    /// reported them.
     fn unreported_changes(&self, target: &Target, earlier: &[AttemptRecord]) -> Option<String> {
-        let repaired = self.repaired.get().filter(|_| earlier.is_empty()).cloned();
+        let repaired = self
+            .log
+            .repaired
+            .lock()
+            .clone()
+            .filter(|_| earlier.is_empty());
         let left_out = match &self.invocation.call {
-            Call::Model(call) => call.tools_left_out(target.dialect.as_str()),
-            Call::Tool(_) => None,
+            Call::Model(call) => [
+                call.tools_left_out(target.dialect.as_str()),
+                left_out(call, target),
+            ],
+            Call::Tool(_) => [None, None],
         };
         let is_new = |words: &String| {
             earlier
@@ -329,18 +348,17 @@ impl InvocationScope {
                 .filter_map(|record| record.repaired.as_ref())
                 .all(|reported| !reported.contains(words.as_str()))
         };
-        match (repaired, left_out.filter(is_new)) {
-            (Some(repaired), Some(left_out)) => Some(format!("{repaired}; {left_out}")),
-            (repaired, left_out) => repaired.or(left_out),
-        }
+        let left_out = left_out.into_iter().flatten().filter(is_new);
+        let changes: Vec<String> = repaired.into_iter().chain(left_out).collect();
+        (!changes.is_empty()).then(|| changes.join("; "))
     }
 
-    /// The number that the next attempt will have.
+    /// Returns the number that the next attempt will have.
     pub fn next_number(&self) -> u32 {
         number_after(&self.lock())
     }
 
-    /// The attempt whose answer is read; of a race, the one that was kept.
+    /// Returns the attempt whose completion is read; of a race, the one that was kept.
     pub fn running(&self) -> Option<AttemptRecord> {
         self.lock()
             .iter()
@@ -349,8 +367,8 @@ impl InvocationScope {
             .cloned()
     }
 
-    /// Has the attempt whose answer is read end with this failure, whatever its target answered.
-    /// That is reported when the answer is dropped. Returns the failure with its target.
+    /// Ends the attempt whose completion is read with this failure, whatever its target returned. That
+    /// is reported when the completion is dropped. Returns the failure with its target.
     pub fn reject(&self, mut failure: Failure) -> Failure {
         let mut attempts = self.lock();
         if let Some(record) = Arc::make_mut(&mut attempts)
@@ -359,25 +377,22 @@ impl InvocationScope {
             .find(|record| record.is_running())
         {
             failure.target.clone_from(&record.target);
-            record.failure = Some(failure.clone());
+            record.failure = Some(failure.without_reply());
         }
         failure
     }
 
     /// Remembers what the newest attempt sends.
     pub fn sends(&self, call: &Arc<ModelCall>) {
-        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(call));
+        *self.log.sent.lock() = Some(Arc::clone(call));
     }
 
-    /// What the newest attempt sent.
+    /// Returns the call that the newest attempt sent.
     pub fn sent(&self) -> Option<Arc<ModelCall>> {
-        self.sent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.log.sent.lock().clone()
     }
 
-    /// What is known of an attempt.
+    /// Returns the known data of an attempt.
     pub fn record(&self, number: u32) -> Option<AttemptRecord> {
         self.lock()
             .iter()
@@ -385,43 +400,12 @@ impl InvocationScope {
             .cloned()
     }
 
-    /// Every attempt so far.
+    /// Returns every attempt so far.
     pub fn attempts(&self) -> Arc<Vec<AttemptRecord>> {
         Arc::clone(&self.lock())
     }
 
-    /// Attempts that were sent, or that failed for a real reason: what the allowance counts. One
-    /// that reads on what an earlier owner had asked for asks for nothing, and is not counted; nor
-    /// is one that was lost with its replica.
-    pub fn counted_attempts(&self) -> u32 {
-        let counted = self.lock().iter().filter(|record| counts(record)).count();
-        u32::try_from(counted).unwrap_or(u32::MAX)
-    }
-
-    /// Those of them that surely reached no target.
-    pub fn unsent_attempts(&self) -> u32 {
-        let unsent = |record: &&AttemptRecord| {
-            let never_sent = record
-                .failure
-                .as_ref()
-                .is_some_and(|failure| failure.never_sent);
-            never_sent && !record.sent && counts(record)
-        };
-        let unsent = self.lock().iter().filter(unsent).count();
-        u32::try_from(unsent).unwrap_or(u32::MAX)
-    }
-
-    /// Whether the policy allows another attempt after the one that runs.
-    pub fn may_try_again(&self) -> bool {
-        let retry = &self.plan.retry;
-        retry.enabled
-            && self
-                .counted_attempts()
-                .saturating_sub(self.unsent_attempts())
-                <= retry.max_retries
-    }
-
-    /// The real failures so far, oldest first; local refusals are not among them.
+    /// Returns the real failures so far, oldest first; local refusals are not among them.
     pub fn failures(&self) -> Vec<Failure> {
         let attempts = self.lock();
         let failures = attempts.iter().filter(|record| !record.refused_locally());
@@ -430,14 +414,14 @@ impl InvocationScope {
             .collect()
     }
 
-    /// What all attempts cost together.
+    /// Returns the cost of all attempts together.
     pub fn usage(&self) -> Usage {
         self.lock()
             .iter()
             .fold(Usage::default(), |sum, record| sum.plus(record.usage))
     }
 
-    /// The end of the invocation, with everything that is known of it.
+    /// Returns the end of the invocation, with everything that is known of it.
     pub fn outcome(
         &self,
         result: Result<Completion, Failure>,
@@ -476,21 +460,14 @@ impl InvocationScope {
         self.plan.texts.apply(failure, language);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<Vec<AttemptRecord>>> {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Arc<Vec<AttemptRecord>>> {
+        self.log.records.lock()
     }
 }
 
-/// The number of the attempt that follows these.
+/// Returns the number of the attempt that follows these.
 fn number_after(attempts: &[AttemptRecord]) -> u32 {
     u32::try_from(attempts.len())
         .unwrap_or(u32::MAX)
         .saturating_add(1)
-}
-
-/// Whether an attempt uses up the allowance.
-fn counts(record: &AttemptRecord) -> bool {
-    !record.refused_locally()
-        && !record.cause.reads_existing_response()
-        && !record.lost_with_replica
 }

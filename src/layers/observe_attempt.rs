@@ -1,7 +1,7 @@
 //! One end per attempt, reported once, whatever happens below.
 //!
-//! A failure is reported when it happens, any other end when the answer is dropped: until then the
-//! layers above may reject what the target answered.
+//! A failure is reported when it happens, any other end when the completion is dropped: until then the
+//! layers above may reject what the target returned.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,14 +9,18 @@ use tokio::time::Instant;
 
 use super::{
     attempt::Attempt,
-    event::InvocationEvent,
+    event::attempt_failed,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
 };
 
-use crate::domain::{
-    completion::{Delta, Usage},
-    failure::{Failure, FailureClass},
-    invocation::AttemptCause,
+use crate::{
+    domain::{
+        completion::{Delta, Exactness, Usage},
+        event::{EventBody, millis},
+        failure::{Failure, FailureClass},
+        invocation::AttemptCause,
+    },
+    policy::{release::is_flawed, window::prompt_bytes},
 };
 
 /// Observes attempts.
@@ -48,9 +52,11 @@ pub struct AttemptSpanGuard {
     began: Instant,
     first: bool,
     usage: Usage,
-    /// Bytes of the answer so far.
+    /// Bytes of the completion so far.
     answered_bytes: usize,
-    /// After which time the answer was whole; `None` while it is not.
+    /// `true` if the result of a tool is of no use.
+    is_flawed: bool,
+    /// Time after which the completion was whole; `None` while it is not.
     answered_after: Option<Duration>,
     over: bool,
 }
@@ -69,6 +75,7 @@ impl AttemptSpanGuard {
             first: true,
             usage: Usage::default(),
             answered_bytes: 0,
+            is_flawed: false,
             answered_after: None,
             over: false,
         }
@@ -77,23 +84,63 @@ impl AttemptSpanGuard {
     fn duration(&self) -> Duration {
         self.answered_after.unwrap_or_else(|| self.began.elapsed())
     }
+
+    /// Learns how long the target's tokens are, if its window is to be compared with prompts.
+    fn learn_tokens(&self) {
+        let Attempt { state, call, .. } = &*self.attempt;
+        let is_own = self.attempt.tool.is_none() && self.attempt.attach.is_none();
+        if is_own && self.usage.exactness == Exactness::Exact && state.window().is_some() {
+            state.learn_tokens(prompt_bytes(call), self.usage.input_tokens);
+        }
+    }
+
+    fn on_success(&self) {
+        let usage = self.usage;
+        self.learn_tokens();
+        let duration = self.duration();
+        self.attempt.amend(|record| {
+            record.duration = duration;
+            record.usage = usage;
+            record.sent = true;
+            record.winner = true;
+        });
+        self.attempt.publish(EventBody::AttemptSucceeded {
+            duration_ms: millis(duration),
+            usage,
+            is_flawed: self.is_flawed || self.attempt.scope.unfit.is_passed_on(),
+        });
+    }
 }
 
 impl AttemptGuard for AttemptSpanGuard {
     fn on_delta(&mut self, delta: &Delta) {
         if self.first && delta.is_content() {
             self.first = false;
-            self.attempt.report(&InvocationEvent::FirstToken {
-                after: self.began.elapsed(),
+            let after = self.began.elapsed();
+            self.attempt
+                .amend(|record| record.first_token = Some(after));
+            self.attempt.publish(EventBody::FirstToken {
+                after_ms: millis(after),
             });
         }
         match delta {
             Delta::Usage(usage) => self.usage = *usage,
-            Delta::ReadOn(cut) => self.attempt.report(&InvocationEvent::ReadOn { cut: *cut }),
+            Delta::ReadOn(cut) => self.attempt.publish(EventBody::AttemptReadOn {
+                reason: cut.words().to_owned(),
+                requests: cut.requests,
+            }),
             Delta::Finish { .. } => self.answered_after = Some(self.began.elapsed()),
-            Delta::Start { headers, .. } => self.attempt.report_request_id(headers),
+            Delta::Start { headers, .. } => self.attempt.record_request_id(headers),
             Delta::BlockDelta { text, .. } => self.answered_bytes += text.len(),
-            Delta::BlockStart { .. } | Delta::BlockStop { .. } | Delta::ToolReply(_) => {}
+            Delta::ToolReply(reply) => {
+                let schema = self
+                    .attempt
+                    .tool
+                    .as_ref()
+                    .and_then(|tool| tool.output_schema.as_deref());
+                self.is_flawed = is_flawed(reply, schema);
+            }
+            Delta::BlockStart { .. } | Delta::BlockStop { .. } | Delta::Around(_) => {}
         }
     }
 
@@ -101,8 +148,8 @@ impl AttemptGuard for AttemptSpanGuard {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        // Providers count at the end, which a cut answer has not; what came of it was paid for all
-        // the same.
+        // Providers count at the end, which a cut completion does not have; the received part was paid
+        // for all the same.
         let usage = if self.first || self.attempt.tool.is_some() {
             self.usage
         } else {
@@ -110,12 +157,12 @@ impl AttemptGuard for AttemptSpanGuard {
         };
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
         let duration = self.duration();
-        self.attempt.report(&InvocationEvent::AttemptFailed {
-            failure,
-            duration,
-            sent,
-            usage,
+        self.attempt.amend(|record| {
+            (record.duration, record.usage, record.sent) = (duration, usage, sent);
+            record.failure = Some(failure.without_reply());
         });
+        self.attempt
+            .publish(attempt_failed(failure, duration, sent, usage));
     }
 }
 
@@ -131,11 +178,7 @@ impl Drop for AttemptSpanGuard {
             .and_then(|record| record.failure);
         match rejected {
             Some(failure) => self.on_failure(&failure),
-            None if self.answered_after.is_some() => {
-                let (duration, usage) = (self.duration(), self.usage);
-                self.attempt
-                    .report(&InvocationEvent::AttemptSucceeded { duration, usage });
-            }
+            None if self.answered_after.is_some() => self.on_success(),
             None => {
                 let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");
                 gone.target = Some(self.attempt.target.id.clone());

@@ -2,13 +2,9 @@
 //!
 //! Such refusals come by the thousand, when there is least time for them.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -16,7 +12,7 @@ use crate::{
     events::EventBus,
 };
 
-/// How long refusals are counted for one summary.
+/// Period for which refusals are counted for one summary.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The counts of shed calls; cheap to clone.
@@ -30,7 +26,7 @@ pub(super) struct Refusals {
 struct Counted {
     /// Since the last summary, by target; `None` for those that were refused before one was chosen.
     by_target: BTreeMap<Option<TargetId>, u64>,
-    /// Whether `reports` holds a task that will publish them.
+    /// `true` if `reports` holds a task that will publish them.
     is_reporting: bool,
     reports: JoinSet<()>,
 }
@@ -79,5 +75,5 @@ async fn report(events: EventBus, counted: Arc<Mutex<Counted>>) {
 }
 
 fn lock(counted: &Mutex<Counted>) -> MutexGuard<'_, Counted> {
-    counted.lock().unwrap_or_else(PoisonError::into_inner)
+    counted.lock()
 }

@@ -20,16 +20,16 @@ use crate::{
     policy::continuation::{ContinuationStitcher, Stitched, request},
 };
 
-/// What an attempt continues, and what is done where the model starts anew.
+/// Text that an attempt continues, and the course of action if the model starts anew.
 pub(super) struct Continued {
     stitcher: ContinuationStitcher,
-    /// Whether a text that starts anew is passed on as another answer: the one that is held may be
-    /// taken back. An extension of a whole answer fails instead, and that answer stays as it is.
+    /// If set, a text that starts anew is passed on as another completion: the one that is held may be
+    /// taken back. An extension of a whole completion fails instead, and that completion stays as it is.
     may_begin_anew: bool,
     scope: Arc<InvocationScope>,
 }
 
-/// Has the attempt request the rest of its text, where it is to.
+/// Has the attempt request the rest of its text, if it is to.
 pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
     if let Some((held, way)) = &attempt.goes_on {
         attempt.call = Arc::new(request(&attempt.call, held, *way));
@@ -37,7 +37,7 @@ pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
     attempt
 }
 
-/// What the attempt continues; `None` where its answer is made from its beginning.
+/// Returns the text that the attempt continues; `None` if its completion is made from its start.
 pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
     let (held, way) = attempt.goes_on.clone()?;
     let may_begin_anew = attempt.cause != AttemptCause::Extend;
@@ -49,7 +49,7 @@ pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
     })
 }
 
-/// The answer as if it had been made from its beginning.
+/// Returns the completion as if it had been made from its start.
 pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Deltas) -> Deltas {
     let Some(Continued {
         stitcher,
@@ -88,7 +88,7 @@ fn began_anew() -> Failure {
     failure
 }
 
-/// Where the held text and its continuation meet.
+/// Seam between the held text and its continuation.
 struct StitchedStream {
     stitcher: ContinuationStitcher,
     /// The block that continues the text, and whether it is still open what of it is new.
@@ -135,6 +135,7 @@ impl StitchedStream {
                 | Delta::BlockDelta { .. }
                 | Delta::BlockStop { .. }
                 | Delta::Usage(_)
+                | Delta::Around(_)
                 | Delta::ReadOn(_)
                 | Delta::ToolReply(_)
                 | Delta::Finish { .. },
@@ -157,8 +158,8 @@ impl StitchedStream {
         vec![Delta::BlockDelta { block, text }]
     }
 
-    /// The answer broke off. What was not decided may be an echo, and is lost; the held text is
-    /// not.
+    /// Returns the completion broke off. An undecided part may be an echo, and is lost; the held text
+    /// is not.
     fn broken(&mut self) -> Vec<Delta> {
         match self.block {
             Some((block, true)) => vec![Delta::BlockDelta {

@@ -12,13 +12,16 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
+    affinity::MovedConversations,
     attempt::{Attempt, PendingAttempt},
-    event::{InvocationEvent, Preparation},
+    event::Preparation,
     guarded::NextLayer,
+    invocation::{InvocationScope, Plan},
     targets::Targets,
 };
 use crate::{
     domain::{
+        event::EventBody,
         failure::{Failure, FailureClass, WaitSource},
         ids::TargetId,
         invocation::AttemptCause,
@@ -28,7 +31,7 @@ use crate::{
         continuation,
         retry::Candidate,
         rng::SeededRng,
-        select::{AttemptFacts, Choice, cause, choose},
+        select::{AttemptFacts, Choice, Conversation, Order, cause, choose},
     },
 };
 
@@ -36,6 +39,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct SelectLayer {
     targets: Targets,
+    moved: MovedConversations,
 }
 
 /// See [`SelectLayer`].
@@ -43,14 +47,15 @@ pub struct SelectLayer {
 pub struct Select<S> {
     inner: S,
     targets: Targets,
+    moved: MovedConversations,
 }
 
 // === impl SelectLayer ===
 
 impl SelectLayer {
-    /// Chooses among these targets.
-    pub fn new(targets: Targets) -> Self {
-        Self { targets }
+    /// Chooses among these targets; `moved`: conversations that stay with another than their own.
+    pub fn new(targets: Targets, moved: MovedConversations) -> Self {
+        Self { targets, moved }
     }
 }
 
@@ -61,6 +66,7 @@ impl<S> tower::Layer<S> for SelectLayer {
         Select {
             inner,
             targets: self.targets.clone(),
+            moved: self.moved.clone(),
         }
     }
 }
@@ -87,12 +93,19 @@ impl<S> Select<S> {
         let scope = &pending.scope;
         let now = Instant::now();
         let candidates = self.targets.candidates(scope, now);
-        let index = self.index_of_target(pending, &candidates, now)?;
+        let key = scope.plan.conversation;
+        let conversation = key.map(|key| self.moved.conversation(key, now));
+        let conversation = conversation.as_ref();
+        let index = self.index_of_target(pending, &candidates, conversation, now)?;
         let target = scope.plan.targets.get(index).map(Arc::clone);
         let state = target
             .as_ref()
             .and_then(|target| self.targets.state(&target.id));
-        let (Some(target), Some(state)) = (target, state) else {
+        let attaches = pending.attach.is_some();
+        let key = state
+            .as_ref()
+            .and_then(|state| state.key_for(scope, now, attaches));
+        let (Some(target), Some(state), Some(key)) = (target, state, key) else {
             return Err(Failure::local(
                 FailureClass::Configuration,
                 "the route names a target that is gone",
@@ -100,7 +113,7 @@ impl<S> Select<S> {
         };
         let (call, wording) = pending.adapted_to(&target);
         let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
-        // An answer that is read on is read from its own beginning.
+        // A completion that is read on is read from its own start.
         let goes_on = pending
             .held
             .as_ref()
@@ -123,17 +136,20 @@ impl<S> Select<S> {
                 .or(pending.extends.then_some(AttemptCause::Extend)),
             after: pending.after,
             last: pending.last.as_ref(),
-            attaches: pending.attach.is_some(),
+            first: first_place(&scope.plan, conversation),
+            attaches,
             continues: goes_on.is_some(),
             adapted: pending.adapted,
+            rotates: pending.rotates,
         };
         let closed_by = |target: &TargetId| {
             self.targets
                 .state(target)
-                .and_then(|state| state.closed_for(now))
+                .and_then(|state| state.closed_for())
         };
         let cause = cause(&facts, &candidates, index, closed_by);
-        state.trace_choice(&pending.trace, now, &cause.label());
+        let reason = reason(cause, scope.plan.select.order, conversation);
+        state.trace_choice(&pending.trace, now, &reason);
         if let Some((_, change)) = pending
             .changes
             .last()
@@ -148,25 +164,14 @@ impl<S> Select<S> {
         {
             pending.trace.adapted(&tool.changed);
         }
-        let mut prepared = Preparation {
-            wait: pending.wait,
-            ..Preparation::default()
-        };
-        if let AttemptCause::Fallback(class) = cause {
-            let from = pending
-                .last
-                .clone()
-                .or_else(|| scope.plan.targets.first().map(|first| first.id.clone()));
-            prepared
-                .events
-                .extend(from.map(|from| InvocationEvent::FallbackChosen { from, class }));
-        }
+        let prepared = prepared(pending, cause, facts.first);
         Ok(Attempt {
             scope: Arc::clone(scope),
             number: OnceLock::new(),
             cause,
-            target,
+            target: Arc::clone(&key.target),
             state,
+            key,
             call,
             wording,
             noted: false,
@@ -181,15 +186,16 @@ impl<S> Select<S> {
         })
     }
 
-    /// The place of the target among the plan's, or why none can be called now.
+    /// Returns the place of the target among the plan's, or why none can be called now.
     fn index_of_target(
         &self,
         pending: &PendingAttempt,
         candidates: &[Candidate],
+        conversation: Option<&Conversation>,
         now: Instant,
     ) -> Result<usize, Failure> {
         if let Some(index) = fixed(pending) {
-            // No other target has that answer, or that tool; the layers below say whether it can be
+            // No other target has that completion, or that tool; the layers below say whether it can be
             // called now.
             return Ok(index);
         }
@@ -201,6 +207,7 @@ impl<S> Select<S> {
             candidates,
             avoid,
             pending.hint.as_ref(),
+            conversation,
             &mut rng,
         ) {
             Choice::Target(index) => Ok(index),
@@ -216,6 +223,9 @@ impl<S> Select<S> {
                     });
                 Err(refused.with_retry_after(wait, WaitSource::Parked))
             }
+            Choice::None if candidates.iter().all(|one| one.outgrown) => {
+                Err(outgrown(&self.targets, scope))
+            }
             Choice::None => Err(self.by_circuit(pending, now, None).unwrap_or_else(|| {
                 Failure::local(
                     FailureClass::CircuitOpen,
@@ -225,7 +235,8 @@ impl<S> Select<S> {
         }
     }
 
-    /// The refusal by the first circuit of the route that alone keeps its target from being called.
+    /// Returns the refusal by the first circuit of the route that alone keeps its target from being
+    /// called.
     fn by_circuit(
         &self,
         pending: &PendingAttempt,
@@ -238,9 +249,8 @@ impl<S> Select<S> {
             .targets
             .iter()
             .filter_map(|target| self.targets.state(&target.id));
-        let state = states.find(|state| {
-            !state.circuit().state().is_closed() && state.closed_for(now).is_none()
-        })?;
+        let state = states
+            .find(|state| !state.circuit().state().is_closed() && state.closed_for().is_none())?;
         // It speaks for all targets, so that none of them counts as the one that refused.
         Some(Failure {
             target: None,
@@ -249,8 +259,67 @@ impl<S> Select<S> {
     }
 }
 
-/// The place, among the plan's targets, of the only one that can be called: whose answer is to be
-/// read on, or which is the tool that the planner chose.
+/// Returns the failure of a conversation that surely fits the window of no target.
+fn outgrown(targets: &Targets, scope: &InvocationScope) -> Failure {
+    let bytes = scope.prompt_bytes();
+    let states = scope.plan.targets.iter();
+    let states = states.filter_map(|target| targets.state(&target.id));
+    let windows: Vec<String> = states
+        .filter_map(|state| {
+            let tokens = state.token_ratio().tokens(bytes);
+            let (id, window) = (&state.target.id, state.window()?);
+            Some(format!(
+                "{id} takes {window} tokens, and this is about {tokens}"
+            ))
+        })
+        .collect();
+    let message = format!(
+        "the conversation outgrew the context window of every target: {}",
+        windows.join("; ")
+    );
+    Failure::local(FailureClass::ContextLength, message)
+}
+
+/// Returns the place of the target that is called first while all are well.
+fn first_place(plan: &Plan, conversation: Option<&Conversation>) -> usize {
+    let kept = conversation.and_then(|one| one.kept_by.as_ref());
+    let first = kept.or_else(|| plan.own_target());
+    let mut places = plan.targets.iter();
+    places
+        .position(|target| Some(&target.id) == first)
+        .unwrap_or(0)
+}
+
+/// Returns why a target is called, in a few words: the cause, and what else than the list decided.
+fn reason(cause: AttemptCause, order: Order, conversation: Option<&Conversation>) -> String {
+    let cause = cause.label();
+    match order {
+        _ if conversation.is_some() => cause + " (affinity)",
+        Order::Listed => cause,
+        Order::Shuffled => cause + " (shuffled)",
+        Order::Weighted => cause + " (weighted)",
+        Order::LeastBusy => cause + " (least busy)",
+    }
+}
+
+/// Returns what led to an attempt, reported once it starts; `first` is the place of the target that
+/// is called first while all are well.
+fn prepared(pending: &PendingAttempt, cause: AttemptCause, first: usize) -> Preparation {
+    let mut prepared = Preparation {
+        wait: pending.wait,
+        ..Preparation::default()
+    };
+    if let AttemptCause::Fallback(class) = cause {
+        let primary = || Some(pending.scope.plan.targets.get(first)?.id.clone());
+        let from = pending.last.clone().or_else(primary);
+        let chosen = from.map(|from| EventBody::FallbackChosen { from, class });
+        prepared.events.extend(chosen);
+    }
+    prepared
+}
+
+/// Returns the place, among the plan's targets, of the only one that can be called: the target
+/// whose completion is to be read on, or the tool that the planner chose.
 fn fixed(pending: &PendingAttempt) -> Option<usize> {
     let attached = pending.attach.as_ref().map(|handle| &handle.target);
     let only = pending

@@ -1,14 +1,14 @@
-//! The spans of an invocation: what a person sees of a recovery in a tracing UI.
+//! Spans of an invocation: the view that a person has of a recovery in a tracing UI.
 //!
 //! The tree is `relight.v1.RecoveryService/…` (SERVER) over `attempt 1`, `attempt 2`, … (INTERNAL),
 //! each over its `backoff` and its `chat {model}` (CLIENT), which is over `POST` (CLIENT). The wait
 //! sits inside the attempt that it delays, so that a waterfall explains its gaps; names distinguish
 //! attempts, because most UIs show nothing else. A failed attempt is an error, a recovered
-//! invocation is not, and neither is what was cancelled on purpose.
+//! invocation is not, and neither is anything that was cancelled on purpose.
 //!
 //! Spans are opened from an explicit tracer, because several servers may live in one process. A
 //! span is a guard: a `finish…` method consumes it, and one that is dropped ends as cancelled.
-//! Prompts and answers enter the span of a model call only where that is switched on.
+//! Prompts and completions enter the span of a model call only if that is switched on.
 
 mod attempt;
 mod content;
@@ -19,7 +19,7 @@ mod wire;
 mod tests;
 
 use std::{
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock},
     time::SystemTime,
 };
 
@@ -32,6 +32,7 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{IdGenerator as _, RandomIdGenerator, SdkTracer, Span},
 };
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::{
     attempt::{AttemptSpan, AttemptTrace, TargetChoice},
@@ -54,7 +55,7 @@ pub struct Spans {
     captures_content: bool,
 }
 
-/// Where spans come from.
+/// Source of spans.
 #[derive(Debug, Clone, Default)]
 enum SpanOrigin {
     /// There are none, and no ids.
@@ -70,8 +71,8 @@ enum SpanOrigin {
 /// An open span, shared by its guard and by those who add to it.
 #[derive(Debug, Clone)]
 struct SpanNode {
-    /// What its children are opened with; `None` where it is not recorded, and then neither are
-    /// they.
+    /// Context with which its children are opened; `None` if it is not recorded, and then neither
+    /// are they.
     recorded: Option<Recorded>,
     context: SpanContext,
 }
@@ -120,7 +121,7 @@ impl Spans {
         }
     }
 
-    /// Puts prompts and answers on the spans of model calls, where `wanted`.
+    /// Puts prompts and completions on the spans of model calls, if `wanted`.
     #[must_use]
     pub const fn capturing_content(mut self, wanted: bool) -> Self {
         self.captures_content = wanted;
@@ -178,14 +179,15 @@ impl SpanNode {
         Self { recorded, context }
     }
 
-    /// The ids of a span that is not recorded, below `parent` where there is one.
+    /// Returns the ids of a span that is not recorded, below `parent` if there is one.
     fn unrecorded(parent: &SpanContext) -> Self {
         let trace = if parent.is_valid() {
             parent.trace_id()
         } else {
             IDS.new_trace_id()
         };
-        let (flags, state) = (parent.trace_flags(), parent.trace_state().clone());
+        let flags = parent.trace_flags();
+        let state = parent.trace_state().clone();
         Self {
             recorded: None,
             context: SpanContext::new(trace, IDS.new_span_id(), flags, false, state),
@@ -204,12 +206,12 @@ impl SpanNode {
         }
     }
 
-    /// Whether anything that is said of it is kept.
+    /// Returns whether anything that is said of it is kept.
     const fn is_recorded(&self) -> bool {
         self.recorded.is_some()
     }
 
-    /// Whether prompts and answers are put on spans.
+    /// Returns whether prompts and completions are put on spans.
     fn captures_content(&self) -> bool {
         self.recorded
             .as_ref()
@@ -241,7 +243,7 @@ impl SpanNode {
         });
     }
 
-    /// Tells a failure; one that was cancelled is no error.
+    /// Tells a failure; a cancelled one is not an error.
     fn fail(&self, failure: &Failure) {
         if failure.class == FailureClass::Cancelled {
             self.set(|| [KeyValue::new(attr::ERROR_TYPE, failure.class.as_str())]);
@@ -310,7 +312,7 @@ impl SpanNode {
 
 impl Recorded {
     fn lock(&self) -> MutexGuard<'_, Option<Span>> {
-        self.span.lock().unwrap_or_else(PoisonError::into_inner)
+        self.span.lock()
     }
 }
 
@@ -358,8 +360,8 @@ impl Extractor for TraceHeaders<'_> {
     }
 }
 
-/// The caller's span, where it sent one that can be read; else none. Never looks at the thread's
-/// current span.
+/// Returns the caller's span, if it sent one that can be read; else none. Never looks at the
+/// thread's current span.
 fn remote_parent(trace: &TraceContext) -> SpanContext {
     if trace.traceparent.is_none() {
         return SpanContext::empty_context();
@@ -369,7 +371,7 @@ fn remote_parent(trace: &TraceContext) -> SpanContext {
     context.span().span_context().clone()
 }
 
-/// The first bytes of a message, on one line and cut at a character.
+/// Returns the first bytes of a message, on one line and cut at a character.
 fn shortened(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     let mut end = line.len().min(MAX_STATUS_BYTES);
@@ -379,7 +381,7 @@ fn shortened(message: &str) -> String {
     line[..end].to_owned()
 }
 
-/// What every failed span says of its failure.
+/// Returns the attributes by which every failed span describes its failure.
 fn failure_attributes(failure: &Failure) -> Vec<KeyValue> {
     vec![
         KeyValue::new(relight::CLASS, failure.class.as_str()),
@@ -389,7 +391,7 @@ fn failure_attributes(failure: &Failure) -> Vec<KeyValue> {
     ]
 }
 
-/// A count as attributes know numbers.
+/// Returns a count as attributes know numbers.
 fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

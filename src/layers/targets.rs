@@ -6,7 +6,10 @@
 
 mod candidates;
 mod gates;
+mod key_choice;
+mod keys;
 mod parking;
+mod probe_lease;
 mod refusal;
 mod shared_gate;
 mod slots;
@@ -16,48 +19,67 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize},
     },
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-pub use self::{parking::Parked, slots::Slot, state::TargetState};
-use self::{shared_gate::SharedGate, slots::Slots};
+pub use self::{
+    gates::GateTrouble,
+    keys::{KeyHistory, KeyState, PlaceInLine, is_of_the_key},
+    parking::Parked,
+    probe_lease::{LeasedProbe, SharedProbes},
+    slots::Slot,
+    state::TargetState,
+};
+use self::{keys::Keys, shared_gate::SharedGate, slots::Slots};
 use crate::{
     domain::{circuit::GateKind, clock, ids::TargetId, target::Target},
     events::EventBus,
     policy::{
         circuit::{Circuit, CircuitPolicy},
         concurrency::ConcurrencyPolicy,
-        gates::{Gate, GatePolicy},
+        gates::{Gate, GatePolicy, ReplicaPlace},
         hedge::HedgeShare,
         latency::Latency,
         retry::Cost,
         retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
+        window::TokenRatio,
     },
 };
 
-/// What a target is created with.
+/// Settings with which a target is created.
 #[derive(Debug, Clone)]
 pub struct TargetSpec {
     /// The target.
     pub target: Arc<Target>,
     /// Its circuit's policy.
     pub circuit: Arc<CircuitPolicy>,
-    /// How many attempts it may have at once.
+    /// Number of attempts that it may have at once.
     pub concurrency: ConcurrencyPolicy,
-    /// A fingerprint of the settings of its provider and credential: where it changes, their gates
-    /// open.
+    /// Fingerprint of the settings of its provider and credential: if it changes, their gates open.
+    pub settings: u64,
+    /// Keys of its provider's pool; empty if it has the one that the target names.
+    pub pool: Vec<KeySpec>,
+}
+
+/// A key of a provider's pool.
+#[derive(Debug, Clone)]
+pub struct KeySpec {
+    /// Label by which people know it, and name of the credential that it is.
+    pub label: Arc<str>,
+    /// Fingerprint of it and its provider: if it changes, its gates open.
     pub settings: u64,
 }
 
-/// What all targets share.
+/// Policies that all targets share.
 #[derive(Debug, Clone, Default)]
 pub struct SharedPolicies {
-    /// What attempts beyond the first cost.
+    /// Cost of attempts beyond the first.
     pub budget: BudgetPolicy,
     /// Until when a target must not be called.
     pub gates: Arc<GatePolicy>,
@@ -76,6 +98,12 @@ struct TargetTable {
     added: Mutex<VecDeque<TargetId>>,
     events: EventBus,
     parked: AtomicUsize,
+    /// Notified whenever something moved that replicas share.
+    moved: Arc<Notify>,
+    /// The place among the live replicas, which share budgets, limits and the return of rate limits.
+    place: Mutex<ReplicaPlace>,
+    /// Probes that replicas share; unset if this one is alone.
+    probes: OnceLock<Arc<dyn SharedProbes>>,
 }
 
 /// Gates that exist, by their kind and key.
@@ -89,11 +117,14 @@ const MAX_ADDED: usize = 2_000;
 impl KnownGates {
     fn of(states: &HashMap<TargetId, Arc<TargetState>>) -> Self {
         let gates = states.values().flat_map(|state| {
-            let key = |kind| (kind, gate_key(kind, &state.target));
-            state
-                .gates()
-                .into_iter()
-                .map(move |(kind, gate)| (key(kind), Arc::clone(gate)))
+            let of_key = |key: Arc<KeyState>| {
+                GateKind::ALL.map(|kind| {
+                    let name = gate_key(kind, &key.target);
+                    ((kind, name), Arc::clone(key.shared_gate(kind)))
+                })
+            };
+            let keys = Arc::unwrap_or_clone(state.keys());
+            keys.into_iter().flat_map(of_key)
         });
         Self(gates.collect())
     }
@@ -101,20 +132,28 @@ impl KnownGates {
     fn known_or_new(
         &mut self,
         kind: GateKind,
-        spec: &TargetSpec,
+        target: &Target,
+        settings: u64,
         shared: &SharedPolicies,
     ) -> Arc<SharedGate> {
         let new = || {
-            Arc::new(SharedGate::new(
-                Gate::new(kind, Arc::clone(&shared.gates)),
-                settings_of(kind, spec),
-            ))
+            let gate = Gate::new(kind, Arc::clone(&shared.gates));
+            Arc::new(SharedGate::new(gate, settings))
         };
-        Arc::clone(
-            self.0
-                .entry((kind, gate_key(kind, &spec.target)))
-                .or_insert_with(new),
-        )
+        let known = self.0.entry((kind, gate_key(kind, target)));
+        Arc::clone(known.or_insert_with(new))
+    }
+
+    /// Returns the keys of a target, with the gates of those that are known.
+    fn keys_of(&mut self, spec: &TargetSpec, shared: &SharedPolicies) -> Vec<Arc<KeyState>> {
+        let key = |(target, label): (Arc<Target>, Option<Arc<str>>)| {
+            let gates = GateKind::ALL.map(|kind| {
+                let settings = spec.settings_of(kind, label.as_deref());
+                self.known_or_new(kind, &target, settings, shared)
+            });
+            Arc::new(KeyState::new(target, label, gates))
+        };
+        spec.keys().into_iter().map(key).collect()
     }
 }
 
@@ -123,33 +162,34 @@ impl KnownGates {
 impl Targets {
     /// A registry of these targets.
     pub fn new(events: EventBus, specs: &[TargetSpec], shared: &SharedPolicies) -> Self {
-        let (states, added, parked) = (ArcSwap::default(), Mutex::default(), AtomicUsize::new(0));
+        let states = ArcSwap::default();
+        let added = Mutex::default();
+        let parked = AtomicUsize::new(0);
         let targets = Self {
             shared: Arc::new(TargetTable {
                 states,
                 added,
                 events,
                 parked,
+                moved: Arc::default(),
+                place: Mutex::default(),
+                probes: OnceLock::new(),
             }),
         };
         targets.update(specs, shared);
         targets
     }
 
-    /// Takes over a new configuration. What is known of a target that stays is kept; calls in
-    /// flight on one that goes keep what they hold.
+    /// Takes over a new configuration. The known state of a target that stays is kept; calls in
+    /// flight on one that is removed keep what they hold.
     pub fn update(&self, specs: &[TargetSpec], shared: &SharedPolicies) {
-        let mut added = self
-            .shared
-            .added
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut added = self.shared.added.lock();
         let old = self.shared.states.load_full();
         let now = Instant::now();
-        for gate in old.values().flat_map(|state| state.gates()) {
-            gate.1.set_policy(&shared.gates);
-        }
         let mut gates = KnownGates::of(&old);
+        for gate in gates.0.values() {
+            gate.set_policy(&shared.gates);
+        }
         let states = specs.iter().map(|spec| {
             let target = &spec.target;
             let state = match old.get(&target.id) {
@@ -157,6 +197,9 @@ impl Targets {
                     known.circuit().set_policy(Arc::clone(&spec.circuit));
                     known.budget().reconfigure(shared.budget.clone(), now);
                     known.slots.set_policy(&spec.concurrency);
+                    known.keys.replace(gates.keys_of(spec, shared));
+                    // Keys that are new do not know it yet.
+                    known.share_with(*self.shared.place.lock(), now);
                     Arc::clone(known)
                 }
                 _ => self.new_state(spec, shared, &mut gates),
@@ -171,20 +214,14 @@ impl Targets {
             let Some(state) = states.get(&spec.target.id) else {
                 continue;
             };
-            let is_changed = |kind: &GateKind| {
-                state
-                    .shared_gate(*kind)
-                    .is_changed_by(settings_of(*kind, spec))
-            };
-            let changed: Vec<_> = [
-                GateKind::Rate,
-                GateKind::Credential,
-                GateKind::Configuration,
-            ]
-            .into_iter()
-            .filter(is_changed)
-            .collect();
-            state.open_gates(&changed);
+            for key in state.keys().iter() {
+                let is_changed = |kind: &GateKind| {
+                    let settings = spec.settings_of(*kind, key.label.as_deref());
+                    key.shared_gate(*kind).is_changed_by(settings)
+                };
+                let changed: Vec<_> = GateKind::ALL.into_iter().filter(is_changed).collect();
+                state.open_gates(key, &changed);
+            }
         }
     }
 
@@ -198,11 +235,7 @@ impl Targets {
         if !specs.iter().any(|spec| is_new(&spec)) {
             return;
         }
-        let mut added = self
-            .shared
-            .added
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut added = self.shared.added.lock();
         let mut states = HashMap::clone(&self.shared.states.load());
         let mut gates = KnownGates::of(&states);
         for spec in specs.iter().filter(is_new) {
@@ -238,37 +271,55 @@ impl Targets {
         gates: &mut KnownGates,
     ) -> Arc<TargetState> {
         let now = Instant::now();
-        let mut gate = |kind: GateKind| gates.known_or_new(kind, spec, shared);
-        Arc::new(TargetState {
+        let budget = RetryBudget::new(shared.budget.clone(), now);
+        let state = TargetState {
             target: Arc::clone(&spec.target),
             slots: Slots::new(&spec.concurrency),
             circuit: Mutex::new(Circuit::new(Arc::clone(&spec.circuit))),
-            rate: gate(GateKind::Rate),
-            credential: gate(GateKind::Credential),
-            configuration: gate(GateKind::Configuration),
-            budget: Mutex::new(RetryBudget::new(shared.budget.clone(), now)),
+            keys: Keys::new(gates.keys_of(spec, shared)),
+            budget: Mutex::new(budget),
             health: Mutex::default(),
             latency: Mutex::new(Latency::new()),
             whole: Mutex::new(Latency::new()),
             hedges: Mutex::new(HedgeShare::new(now)),
+            tokens: Mutex::new(TokenRatio::assumed(spec.target.dialect)),
             note_refused: AtomicBool::new(false),
             known_since: (now, clock::wall_now()),
             causes: Mutex::default(),
             changed: Notify::new(),
+            moved: Arc::clone(&self.shared.moved),
+            recovered: Notify::new(),
             events: self.shared.events.clone(),
-        })
+        };
+        state.share_with(*self.shared.place.lock(), now);
+        Arc::new(state)
     }
 
-    /// What is known of a target.
+    /// Returns the known state of a target.
     pub fn state(&self, target: &TargetId) -> Option<Arc<TargetState>> {
         self.shared.states.load().get(target).map(Arc::clone)
     }
 
-    /// Every target, by name.
+    /// Returns every target, by name.
     pub fn all(&self) -> Vec<Arc<TargetState>> {
         let mut all: Vec<_> = self.shared.states.load().values().map(Arc::clone).collect();
         all.sort_by(|a, b| a.target.id.cmp(&b.target.id));
         all
+    }
+
+    /// Returns the notice that something moved that replicas share.
+    pub fn moved(&self) -> Arc<Notify> {
+        Arc::clone(&self.shared.moved)
+    }
+
+    /// Shares the retry budget, the slots and the return of a rate limit of each target with the
+    /// other live replicas.
+    pub fn share_with(&self, place: ReplicaPlace) {
+        *self.shared.place.lock() = place;
+        let now = Instant::now();
+        for state in self.all() {
+            state.share_with(place, now);
+        }
     }
 
     /// Pays for an attempt beyond the first; `None` when the budget is empty.
@@ -288,20 +339,20 @@ impl Targets {
         }
     }
 
-    /// What is left in a target's budget and what it holds when it is full, in tokens.
+    /// Returns the rest of a target's budget and its full size, in tokens.
     pub fn budget(&self, target: &TargetId, now: Instant) -> (f64, f64) {
         self.state(target).map_or((0.0, 0.0), |state| {
             (state.budget_left(now), state.budget_capacity())
         })
     }
 
-    /// What is left in a target's budget, as a share of what it holds when it is full.
+    /// Returns the rest of a target's budget, as a share of its full size.
     pub fn budget_share(&self, target: &TargetId, now: Instant) -> f64 {
         let (left, capacity) = self.budget(target, now);
         if capacity > 0.0 { left / capacity } else { 0.0 }
     }
 
-    /// What is left in every target's budget, in tokens.
+    /// Returns the rest of every target's budget, in tokens.
     pub fn budgets(&self) -> Vec<(TargetId, f64)> {
         let now = Instant::now();
         self.all()
@@ -311,8 +362,8 @@ impl Targets {
     }
 }
 
-/// What was paid for one attempt. Dropped without a word, the attempt was never made and the price
-/// comes back.
+/// Price paid for one attempt. If it is dropped without a word, the attempt was never made and the
+/// price comes back.
 #[derive(Debug)]
 pub struct Reserved {
     state: Arc<TargetState>,
@@ -338,15 +389,37 @@ impl Drop for Reserved {
     }
 }
 
-/// The settings that decide whether what closed a gate is gone: of the credential, and of what
-/// model it is used for.
-fn settings_of(kind: GateKind, spec: &TargetSpec) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    spec.settings.hash(&mut hasher);
-    if kind == GateKind::Configuration {
-        (&spec.target.model, &spec.target.endpoint).hash(&mut hasher);
+// === impl TargetSpec ===
+
+impl TargetSpec {
+    /// Returns the target as it is called with each of its keys, and the label of the key.
+    fn keys(&self) -> Vec<(Arc<Target>, Option<Arc<str>>)> {
+        if self.pool.is_empty() {
+            return vec![(Arc::clone(&self.target), None)];
+        }
+        let keyed = |key: &KeySpec| {
+            let target = Target {
+                credential: Arc::clone(&key.label),
+                ..Target::clone(&self.target)
+            };
+            (Arc::new(target), Some(Arc::clone(&key.label)))
+        };
+        self.pool.iter().map(keyed).collect()
     }
-    hasher.finish()
+
+    /// Returns the settings that decide whether what closed a gate is gone: of the credential, and
+    /// of what model it is used for.
+    fn settings_of(&self, kind: GateKind, label: Option<&str>) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let key = self.pool.iter().find(|key| Some(&*key.label) == label);
+        if kind == GateKind::Configuration {
+            (self.settings, &self.target.model, &self.target.endpoint).hash(&mut hasher);
+        } else {
+            key.map_or(self.settings, |key| key.settings)
+                .hash(&mut hasher);
+        }
+        hasher.finish()
+    }
 }
 
 fn gate_key(kind: GateKind, target: &Target) -> String {

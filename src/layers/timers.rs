@@ -1,6 +1,6 @@
-//! How long an attempt may be silent: until its first token, and between tokens after it.
+//! Limits of an attempt's silence: until its first token, and between tokens after it.
 //!
-//! Where a floor is set, an answer that drips below it is given up, too.
+//! If a floor is set, a completion that drips below it is given up, too.
 //!
 //! There is no total timeout per attempt but the deadline. The clocks run only while the caller
 //! waits for the next delta, so a caller that is slow to read is never mistaken for a provider that
@@ -41,13 +41,13 @@ pub struct Timers<W> {
     targets: Targets,
 }
 
-/// An answer whose silences are timed.
+/// Answer whose silences are timed.
 pub struct TimedStream {
     /// `None` once it is over.
     deltas: Option<DeltaStream>,
     /// Due when the silence may be too long, or before.
     alarm: Pin<Box<Sleep>>,
-    /// When the silence is too long.
+    /// Time at which the silence is too long.
     by: Instant,
     silence: Silence,
     /// No content came yet.
@@ -59,33 +59,33 @@ pub struct TimedStream {
     throughput: Throughput,
 }
 
-/// How long an attempt may be silent, and what is said of one that was silent for longer.
+/// Limits of an attempt's silence, and the error for one that was silent for longer.
 #[derive(Debug)]
 struct Silence {
     family: Arc<str>,
-    /// What a silence before the first token is.
+    /// Fault of a silence before the first token.
     fault: TransportFault,
-    /// What is waited for then, in words.
+    /// Thing that is waited for then, in words.
     awaited: &'static str,
     timers: AttemptTimers,
 }
 
-/// How long an answer is waited for before its bytes are compared with the floor.
+/// Time that a completion is waited for before its bytes are compared with the floor.
 const THROUGHPUT_WINDOW: Duration = Duration::from_secs(3);
 
-/// How long before the deadline a tool that still runs is given up.
+/// Time before the deadline at which a tool that still runs is given up.
 const TOOL_MARGIN: Duration = Duration::from_millis(20);
 
-/// The bytes of an answer that came in the current window, against a floor where there is one.
+/// Bytes of a completion that came in the current window, against a floor if there is one.
 #[derive(Debug)]
 struct Throughput {
     floor: Option<u64>,
-    /// Time of this window in which the answer was waited for.
+    /// Time of this window in which the completion was waited for.
     waited: Duration,
     bytes: u64,
 }
 
-/// Bytes per second of an answer that came below the floor.
+/// Bytes per second of a completion that came below the floor.
 #[derive(Debug, PartialEq)]
 struct Drips(f64);
 
@@ -215,12 +215,12 @@ impl TimedStream {
             }
         }
         self.first = self.first && !matches!(&item, Some(Ok(delta)) if delta.is_content());
-        // That a silent answer is read on ends no silence.
+        // Reading a silent answer on does not end its silence.
         self.has_data |= !self.first && !matches!(item, Some(Ok(Delta::ReadOn(_))));
         item
     }
 
-    /// When the wait that goes on is over.
+    /// Returns the time at which the running wait is over.
     fn wakes_at(&mut self) -> Instant {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         if std::mem::take(&mut self.has_data) {
@@ -234,8 +234,8 @@ impl TimedStream {
         measured_by.map_or(self.by, |ends| self.by.min(ends))
     }
 
-    /// What is said of a wait that is over; `None` where only the window of the throughput is, and
-    /// enough came in it.
+    /// Returns the error for a wait that is over; `None` if only the window of the throughput is,
+    /// and enough came in it.
     fn too_long(&mut self) -> Option<ProviderError> {
         let waited = self
             .waiting_since
@@ -328,7 +328,8 @@ impl Throughput {
         }
     }
 
-    /// When the current window ends if it is waited for from `now` on; `None` without a floor.
+    /// Returns the time at which the current window ends if it is waited for from `now` on; `None`
+    /// without a floor.
     fn window_ends(&self, now: Instant) -> Option<Instant> {
         self.floor
             .map(|_| now + THROUGHPUT_WINDOW.saturating_sub(self.waited))
@@ -345,7 +346,8 @@ impl Throughput {
             clippy::cast_precision_loss,
             reason = "a rate in words and in a comparison of whole bytes"
         )]
-        let (rate, floor) = (self.bytes as f64 / self.waited.as_secs_f64(), floor as f64);
+        let [bytes, floor] = [self.bytes, floor].map(|bytes| bytes as f64);
+        let rate = bytes / self.waited.as_secs_f64();
         (self.waited, self.bytes) = (Duration::ZERO, 0);
         if rate < floor {
             Err(Drips(rate))
@@ -363,6 +365,7 @@ fn wire_call(attempt: &Attempt, idle: Duration) -> ProviderRequest {
         call: Arc::clone(&attempt.call),
         tool: attempt.tool.as_ref().map(|tool| Arc::clone(&tool.request)),
         wording: attempt.wording.clone(),
+        is_streamed: attempt.scope.invocation.is_streamed(),
         deadline: attempt.deadline,
         idle: Some(idle),
         trace: attempt.outgoing.get().cloned().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! The client spans of a wire attempt: `chat {model}` and, below it, `POST`. They begin after the
-//! slot and the permit, so that an attempt that Relight refused itself has none.
+//! Client spans of a wire attempt: `chat {model}` and, below it, `POST`. They start after the slot
+//! and the permit, so that an attempt that Relight refused itself has none.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::{
     attempt::Attempt,
-    event::InvocationEvent,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
     spans::{ChatSpan, ChatStart, HttpSpan, ToolStart},
 };
@@ -50,13 +49,14 @@ pub struct WireSpans {
 
 impl WireSpans {
     fn open(attempt: &Attempt) -> Self {
-        let (scope, number) = (&attempt.scope, attempt.number());
+        let scope = &attempt.scope;
+        let number = attempt.number();
         let sent_before = scope
             .attempts()
             .iter()
             .filter(|record| record.sent && record.number < number)
             .count();
-        attempt.report(&InvocationEvent::RequestSent);
+        attempt.amend(|record| record.sent = true);
         if let (Some(tool), server) = (attempt.target.tool(), &attempt.target) {
             let span = attempt.trace.tool(ToolStart {
                 server,
@@ -106,7 +106,7 @@ impl WireSpans {
         }
     }
 
-    /// The open span of the HTTP request, which says by now where it went.
+    /// Returns the open span of the HTTP request, which states its destination by now.
     fn http(&mut self) -> Option<HttpSpan> {
         let http = self.http.take()?;
         if let Some(url) = self.sent_to.url() {

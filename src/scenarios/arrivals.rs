@@ -9,34 +9,34 @@ use crate::{domain::ids::InvocationId, policy::rng::SeededRng};
 /// One call to come.
 #[derive(Debug, Clone)]
 pub(super) struct ExpectedCall {
-    /// When, from the start of the run.
+    /// Time from the start of the run.
     pub(super) at: Duration,
-    /// Which kind of caller.
+    /// Kind of caller.
     pub(super) caller: usize,
     /// Its id.
     pub(super) id: InvocationId,
-    /// How long an answer takes at a healthy provider.
+    /// Duration of a completion at a healthy provider.
     pub(super) service: Duration,
 }
 
 /// The random properties of one attempt at an upstream.
 #[derive(Debug)]
 pub(super) struct Draw {
-    /// How long a complete answer takes at a healthy provider.
+    /// Duration of a complete completion at a healthy provider.
     pub(super) service: Duration,
-    /// Where it breaks off, 0 to 1, if it does.
+    /// Place at which it breaks off, 0 to 1, if it does.
     pub(super) cut: f64,
-    /// Which of the stated waits it is, 0 to 1.
+    /// Choice among the stated waits, 0 to 1.
     pub(super) wait: f64,
     /// For each fault in turn: whether it hits.
     pub(super) faults: SeededRng,
 }
 
-/// Median duration of an answer, in seconds.
+/// Median duration of a completion, in seconds.
 const MEDIAN: f64 = 2.0;
 /// Spread of its logarithm.
 const SIGMA: f64 = 0.5;
-/// The share of an answer's duration at which its first token comes.
+/// Share of a completion's duration at which its first token comes.
 pub(super) const FIRST_TOKEN: f64 = 0.3;
 
 /// Draws all calls of a run.
@@ -72,7 +72,8 @@ pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<ExpectedCall> {
 pub(super) fn of_attempt(seed: u64, id: &InvocationId, attempt: u32) -> Draw {
     // Not the planner's own dice: an upstream must not be as lucky as a wait is long.
     let mut rng = SeededRng::new(seed ^ 0x75_70_73_74_72_65_61_6d, id, attempt);
-    let (one, other) = (1.0 - rng.unit(), rng.unit());
+    let one = 1.0 - rng.unit();
+    let other = rng.unit();
     let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos();
     let service = Duration::from_secs_f64(MEDIAN * (SIGMA * normal).exp());
     Draw {

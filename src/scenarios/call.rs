@@ -17,22 +17,22 @@ use crate::domain::{
 pub(super) struct CallResult {
     /// Its number among the arrivals.
     pub(super) call: usize,
-    /// When it was over, from the start of the run.
+    /// Time at which it was over, from the start of the run.
     pub(super) ended: Duration,
-    /// Whether it succeeded.
+    /// `true` if it succeeded.
     pub(super) answered: bool,
-    /// How it failed.
+    /// Class of its failure.
     pub(super) class: Option<FailureClass>,
-    /// Whether the caller holds exactly the answer of one attempt (or nothing, where it failed).
+    /// `true` if the caller holds exactly the completion of one attempt (or nothing, if it failed).
     pub(super) sound: bool,
-    /// Whether its deadline came while it waited, and nothing was under way.
+    /// `true` if its deadline came while it waited, and nothing was under way.
     pub(super) doomed: bool,
-    /// How many attempts were reported to it, refused ones included.
+    /// Number of attempts that were reported to it, refused ones included.
     pub(super) records: usize,
 }
 
 impl CallResult {
-    /// A call that ends now, without an answer.
+    /// Returns a call that ends now, without a response.
     pub(super) fn gone(call: usize, began: Instant) -> Self {
         let class = Some(FailureClass::Cancelled);
         Self {
@@ -77,7 +77,7 @@ impl CallResult {
     }
 }
 
-/// The request of every call.
+/// Returns the request of every call.
 pub(super) fn request() -> ModelCall {
     ModelCall {
         messages: vec![Message::text(Role::User, "What is the answer?")],

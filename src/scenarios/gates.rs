@@ -17,20 +17,22 @@ pub struct Bounds {
 /// The result of one gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateResult {
-    /// What was measured.
+    /// Name of the measure.
     pub measure: String,
     /// The measured value; `None` when it was not reached.
     pub value: Option<f64>,
-    /// What it had to be.
+    /// Bounds that it had to meet.
     pub bounds: Bounds,
-    /// Whether it was.
+    /// `true` if it met them.
     pub passed: bool,
+    /// Reason why it is known not to be passed, if that is so.
+    pub beyond: Option<String>,
 }
 
 // === impl GateResult ===
 
 impl GateResult {
-    /// The gate as text, such as `success >= 0.22`.
+    /// Returns the gate as text, such as `success >= 0.22`.
     #[must_use]
     pub fn gate(&self) -> String {
         let measure = &self.measure;
@@ -45,8 +47,35 @@ impl GateResult {
         }
     }
 
+    /// Returns whether it was not passed without an exception, or passed with one, which is then to
+    /// be removed.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.passed == self.beyond.is_some()
+    }
+
+    /// Returns whether it was not passed, for a reason that is known.
+    pub(super) fn is_open(&self) -> bool {
+        !self.passed && self.beyond.is_some()
+    }
+
+    /// Returns the remark beside its value; empty for most.
+    #[must_use]
+    pub fn remark(&self) -> String {
+        match &self.beyond {
+            Some(_) if self.passed => ": it is passed, so its exception is to go".to_owned(),
+            Some(reason) => format!(": {reason}"),
+            None => String::new(),
+        }
+    }
+
     pub(super) fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "gate": self.gate(), "value": self.value, "passed": self.passed })
+        serde_json::json!({
+            "gate": self.gate(),
+            "value": self.value,
+            "passed": self.passed,
+            "beyond": self.beyond,
+        })
     }
 }
 
@@ -64,6 +93,7 @@ pub(super) fn judge(gates: &GateBounds, measures: &Measures) -> Vec<GateResult> 
             value,
             bounds: *bounds,
             passed: value.is_some_and(within),
+            beyond: None,
         }
     };
     gates.iter().map(verdict).collect()

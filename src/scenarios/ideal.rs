@@ -1,7 +1,7 @@
 //! The clairvoyant ideal: the best possible result for a client that knows the timeline beforehand,
 //! but not independent random outcomes.
 //!
-//! Each call waits for the first moment at which an upstream of its route answers it before its
+//! Each call waits for the first moment at which an upstream of its route responds to it before its
 //! deadline, and sends nothing until then; one without such a moment fails at once and costs
 //! nothing.
 
@@ -42,24 +42,24 @@ pub(super) fn ideal(scenario: &Scenario, seed: u64, plan: &[ExpectedCall]) -> Me
 
 struct Best<'a> {
     scenario: &'a Scenario,
-    /// When a limit lets the next call through, in seconds since the fault began.
+    /// Time at which a limit lets the next call through, in seconds since the fault started.
     limit_free_at: Vec<f64>,
     answered: f64,
     sent: f64,
 }
 
-/// The expected result of a call at some moment: probability of an answer, attempts, and time of
-/// the answer.
+/// Expected result of a call at some moment: probability of a response, attempts, and time of the
+/// response.
 struct Promise {
     answered: f64,
     sent: f64,
     there: f64,
-    /// Where it uses a limit up: the upstream, and until when.
+    /// Limit that it uses up: the upstream, and the time until which it does.
     uses: Option<(usize, f64)>,
 }
 
 impl Best<'_> {
-    /// The best expected result of a call: probability of an answer, and attempts.
+    /// Returns the best expected result of a call: probability of a response, and attempts.
     fn call(&mut self, arrival: &ExpectedCall, seed: u64) -> (f64, f64) {
         let scenario = self.scenario;
         let Some(callers) = scenario.callers.get(arrival.caller) else {
@@ -124,7 +124,10 @@ impl Best<'_> {
             uses: None,
         };
         let at = Duration::from_secs_f64(begins.max(0.0));
-        let (mut begins, mut service, mut lost, mut uses) = (begins, service, 0.0, None);
+        let mut begins = begins;
+        let mut service = service;
+        let mut lost = 0.0;
+        let mut uses = None;
         for fault in faults {
             let share = if begins < 0.0 {
                 0.0
@@ -139,6 +142,7 @@ impl Best<'_> {
                 | Does::Reset { .. }
                 | Does::Unreachable
                 | Does::Hang
+                | Does::Until
                 | Does::Cut
                 | Does::Late { .. } => {
                     // Faults of a list exclude each other; what is left of the coin is not hit.

@@ -23,13 +23,13 @@ pub struct Measures {
 // === impl Measures ===
 
 impl Measures {
-    /// A measure; `None` when it was not taken, or not reached.
+    /// Returns a measure; `None` when it was not taken, or not reached.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.get(name).copied()
     }
 
-    /// All of them, by name.
+    /// Returns all of them, by name.
     #[must_use]
     pub fn values(&self) -> &BTreeMap<String, f64> {
         &self.values
@@ -40,10 +40,11 @@ impl Measures {
     }
 }
 
-/// How long a call may be held back before its first attempt and still count as served at once.
+/// Time for which a call may be held back before its first attempt and still count as served at
+/// once.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
-/// How long a call may be held back at a target that works at full speed.
+/// Time for which a call may be held back at a target that works at full speed.
 const SETTLED: Duration = Duration::from_millis(250);
 
 /// Measures a run.
@@ -71,7 +72,7 @@ struct AttemptsSeen<'a> {
     scenario: &'a Scenario,
     arrivals: &'a [ExpectedCall],
     run: &'a ScenarioRun,
-    /// What was sent for each call.
+    /// Requests that were sent for each call.
     by_call: Vec<Vec<&'a Sent>>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> AttemptsSeen<'a> {
         at >= self.from() && at < self.to()
     }
 
-    /// The calls that count, with their arrival.
+    /// Returns the calls that count, with their arrival.
     fn judged(
         &self,
         caller: Option<usize>,
@@ -130,6 +131,7 @@ impl<'a> AttemptsSeen<'a> {
             .judged(index)
             .filter(|(_, result)| result.answered)
             .count();
+        measures.set(name("calls"), share(calls, 1));
         measures.set(name("success"), share(answered, calls));
         let of_judged = |call: usize| self.by_call.get(call).map_or(&[][..], Vec::as_slice);
         let attempts: usize = self
@@ -186,10 +188,12 @@ impl<'a> AttemptsSeen<'a> {
             .filter(|class| classes.first() != Some(class))
             .count();
         measures.set(name("other_failures"), share(others, 1));
-        for (measure, percent) in [("added_p50", 50), ("added_p99", 99)] {
-            if let Some(value) =
-                added.get((added.len() * percent / 100).min(added.len().saturating_sub(1)))
-            {
+        for (measure, part) in [
+            ("added_p50", 0.5),
+            ("added_p99", 0.99),
+            ("added_p99_by_chance", part_by_chance(0.99, added.len())),
+        ] {
+            if let Some(value) = at_part(&added, part) {
                 measures.set(name(measure), value.max(0.0));
             }
         }
@@ -363,4 +367,25 @@ fn busiest_second(times: impl Iterator<Item = Duration>) -> u32 {
 )]
 fn share(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
+}
+
+/// Returns the value below which this part of sorted values lies.
+fn at_part(sorted: &[f64], part: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place among the calls of a run"
+    )]
+    let place = (sorted.len() as f64 * part) as usize;
+    sorted.get(place.min(last)).copied()
+}
+
+/// Returns the part that a part of so many values may be by chance: three standard deviations of
+/// the binomial distribution above it.
+fn part_by_chance(part: f64, count: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a count of calls")]
+    let deviation = (part * (1.0 - part) / count.max(1) as f64).sqrt();
+    (part + 3.0 * deviation).min(1.0)
 }

@@ -1,5 +1,5 @@
-//! The naive client, for comparison: three retries with full jitter after any failure, and nothing
-//! else.
+//! The naive client, for comparison: three retries with full jitter after any failure that the
+//! providers' own clients repeat (lost connections, 408, 409, 429, 5xx), and nothing else.
 //!
 //! Where a scenario sets a first-token timeout the client has the same, since no client waits for
 //! ever.
@@ -37,6 +37,14 @@ pub(super) struct Naive {
     world: World,
     targets: Vec<Arc<Target>>,
     request: Arc<ModelCall>,
+}
+
+/// End of one attempt.
+enum NaiveEnd {
+    Answered,
+    /// By a status that a client does not repeat.
+    Refused,
+    Failed,
 }
 
 // === impl Naive ===
@@ -104,7 +112,9 @@ impl Naive {
             // It does not track health: equal replicas are called in turn, of a list the first.
             let turn = match self.scenario.policy.select.order {
                 crate::policy::select::Order::Listed => 0,
-                crate::policy::select::Order::Shuffled => {
+                crate::policy::select::Order::Shuffled
+                | crate::policy::select::Order::Weighted
+                | crate::policy::select::Order::LeastBusy => {
                     crate::policy::rng::place(rng.unit(), route.len())
                 }
             };
@@ -118,6 +128,7 @@ impl Naive {
                 target: Arc::clone(target),
                 call: Arc::clone(&self.request),
                 wording: DialectOverrides::default(),
+                is_streamed: false,
                 deadline,
                 idle: None,
                 trace: TraceContext::default(),
@@ -125,25 +136,34 @@ impl Naive {
                 background: BackgroundResponses::default(),
                 attach: None,
             };
-            if self.answered(call).await {
-                return true;
+            match self.answered(call).await {
+                NaiveEnd::Answered => return true,
+                NaiveEnd::Refused => return false,
+                NaiveEnd::Failed => {}
             }
         }
         false
     }
 
-    async fn answered(&self, call: ProviderRequest) -> bool {
+    async fn answered(&self, call: ProviderRequest) -> NaiveEnd {
         let silent = Instant::now() + self.scenario.policy.timers.first_token_alone;
-        let Ok(Ok(mut deltas)) = timeout_at(silent, self.world.clone().oneshot(call)).await else {
-            return false;
+        let mut deltas = match timeout_at(silent, self.world.clone().oneshot(call)).await {
+            Ok(Ok(deltas)) => deltas,
+            Ok(Err(error)) if error.status.is_some_and(is_final) => return NaiveEnd::Refused,
+            Ok(Err(_)) | Err(_) => return NaiveEnd::Failed,
         };
         while let Some(item) = deltas.next().await {
             match item {
-                Ok(Delta::Finish { .. }) => return true,
+                Ok(Delta::Finish { .. }) => return NaiveEnd::Answered,
                 Ok(_) => {}
-                Err(_) => return false,
+                Err(_) => return NaiveEnd::Failed,
             }
         }
-        false
+        NaiveEnd::Failed
     }
+}
+
+/// Returns whether the providers' own clients do not repeat a call that got this status.
+fn is_final(status: u16) -> bool {
+    (400..500).contains(&status) && ![408, 409, 429].contains(&status)
 }

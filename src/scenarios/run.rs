@@ -1,12 +1,10 @@
 //! Runs the load of a scenario in virtual time, through the real stack or as a naive client.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::{runtime::Builder, task::JoinSet, time::Instant};
 use tower::ServiceExt as _;
 
@@ -37,6 +35,7 @@ use crate::{
     policy::{
         admission::{Admission, AdmissionPolicy},
         classify::Classifier,
+        tenant_limits::TenantMeters,
     },
     stack::{Shared, Stack, stack},
 };
@@ -63,7 +62,7 @@ pub(super) struct ScenarioRun {
     pub(super) circuits_hash: String,
 }
 
-/// How long after the last deadline a run may continue.
+/// Time that a run may continue after the last deadline.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// Runs the real stack.
@@ -104,11 +103,7 @@ pub(super) fn ours(
             .map(|state| state.circuit().snapshot(Instant::now()).stale_reports)
             .sum();
         listening.shutdown().await;
-        let observed = std::mem::take(
-            &mut *observed
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        );
+        let observed = std::mem::take(&mut *observed.lock());
         ScenarioRun {
             results,
             sent: world.sent(),
@@ -182,7 +177,7 @@ where
     results
 }
 
-/// What was read from the bus.
+/// Data read from the bus.
 #[derive(Debug, Default)]
 struct Observed {
     circuits: Vec<StateChange>,
@@ -194,9 +189,7 @@ async fn listen(mut reader: EventReader, began: Instant, observed: Arc<Mutex<Obs
     loop {
         let reading = reader.next().await;
         let at = began.elapsed();
-        let mut observed = observed
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut observed = observed.lock();
         match reading {
             BusItem::Event(event) => observed.record(at, &event),
             // The ring is larger than what happens at one instant, so this is a defect that the
@@ -253,7 +246,7 @@ impl Observed {
 }
 
 impl StateChange {
-    /// The change for a report: seconds since the fault began, target, change.
+    /// Returns the change for a report: seconds since the fault started, target, change.
     pub(super) fn seconds_target_and_change(&self, warm: Duration) -> (f64, String, String) {
         (
             self.at.as_secs_f64() - warm.as_secs_f64(),
@@ -286,6 +279,7 @@ impl LoadGenerator {
                 circuit: Arc::clone(&circuit),
                 concurrency: policy.concurrency.clone(),
                 settings: 0,
+                pool: Vec::new(),
             })
             .collect();
         let shared = SharedPolicies {
@@ -320,6 +314,7 @@ impl LoadGenerator {
             events,
             spans: Spans::disabled(),
             targets: targets.clone(),
+            meters: Arc::new(Mutex::new(TenantMeters::new(BTreeMap::new()))),
             admission: Arc::new(Mutex::new(Admission::new(room))),
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
@@ -407,7 +402,7 @@ async fn follow(
     ))
 }
 
-/// The targets of a scenario.
+/// Returns the targets of a scenario.
 fn targets(scenario: &Scenario) -> Vec<Arc<Target>> {
     let target = |upstream: &super::Upstream| {
         Arc::new(Target {

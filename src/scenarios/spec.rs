@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{GateBounds, ScenarioError, ScenarioOptions};
+use super::{GateBounds, ScenarioError, ScenarioOptions, beyond::RuleExceptions};
 use crate::{
     config::read_text,
     domain::units,
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// A scenario: times are counted from the moment at which faults may begin.
+/// Scenario: times are counted from the moment at which faults may start.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -23,7 +23,7 @@ pub struct Scenario {
     pub id: String,
     /// A short title.
     pub title: String,
-    /// What it is about, and why its parameters are what they are.
+    /// Subject, and the reason for the values of its parameters.
     pub about: String,
     /// Calls per second, all callers together (Poisson).
     #[serde(default = "fifty")]
@@ -37,10 +37,11 @@ pub struct Scenario {
     /// Time after it, in which recovery is watched.
     #[serde(with = "units::duration", default = "half_a_minute")]
     pub tail: Duration,
-    /// How long each call may take.
+    /// Time that each call may take.
     #[serde(with = "units::duration", default = "twenty_seconds")]
     pub deadline: Duration,
-    /// When a new configuration changes the credentials, counted like `from`; unset: it does not.
+    /// Time at which a new configuration changes the credentials, counted like `from`; unset: it
+    /// does not.
     #[serde(default, with = "optional")]
     pub reload: Option<Duration>,
     /// The upstreams, in the route's order.
@@ -51,8 +52,11 @@ pub struct Scenario {
     /// Settings that differ from the defaults.
     #[serde(default)]
     pub policy: Policies,
-    /// What must be reached.
+    /// Bounds that must be reached.
     pub gates: GateBounds,
+    /// Parts of the rule of all scenarios that are not reached, and the reasons.
+    #[serde(default)]
+    pub beyond: RuleExceptions,
 }
 
 /// A scripted provider.
@@ -61,17 +65,17 @@ pub struct Scenario {
 pub struct Upstream {
     /// The target's name.
     pub name: String,
-    /// How much longer than usual it takes.
+    /// Factor by which it takes longer than usual.
     #[serde(default = "one")]
     pub slower: f64,
     /// The name of its credential.
     #[serde(default = "key")]
     pub credential: String,
-    /// How many calls it works on at once, first come first served, abandoned ones included; no
-    /// limit when unset.
+    /// Number of calls it works on at once, first come first served, abandoned ones included; no
+    /// limit if unset.
     #[serde(default)]
     pub workers: Option<usize>,
-    /// What goes wrong; the first that applies to a call is taken.
+    /// Faults; the first that applies to a call is taken.
     #[serde(default)]
     pub faults: Vec<UpstreamFault>,
 }
@@ -89,17 +93,17 @@ pub struct UpstreamFault {
     /// The share of calls it hits, 0 to 1.
     #[serde(default = "one")]
     pub share: f64,
-    /// The share at the end, where it grows evenly.
+    /// Share at the end, if it grows evenly.
     #[serde(default)]
     pub share_to: Option<f64>,
     /// The callers it hits; all when empty.
     #[serde(default)]
     pub callers: Vec<String>,
-    /// What happens.
+    /// Effect of the fault.
     pub does: Does,
 }
 
-/// What a fault does.
+/// Effect of a fault.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Does {
@@ -129,14 +133,14 @@ pub enum Does {
     Hang,
     /// Everything takes that many times longer.
     Slow {
-        /// How many times.
+        /// Factor of the slowdown.
         times: f64,
     },
     /// At most so many calls per second succeed; the others get a wait.
     Limit {
         /// Calls per second.
         per_second: f64,
-        /// How many may come at once.
+        /// Number of calls that may come at once.
         burst: f64,
         /// The shortest and longest wait that is stated.
         #[serde(with = "units::duration")]
@@ -145,6 +149,9 @@ pub enum Does {
         #[serde(with = "units::duration")]
         max: Duration,
     },
+    /// It refuses all calls until it ends, as a limit whose window is used up, and states when that
+    /// is.
+    Until,
     /// The response is cut, at a point evenly spread over its length.
     Cut,
     /// So many of the workers are stuck.
@@ -154,10 +161,10 @@ pub enum Does {
     },
     /// The response comes late, or fails then.
     Late {
-        /// When, counted like `from`.
+        /// Time of the response, counted like `from`.
         #[serde(with = "units::duration")]
         at: Duration,
-        /// Whether the late response is a success.
+        /// If set, the late response is a success.
         answers: bool,
     },
 }
@@ -174,10 +181,10 @@ pub struct Callers {
     /// The upstreams of its route, in order; all when empty.
     #[serde(default)]
     pub upstreams: Vec<String>,
-    /// How long it waits for an answer; unset: until the deadline.
+    /// Time that it waits for a response; unset: until the deadline.
     #[serde(default, with = "optional")]
     pub patience: Option<Duration>,
-    /// How long its calls may take; the scenario's deadline when unset.
+    /// Time that its calls may take; the scenario's deadline if unset.
     #[serde(default, with = "optional")]
     pub deadline: Option<Duration>,
     /// Attempts after the first; the policy's when unset.
@@ -198,11 +205,11 @@ pub struct Policies {
     pub circuit: CircuitPolicy,
     /// Slots.
     pub concurrency: ConcurrencyPolicy,
-    /// What retries cost.
+    /// Cost of retries.
     pub budget: BudgetPolicy,
     /// Gates.
     pub gates: GatePolicy,
-    /// How long an attempt may be silent.
+    /// Time that an attempt may be silent.
     pub timers: TimersPolicy,
     /// Second attempts beside slow ones.
     pub hedge: HedgePolicy,
@@ -216,7 +223,7 @@ impl Scenario {
     /// Reads a scenario.
     ///
     /// # Errors
-    /// When it is none, with the place and the reason.
+    /// Returns an error with the place and the reason if it is not a valid scenario.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
         let error = |reason: String| ScenarioError::File {
             file: file.to_owned(),
@@ -242,6 +249,16 @@ impl Scenario {
     pub fn with(&self, options: ScenarioOptions) -> Self {
         let mut changed = self.clone();
         changed.rate = options.rate.unwrap_or(self.rate);
+        // Who expects more calls gives them more room.
+        let times = (changed.rate / self.rate).max(1.0);
+        let room = f64::from(changed.policy.concurrency.max) * times;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive number of calls, and as many as can be at most"
+        )]
+        let room = room as u32;
+        changed.policy.concurrency.max = room;
         changed.fault = options.length.unwrap_or(self.fault);
         changed
     }
@@ -251,7 +268,7 @@ impl Scenario {
         self.warm + self.fault + self.tail
     }
 
-    /// The upstreams of a kind of caller, as indices.
+    /// Returns the upstreams of a kind of caller, as indices.
     pub(super) fn route(&self, callers: &Callers) -> Vec<usize> {
         let index = |name: &String| {
             self.upstreams
@@ -269,12 +286,12 @@ impl Scenario {
 // === impl UpstreamFault ===
 
 impl UpstreamFault {
-    /// When it is over.
+    /// Returns the time at which it is over.
     pub(super) fn end(&self, scenario: &Scenario) -> Duration {
         self.to.unwrap_or(scenario.fault)
     }
 
-    /// The share of calls that it hits at this time; 0 outside its time.
+    /// Returns the share of calls that it hits at this time; 0 outside its time.
     pub(super) fn share_at(&self, at: Duration, scenario: &Scenario) -> f64 {
         let end = self.end(scenario);
         if at < self.from || at >= end {
@@ -288,7 +305,7 @@ impl UpstreamFault {
         self.share + (last - self.share) * way
     }
 
-    /// Whether it hits this kind of caller.
+    /// Returns whether it hits this kind of caller.
     pub(super) fn hits(&self, caller: &str) -> bool {
         self.callers.is_empty() || self.callers.iter().any(|name| name == caller)
     }
@@ -318,7 +335,7 @@ fn twenty_millis() -> Duration {
     Duration::from_millis(20)
 }
 
-fn one_kind() -> Vec<Callers> {
+pub(super) fn one_kind() -> Vec<Callers> {
     vec![Callers {
         name: "all".to_owned(),
         share: 1.0,

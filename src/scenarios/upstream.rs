@@ -1,12 +1,13 @@
 //! The scripted provider: fails as the scenario specifies, and records what it was sent.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use async_stream::stream;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
 
@@ -24,29 +25,29 @@ use crate::{
     layers::BoxFuture,
 };
 
-/// Tokens of every answer.
+/// Tokens of every completion.
 pub(super) const OUTPUT_TOKENS: u32 = 300;
 /// Tokens of every prompt.
 const PROMPT_TOKENS: u64 = 1000;
-/// Number of pieces of an answer.
+/// Number of pieces of a completion.
 const PIECES: u32 = 6;
 
 /// A request that was sent to an upstream.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
-    /// When, from the start of the run.
+    /// Time at which it was sent, from the start of the run.
     pub(super) at: Duration,
     /// To which upstream.
     pub(super) upstream: usize,
     /// The number of the call among the arrivals.
     pub(super) call: usize,
-    /// When it was over.
+    /// Time at which it was over.
     pub(super) ended: Option<Duration>,
     /// The status of a refusal.
     pub(super) status: Option<u16>,
     /// Tokens that were sent.
     pub(super) tokens: u32,
-    /// Whether the response was complete.
+    /// `true` if the response was complete.
     pub(super) whole: bool,
 }
 
@@ -69,7 +70,7 @@ struct ServiceState {
     sent: Vec<Sent>,
     /// Tokens of a limit, and when they were counted; by upstream.
     buckets: Vec<Option<(f64, Instant)>>,
-    /// When each worker is free; by upstream.
+    /// Times at which each worker is free; by upstream.
     workers: Vec<Vec<Instant>>,
 }
 
@@ -97,7 +98,7 @@ impl World {
         }
     }
 
-    /// What was sent so far.
+    /// Returns the requests sent so far.
     pub(super) fn sent(&self) -> Vec<Sent> {
         self.shared.lock().sent.clone()
     }
@@ -190,6 +191,15 @@ impl UpstreamState {
                     return Err(sending.refused(&call, 429, headers, String::new()));
                 }
             }
+            Some(Does::Until) => {
+                sleep(Duration::from_millis(20)).await;
+                let end = fault.map_or(Duration::ZERO, |fault| fault.end(&self.scenario));
+                let end = self.began + self.scenario.warm + end;
+                let wait = end.saturating_duration_since(Instant::now());
+                let wait = wait.as_secs_f64().ceil().to_string();
+                let headers = vec![("retry-after".to_owned(), wait)];
+                return Err(sending.refused(&call, 429, headers, String::new()));
+            }
             Some(Does::Cut) => cut = Some(draw.cut),
             Some(Does::Late { at, answers }) => {
                 sleep_until(self.began + self.scenario.warm + *at).await;
@@ -210,7 +220,7 @@ impl UpstreamState {
         Ok(answer(sending, &call, first, begins + service, cut))
     }
 
-    /// The fault that hits this attempt.
+    /// Returns the fault that hits this attempt.
     fn fault(
         &self,
         upstream: usize,
@@ -239,7 +249,7 @@ impl UpstreamState {
         allowed
     }
 
-    /// When a worker begins; workers do not notice that a caller is gone.
+    /// Returns the time at which a worker starts; workers do not notice that a caller is gone.
     fn worker(&self, upstream: usize, now: Instant, service: Duration) -> Instant {
         let downs = self
             .scenario
@@ -259,7 +269,8 @@ impl UpstreamState {
             let mut at = free.max(now);
             for fault in downs {
                 if let Does::WorkersDown { count } = fault.does {
-                    let (from, to) = (fault_at + fault.from, fault_at + fault.end(&self.scenario));
+                    let from = fault_at + fault.from;
+                    let to = fault_at + fault.end(&self.scenario);
                     if index < count && at >= from && at < to {
                         at = to;
                     }
@@ -282,16 +293,17 @@ impl UpstreamState {
     }
 
     fn lock(&self) -> MutexGuard<'_, ServiceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
-/// The text of an answer: it differs in every attempt, so that a mixture of two is detected.
+/// Returns the text of a completion: it differs in every attempt, so that a mixture of two is
+/// detected.
 pub(super) fn piece(id: &InvocationId, attempt: u32, number: u32) -> String {
     format!("<{id}/{attempt}:{number}>")
 }
 
-/// The complete text that an attempt answers.
+/// Returns the complete text of an attempt's answer.
 pub(super) fn text(id: &InvocationId, attempt: u32) -> String {
     (0..PIECES)
         .map(|number| piece(id, attempt, number))
@@ -305,7 +317,8 @@ fn answer(
     end: Instant,
     cut: Option<f64>,
 ) -> DeltaStream {
-    let (id, attempt) = (call.invocation.clone(), call.attempt);
+    let id = call.invocation.clone();
+    let attempt = call.attempt;
     let model = call.target.model.to_string();
     Box::pin(stream! {
         let start = Delta::Start { model: Some(model), response_id: Some(format!("{id}/{attempt}")), headers: Vec::new() };

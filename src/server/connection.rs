@@ -1,18 +1,23 @@
 //! Connections within limits: a maximum number, timeouts for silent and slow ones, and no busy loop
-//! where accepting fails.
+//! if accepting fails.
+//!
+//! If there is no room, the oldest connection that has not shown whose it is and has no request
+//! makes some: whoever holds silent ones, however many and however often renewed, keeps nobody out.
 //!
 //! A connection is monitored where its bytes pass, below TLS and HTTP: without a request in flight
-//! it must begin one in time. Requests report their begin and end through [`Activity`]. One that is
-//! refused before its body was read gets the rest of it thrown away behind the response
+//! it must start one in time. Requests report their start and end through [`Activity`]. For one
+//! that is refused before its body was read, the rest of the body is discarded behind the response
 //! ([`UnreadBody`]).
 
+mod log_limit;
 mod unread;
 
 use std::{
+    collections::VecDeque,
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Weak, atomic::AtomicU64},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -21,14 +26,17 @@ use axum::{
     body::{Body, HttpBody as _},
     serve::Listener,
 };
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, Sleep, sleep},
+    time::{Instant, Sleep, sleep, timeout},
 };
 use tonic::transport::server::Connected;
 
+use self::log_limit::LogLimit;
 use self::unread::UnreadBody;
 use crate::config::limits::{LimitsConfig, TimeoutsConfig};
 
@@ -36,10 +44,10 @@ use crate::config::limits::{LimitsConfig, TimeoutsConfig};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often one kind of refusal is logged at most.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Time that a connection that makes room may take to end.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
 
-/// How an HTTP/2 connection begins.
+/// First bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI ";
 
 /// Accepts connections while there is room for them.
@@ -48,6 +56,8 @@ pub(super) struct LimitedListener {
     name: &'static str,
     listener: TcpListener,
     places: Arc<Semaphore>,
+    /// Connections that had not shown whose they are when this was last looked at, the oldest first.
+    unknown: VecDeque<Weak<Activity>>,
     timeouts: TimeoutsConfig,
     refused: LogLimit,
 }
@@ -57,11 +67,11 @@ pub(super) struct LimitedListener {
 pub(super) struct LimitedStream {
     stream: TcpStream,
     activity: Arc<Activity>,
-    /// When its state is looked at again.
+    /// Time at which its state is checked again.
     check: Pin<Box<Sleep>>,
-    /// When a write that the peer does not take has lasted too long.
+    /// Time at which a write that the peer does not take has lasted too long.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// What is still to be read behind the last response.
+    /// Body that is still to be read behind the last response.
     unread: Option<UnreadBody>,
     _place: OwnedSemaphorePermit,
 }
@@ -71,11 +81,14 @@ pub(super) struct LimitedStream {
 pub(super) struct Activity {
     timeouts: TimeoutsConfig,
     state: Mutex<ConnectionState>,
+    /// Task that reads the connection, to be woken when it is to make room.
+    reader: AtomicWaker,
     /// Bytes of its requests that are being read or handled.
     pub(super) bytes: AtomicU64,
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct ConnectionState {
     /// Requests that are being handled.
     requests: usize,
@@ -84,7 +97,9 @@ struct ConnectionState {
     since: Instant,
     is_http2: bool,
     is_identified: bool,
-    /// Whether the newest request has a body that was not read to its end.
+    /// If set, it is to end, so that another one has room.
+    makes_room: bool,
+    /// If set, the newest request has a body that was not read to its end.
     is_body_unread: bool,
 }
 
@@ -98,6 +113,16 @@ enum ConnectionPhase {
     Idle,
 }
 
+/// Decision on whether a connection ends so that another one has room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MakesRoom {
+    Now,
+    /// It has a request.
+    NotNow,
+    /// It has shown whose it is.
+    Never,
+}
+
 /// A request in flight on a connection.
 #[derive(Debug)]
 pub(super) struct RequestGuard(Arc<Activity>);
@@ -106,13 +131,6 @@ pub(super) struct RequestGuard(Arc<Activity>);
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pub(super) activity: Arc<Activity>,
-}
-
-/// Limits how often a log line is written.
-#[derive(Debug, Default)]
-pub(super) struct LogLimit {
-    last: Option<Instant>,
-    held_back: u64,
 }
 
 // === impl LimitedListener ===
@@ -131,13 +149,52 @@ impl LimitedListener {
             name,
             listener,
             places,
+            unknown: VecDeque::new(),
             timeouts: timeouts.clone(),
             refused: LogLimit::default(),
         }
     }
 
     pub(super) fn handshake_timeout(&self) -> Duration {
-        self.timeouts.handshake
+        self.timeouts.head
+    }
+
+    /// Returns a place for a new connection; `None` if every place is in use.
+    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
+        let places = Arc::clone(&self.places);
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            return Some(place);
+        }
+        let makes_room = self.make_room();
+        if let Some(more) = self.refused.pass() {
+            tracing::warn!(
+                listener = self.name,
+                more,
+                "connection closed: server.limits.connections are open"
+            );
+        }
+        if !makes_room {
+            return None;
+        }
+        timeout(GONE_WITHIN, places.acquire_owned())
+            .await
+            .ok()?
+            .ok()
+    }
+
+    /// Has the oldest connection end that nobody is known to use; returns whether there is one.
+    fn make_room(&mut self) -> bool {
+        for _ in 0..self.unknown.len() {
+            let Some(oldest) = self.unknown.pop_front() else {
+                return false;
+            };
+            match oldest.upgrade().map(|activity| activity.make_room()) {
+                Some(MakesRoom::Now) => return true,
+                Some(MakesRoom::NotNow) => self.unknown.push_back(oldest),
+                Some(MakesRoom::Never) | None => {}
+            }
+        }
+        false
     }
 }
 
@@ -151,19 +208,14 @@ impl Listener for LimitedListener {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     pause = FIRST_PAUSE;
-                    let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-                        if let Some(more) = self.refused.pass() {
-                            tracing::warn!(
-                                listener = self.name,
-                                more,
-                                "connection closed: server.limits.connections are open"
-                            );
-                        }
+                    let Some(place) = self.place().await else {
                         continue;
                     };
                     // Small events must not wait for each other.
                     let _ = stream.set_nodelay(true);
-                    return (LimitedStream::new(stream, &self.timeouts, place), peer);
+                    let stream = LimitedStream::new(stream, &self.timeouts, place);
+                    self.unknown.push_back(Arc::downgrade(stream.activity()));
+                    return (stream, peer);
                 }
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
@@ -188,20 +240,6 @@ fn is_of_the_peer(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset
     )
-}
-
-// === impl LogLimit ===
-
-impl LogLimit {
-    /// How many lines were held back since the last one, if another may be written.
-    pub(super) fn pass(&mut self) -> Option<u64> {
-        if self.last.is_some_and(|last| last.elapsed() < LOG_EVERY) {
-            self.held_back += 1;
-            return None;
-        }
-        self.last = Some(Instant::now());
-        Some(std::mem::take(&mut self.held_back))
-    }
 }
 
 // === impl LimitedStream ===
@@ -252,10 +290,11 @@ impl AsyncRead for LimitedStream {
             this.activity.received(&buffer.filled()[before..]);
             return Poll::Ready(read);
         }
+        this.activity.reader.register(context.waker());
         loop {
             let now = Instant::now();
-            // With a request in flight there is no end; it is looked at again, because its end
-            // wakes nothing.
+            // With a request in flight there is no end; it is checked again, because its end wakes
+            // nothing.
             let end = this.activity.end();
             if end.is_some_and(|end| end <= now) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -328,16 +367,18 @@ impl Activity {
             since: Instant::now(),
             is_http2: false,
             is_identified: false,
+            makes_room: false,
             is_body_unread: false,
         };
         Self {
             timeouts,
             state: Mutex::new(state),
+            reader: AtomicWaker::new(),
             bytes: AtomicU64::new(0),
         }
     }
 
-    /// A request with this body begins; it ends when the guard is dropped.
+    /// Starts a request with this body; it ends when the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>, body: &Body) -> RequestGuard {
         // Before the lock is taken: HTTP/2 has a lock of its own here, under which it drops guards,
         // which take this one.
@@ -354,8 +395,8 @@ impl Activity {
         self.state().is_body_unread = false;
     }
 
-    /// Whether the client may still send a body that nothing reads; over HTTP/2 that closes no
-    /// connection.
+    /// Returns whether the client may still send a body that nothing reads; over HTTP/2 that closes
+    /// no connection.
     fn leaves_body_unread(&self) -> bool {
         let state = self.state();
         state.is_body_unread && !state.is_http2
@@ -364,6 +405,21 @@ impl Activity {
     /// A request showed whose it is.
     pub(super) fn identified(&self) {
         self.state().is_identified = true;
+    }
+
+    /// Has the connection end if nobody is known to use it.
+    fn make_room(&self) -> MakesRoom {
+        let mut state = self.state();
+        if state.is_identified {
+            return MakesRoom::Never;
+        }
+        if state.requests > 0 {
+            return MakesRoom::NotNow;
+        }
+        state.makes_room = true;
+        drop(state);
+        self.reader.wake();
+        MakesRoom::Now
     }
 
     /// Notes that the TLS handshake is done; the bytes so far were not HTTP.
@@ -394,10 +450,11 @@ impl Activity {
         }
     }
 
-    /// When the connection is to be closed if nothing else happens.
+    /// Returns the time at which the connection is to be closed if nothing else happens.
     fn end(&self) -> Option<Instant> {
         let state = self.state();
         match state.phase {
+            _ if state.makes_room => Some(state.since),
             _ if state.requests > 0 => None,
             ConnectionPhase::Silent | ConnectionPhase::Head => {
                 Some(state.since + self.timeouts.head)
@@ -407,8 +464,8 @@ impl Activity {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, ConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, ConnectionState> {
+        self.state.lock()
     }
 }
 

@@ -22,7 +22,7 @@ use http_body_util::Full;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-/// Where the page is, with its parts beside it.
+/// Path of the page, with its parts beside it.
 pub(super) const PATH: &str = "/console/";
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -51,8 +51,8 @@ const PARTS: [(&str, &str, &str); 10] = [
 /// The part of the page that is made of the contract.
 const SCHEMA: &str = "schema.json";
 
-/// What each part is sent with: its own scripts and styles, calls to this server, and nothing else
-/// at all.
+/// Headers with which each part is sent: its own scripts and styles, calls to this server, and
+/// nothing else at all.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -72,10 +72,10 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// Serves the page before the services, where it is switched on.
+/// Serves the page before the services, if it is switched on.
 #[derive(Clone)]
 pub(super) struct ConsoleLayer {
-    /// The contract as the page reads it; none where the page is switched off.
+    /// Contract as the page reads it; none if the page is switched off.
     schema: Option<Bytes>,
 }
 
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// A part of the page, for a request that is for the page at all.
+/// Returns a part of the page, for a request that is for the page at all.
 fn respond(schema: &Bytes, method: &Method, path: &str) -> Option<Response<Body>> {
     if path == PATH.trim_end_matches('/') {
         let place = HeaderMap::from_iter([(header::LOCATION, HeaderValue::from_static(PATH))]);

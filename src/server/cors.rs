@@ -7,10 +7,10 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::config::server::CorsConfig;
 
-/// How long a browser may remember what it is allowed.
+/// Time for which a browser may remember what it is allowed.
 const MAX_AGE: Duration = Duration::from_hours(1);
 
-/// What pages may read of a response, beside what they always may.
+/// Headers of a response that pages may read, beside those that they always may.
 const EXPOSED: [&str; 12] = [
     "grpc-status",
     "grpc-message",

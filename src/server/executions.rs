@@ -8,18 +8,15 @@ use uuid::Uuid;
 
 use super::{ServeError, ServerOptions, timed_journal::TimedJournal};
 use crate::{
-    config::{
-        Config,
-        observe::{JournalStore, Payloads},
-    },
+    config::Config,
     engine::Engine,
     execution::{Executions, Settings},
     grpc::resume_token::TokenKey,
-    journal::{self, Limits, Owner},
+    journal::{self, JournalStore, Limits, Owner, Payloads},
     telemetry::{JournalLevels, Metrics},
 };
 
-/// What the journal is called in the events of its loss and in metrics.
+/// Name of the journal in the events of its loss and in metrics.
 const STORE: &str = "journal";
 
 /// Opens the journal and keeps what runs on it.
@@ -49,7 +46,7 @@ pub(super) async fn start(
         kept.store = JournalStore::Sqlite(file.clone());
     }
     let journal = match journal::open(&kept).await {
-        // The embedded file was not requested, so its failure is no reason not to serve.
+        // The embedded file was not requested, so its failure is not a reason not to serve.
         Err(error) if matches!(config.journal.store, JournalStore::Embedded) => {
             tracing::warn!(%error, "the embedded journal cannot be opened; the journal is in memory");
             kept.store = JournalStore::Memory;
@@ -75,7 +72,7 @@ pub(super) async fn start(
     Ok((executions, TokenKey::new(secret.as_bytes())))
 }
 
-/// What the journal holds, for the metrics.
+/// Returns the contents of the journal, for the metrics.
 pub(super) fn levels(executions: &Executions) -> JournalLevels {
     let levels = executions.levels();
     JournalLevels {
@@ -92,7 +89,7 @@ pub(super) fn levels(executions: &Executions) -> JournalLevels {
     }
 }
 
-/// This process and no other, also not the same one started again.
+/// Returns this process and no other, also not the same one started again.
 fn incarnation() -> Owner {
     Owner::new(Uuid::now_v7().to_string())
 }

@@ -12,6 +12,7 @@ use axum::{
     middleware::{Next, from_fn},
     serve::{IncomingStream, Listener},
 };
+use futures_util::future::BoxFuture;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
@@ -22,15 +23,17 @@ use super::{
     tls::Certificates,
 };
 use crate::{
+    call_error::{CallError, table::UNAUTHENTICATED},
     config::server::CorsConfig,
+    domain::ids::RouteName,
     engine::Engine,
     execution::Executions,
-    front::{self, Authenticate, Principal},
-    grpc::auth::Authenticator,
+    front::{self, Authenticate, LimitHeaders, Principal},
+    grpc::auth::{Access, Authenticator, Identity},
     telemetry::Metrics,
 };
 
-/// What a front's listener requires.
+/// Requirements of a front's listener.
 #[derive(Clone)]
 pub(super) struct FrontPort {
     pub(super) engine: Engine,
@@ -44,7 +47,7 @@ pub(super) struct FrontPort {
     pub(super) refused: Arc<RefusedCallers>,
 }
 
-/// What is served on a listener.
+/// Services that a listener serves.
 pub(super) enum Routes {
     /// The front for the protocols of models.
     OpenAi,
@@ -74,21 +77,24 @@ impl FrontPort {
         });
         let router = match routes {
             Routes::OpenAi => {
-                front::router(self.engine, self.executions, door, self.max_body_bytes)
+                let limits = LimitHeaders::new(self.engine.clone());
+                let router = front::router(self.engine, self.executions, door, self.max_body_bytes);
+                self.intake.before_front(router, Some(limits))
             }
-            Routes::Mcp(path) => front::mcp_router(
-                self.engine,
-                self.executions,
-                door,
-                &path,
-                self.max_body_bytes,
-            ),
+            Routes::Mcp(path) => {
+                let router = front::mcp_router(
+                    self.engine.clone(),
+                    self.executions,
+                    door,
+                    &path,
+                    self.max_body_bytes,
+                    self.draining.clone(),
+                );
+                let router = self.intake.before_front(router, None);
+                front::with_token_metadata(router, self.engine, &path)
+            }
         };
-        let mut router = http_metrics::recorded(
-            self.intake.before_front(router),
-            &self.metrics,
-            &self.refused,
-        );
+        let mut router = http_metrics::recorded(router, &self.metrics, &self.refused);
         // Where no page may call, the intake refuses them all.
         if !self.cors.allow_origins.is_empty() {
             router = router.layer(super::cors::layer(self.cors));
@@ -152,6 +158,29 @@ impl Authenticate for SharedDoor {
         Some(Principal {
             tenant: identity.tenant,
             routes: identity.routes,
+        })
+    }
+
+    fn withdrawn(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&[u8]>,
+        route: RouteName,
+    ) -> BoxFuture<'static, CallError> {
+        let authorization = front::authorization(headers);
+        let authorization = authorization.as_deref();
+        let in_force = self.authenticator.load_full();
+        let Ok(identity) = in_force.recognise(authorization, certificate) else {
+            return Box::pin(async { CallError::new(UNAUTHENTICATED) });
+        };
+        let shown = (authorization, certificate);
+        let access = Access::new(&self.authenticator, &in_force, shown, &identity);
+        let tenant = identity.tenant;
+        Box::pin(async move {
+            let allows = |now: &Identity| {
+                now.tenant == tenant && now.may_invoke() && now.may_use(&route).is_ok()
+            };
+            access.withdrawn(allows).await.into()
         })
     }
 }

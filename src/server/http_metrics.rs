@@ -27,7 +27,7 @@ struct HttpRequest {
     began: Instant,
 }
 
-/// The same routes, with each request reported.
+/// Returns the same routes, with each request reported.
 pub(super) fn recorded(router: Router, metrics: &Metrics, refused: &Arc<RefusedCallers>) -> Router {
     router.layer(middleware::from_fn_with_state(
         (metrics.clone(), Arc::clone(refused)),
@@ -46,7 +46,8 @@ async fn record(
         .get::<MatchedPath>()
         .map_or("", MatchedPath::as_str)
         .to_owned();
-    let (method, began) = (known(request.method()), Instant::now());
+    let method = known(request.method());
+    let began = Instant::now();
     let response = next.run(request).await;
     let status = response.status().as_u16();
     // A response that belongs to an invocation has the status of its failure: a provider refused
@@ -66,7 +67,7 @@ async fn record(
     recorded_by(response, request)
 }
 
-/// The method as a label: one that HTTP does not define is the caller's.
+/// Returns the method as a label: one that HTTP does not define is the caller's.
 fn known(method: &Method) -> &'static str {
     let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
     methods

@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -13,24 +13,33 @@ use std::{
 use arc_swap::ArcSwap;
 use axum::{
     body::{Body, Bytes, HttpBody},
-    http::request::Parts,
+    http::{header, request::Parts},
     response::Response,
 };
 use http_body_util::BodyExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Activity, RequestGuard};
 use crate::{
+    call_error::{
+        CallError, ErrorRow,
+        table::{
+            BODY_BROKEN, BODY_LATE, HEADERS_TOO_LARGE, NO_ROOM, ORIGIN_NOT_ALLOWED,
+            REQUEST_TOO_LARGE,
+        },
+    },
     config::{
         limits::LimitsConfig,
         server::{CorsConfig, ServerConfig},
     },
     domain::ids::TenantId,
-    grpc::auth::Authenticator,
+    grpc::{auth::Authenticator, peers::PeerKey},
 };
 
 pub(super) mod grpc;
 pub(super) mod http;
+mod pages;
 
 /// Bytes that a request is counted with beside its head and its body: its task, its buffers.
 const REQUEST_BYTES: u64 = 8 << 10;
@@ -47,12 +56,17 @@ pub(super) struct Intake {
     authenticator: Arc<ArcSwap<Authenticator>>,
     limits: Arc<LimitsConfig>,
     max_body_bytes: u64,
+    max_header_bytes: u64,
     body_timeout: Duration,
     cors: Arc<CorsConfig>,
     held: Arc<IntakeUse>,
+    /// The key of other replicas; `None` where none asks.
+    peers: Option<Arc<PeerKey>>,
+    /// Whether operators call elsewhere, so that only other replicas use the `AdminService` here.
+    is_admin_apart: bool,
 }
 
-/// What requests hold.
+/// Room that requests hold.
 #[derive(Debug, Default)]
 struct IntakeUse {
     state: Mutex<IntakeState>,
@@ -80,17 +94,22 @@ pub(super) struct IntakePermit {
     bytes: u64,
 }
 
-/// Why a body is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BodyFault {
-    /// It is longer than one may be.
-    TooLong,
-    /// There is no room for it now; whose limit was reached.
-    NoRoom(&'static str),
-    /// It did not come in time.
-    Late,
-    /// The client broke off.
-    Broken,
+/// Returns the error for a request that is larger than a limit of its own.
+fn too_large(row: &'static ErrorRow, limit: &str, max: u64) -> CallError {
+    CallError::new(row).fact("limit", limit).word("max", max)
+}
+
+/// Returns the error for a request for which there is no room now. `limit` is the setting with the
+/// bound.
+fn no_room(limit: &str) -> CallError {
+    CallError::new(NO_ROOM).fact("limit", limit)
+}
+
+/// Returns what the fields of a head count, as HTTP/2 counts them.
+fn field_bytes(head: &Parts) -> u64 {
+    let fields = head.headers.iter();
+    let bytes = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+    bytes.sum::<usize>() as u64
 }
 
 // === impl Intake ===
@@ -101,10 +120,38 @@ impl Intake {
             authenticator,
             limits: Arc::new(server.limits.clone()),
             max_body_bytes: server.max_message_bytes,
+            max_header_bytes: server.max_header_bytes,
             body_timeout: server.timeouts.body,
             cors: Arc::new(server.cors.clone()),
             held: Arc::default(),
+            peers: None,
+            is_admin_apart: false,
         }
+    }
+
+    /// Takes calls of other replicas, too; they use the `AdminService` also where it is apart.
+    pub(super) fn with_peers(self, peers: Arc<PeerKey>, is_admin_apart: bool) -> Self {
+        Self {
+            peers: Some(peers),
+            is_admin_apart,
+            ..self
+        }
+    }
+
+    /// Checks a head as a whole. HTTP/2 limits the fields itself; its requests have no `host` but
+    /// for compatibility.
+    fn check_head(&self, head: &Parts) -> Result<(), CallError> {
+        let max = self.max_header_bytes;
+        if field_bytes(head) > max {
+            return Err(too_large(HEADERS_TOO_LARGE, "server.max_header_bytes", max));
+        }
+        if head.headers.get_all(header::HOST).iter().count() > 1 {
+            return Err(CallError::invalid_field("host", "is named more than once"));
+        }
+        if !self.takes_origin(&head.headers, &head.uri) {
+            return Err(CallError::new(ORIGIN_NOT_ALLOWED));
+        }
+        Ok(())
     }
 
     /// Counts a request with its head; its body is counted as it is read.
@@ -113,15 +160,11 @@ impl Intake {
         tenant: &TenantId,
         connection: Option<&Arc<Activity>>,
         head: &Parts,
-    ) -> Result<IntakePermit, BodyFault> {
+    ) -> Result<IntakePermit, CallError> {
         let mut reservation = IntakePermit::new(&self.held, tenant, connection, &self.limits)?;
-        let fields = head
-            .headers
-            .iter()
-            .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
-        let bytes =
-            fields.sum::<usize>() + head.uri.path().len() + head.uri.query().map_or(0, str::len);
-        reservation.grow(REQUEST_BYTES + bytes as u64, &self.limits)?;
+        let bytes = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+        let bytes = REQUEST_BYTES + field_bytes(head) + bytes as u64;
+        reservation.grow(bytes, &self.limits)?;
         Ok(reservation)
     }
 
@@ -131,11 +174,19 @@ impl Intake {
         body: Body,
         max: u64,
         reservation: &mut IntakePermit,
-    ) -> Result<Bytes, BodyFault> {
+    ) -> Result<Bytes, CallError> {
+        let too_long = || {
+            too_large(
+                REQUEST_TOO_LARGE,
+                "server.max_message_bytes",
+                self.max_body_bytes,
+            )
+        };
         if body.size_hint().lower() > max {
-            return Err(BodyFault::TooLong);
+            return Err(too_long());
         }
-        let (mut body, end) = (body, Instant::now() + self.body_timeout);
+        let mut body = body;
+        let end = Instant::now() + self.body_timeout;
         let most = reservation.bytes.saturating_add(max);
         let announced = body
             .size_hint()
@@ -146,19 +197,20 @@ impl Intake {
         loop {
             let frame = timeout_at(end, body.frame())
                 .await
-                .map_err(|_| BodyFault::Late)?;
+                .map_err(|_| CallError::new(BODY_LATE))?;
             let Some(frame) = frame else {
                 if let Some(activity) = &reservation.connection {
                     activity.read_body();
                 }
                 return Ok(Bytes::from(whole));
             };
-            let Ok(data) = frame.map_err(|_| BodyFault::Broken)?.into_data() else {
+            let frame = frame.map_err(|_| CallError::new(BODY_BROKEN))?;
+            let Ok(data) = frame.into_data() else {
                 continue;
             };
             reservation.grow(data.len() as u64, &self.limits)?;
             if reservation.bytes > most {
-                return Err(BodyFault::TooLong);
+                return Err(too_long());
             }
             let needed = whole.len() + data.len();
             if needed > whole.capacity() {
@@ -174,20 +226,20 @@ impl Intake {
 // === impl IntakePermit ===
 
 impl IntakePermit {
-    /// The place of a request that has no bytes yet.
+    /// Returns the place of a request that has no bytes yet.
     fn new(
         held: &Arc<IntakeUse>,
         tenant: &TenantId,
         connection: Option<&Arc<Activity>>,
         limits: &LimitsConfig,
-    ) -> Result<Self, BodyFault> {
+    ) -> Result<Self, CallError> {
         let mut state = held.state();
         if state.in_all.requests >= limits.requests {
-            return Err(BodyFault::NoRoom("server.limits.requests"));
+            return Err(no_room("server.limits.requests"));
         }
         let of_tenant = state.by_tenant.entry(tenant.clone()).or_default();
-        if of_tenant.requests >= limits.requests_per_tenant {
-            return Err(BodyFault::NoRoom("server.limits.requests_per_tenant"));
+        if of_tenant.requests >= limits.requests_per_tenant() {
+            return Err(no_room("server.limits.requests"));
         }
         of_tenant.requests += 1;
         state.in_all.requests += 1;
@@ -201,11 +253,11 @@ impl IntakePermit {
     }
 
     /// Makes room for what the entries of a body take beside its bytes.
-    fn grow_by_entries(&mut self, entries: usize, limits: &LimitsConfig) -> Result<(), BodyFault> {
+    fn grow_by_entries(&mut self, entries: usize, limits: &LimitsConfig) -> Result<(), CallError> {
         self.grow(entries as u64 * ENTRY_BYTES, limits)
     }
 
-    fn grow(&mut self, bytes: u64, limits: &LimitsConfig) -> Result<(), BodyFault> {
+    fn grow(&mut self, bytes: u64, limits: &LimitsConfig) -> Result<(), CallError> {
         let mut state = self.held.state();
         let of_tenant = state
             .by_tenant
@@ -217,17 +269,13 @@ impl IntakePermit {
             .as_ref()
             .map(|activity| activity.bytes.load(Ordering::Relaxed));
         if state.in_all.bytes + bytes > limits.bytes_in_flight {
-            return Err(BodyFault::NoRoom("server.limits.bytes_in_flight"));
+            return Err(no_room("server.limits.bytes_in_flight"));
         }
-        if of_tenant.bytes + bytes > limits.bytes_in_flight_per_tenant {
-            return Err(BodyFault::NoRoom(
-                "server.limits.bytes_in_flight_per_tenant",
-            ));
+        if of_tenant.bytes + bytes > limits.bytes_per_tenant() {
+            return Err(no_room("server.limits.bytes_in_flight"));
         }
-        if of_connection.unwrap_or_default() + bytes > limits.bytes_in_flight_per_connection {
-            return Err(BodyFault::NoRoom(
-                "server.limits.bytes_in_flight_per_connection",
-            ));
+        if of_connection.unwrap_or_default() + bytes > limits.bytes_per_connection() {
+            return Err(no_room("server.limits.bytes_in_flight"));
         }
         state.in_all.bytes += bytes;
         state
@@ -265,7 +313,7 @@ impl Drop for IntakePermit {
 
 impl IntakeUse {
     fn state(&self) -> MutexGuard<'_, IntakeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -277,7 +325,7 @@ impl InUse {
     }
 }
 
-/// A response that holds what its request held until the last of its bytes is sent.
+/// Returns a response that holds what its request held until the last of its bytes is sent.
 pub(super) fn holding(
     response: Response,
     request: Option<RequestGuard>,
@@ -291,7 +339,7 @@ pub(super) fn holding(
     })
 }
 
-/// What is held for a request.
+/// Permits and guards that are held for a request.
 type HeldForRequest = Arc<(Option<RequestGuard>, Option<IntakePermit>)>;
 
 /// A body and what is held as long as it lasts.
@@ -346,33 +394,40 @@ impl HttpBody for Holding {
 mod tests {
     use super::*;
 
+    /// Returns the limit that was reached.
+    fn limit_of<T: std::fmt::Debug>(reserved: Result<T, CallError>) -> String {
+        let refused = reserved.unwrap_err();
+        assert!(refused.is(NO_ROOM), "{refused:?}");
+        refused.get("limit").unwrap().to_owned()
+    }
+
     #[test]
     fn bytes_are_counted_for_all_the_tenant_and_the_connection_and_given_back() {
         let limits = LimitsConfig {
-            bytes_in_flight: 100,
-            bytes_in_flight_per_tenant: 60,
-            bytes_in_flight_per_connection: 1000,
+            bytes_in_flight: 200 << 20,
             ..LimitsConfig::default()
         };
         let held: Arc<IntakeUse> = Arc::default();
         let reserve = |tenant: &str| {
             IntakePermit::new(&held, &TenantId::from(tenant), None, &limits).unwrap()
         };
-        let (mut one, mut other) = (reserve("a"), reserve("b"));
-        assert_eq!(one.grow(60, &limits), Ok(()));
+        let mut one = reserve("a");
+        let mut other = reserve("b");
+        for _ in 0..2 {
+            assert!(one.grow(64 << 20, &limits).is_ok());
+        }
         assert_eq!(
-            one.grow(1, &limits),
-            Err(BodyFault::NoRoom(
-                "server.limits.bytes_in_flight_per_tenant"
-            ))
+            limit_of(one.grow(1, &limits)),
+            "server.limits.bytes_in_flight"
         );
+        assert!(other.grow(64 << 20, &limits).is_ok());
         assert_eq!(
-            other.grow(41, &limits),
-            Err(BodyFault::NoRoom("server.limits.bytes_in_flight"))
+            limit_of(other.grow((8 << 20) + 1, &limits)),
+            "server.limits.bytes_in_flight"
         );
-        assert_eq!(other.grow(40, &limits), Ok(()));
+        assert!(other.grow(8 << 20, &limits).is_ok());
         drop(one);
-        assert_eq!(reserve("c").grow(60, &limits), Ok(()));
+        assert!(reserve("c").grow(64 << 20, &limits).is_ok());
         drop(other);
         let state = held.state();
         assert!(
@@ -384,27 +439,20 @@ mod tests {
     #[test]
     fn requests_are_counted_for_all_and_the_tenant_and_given_back() {
         let limits = LimitsConfig {
-            requests: 3,
-            requests_per_tenant: 2,
+            requests: 8193,
             ..LimitsConfig::default()
         };
         let held: Arc<IntakeUse> = Arc::default();
         let reserve =
             |tenant: &str| IntakePermit::new(&held, &TenantId::from(tenant), None, &limits);
-        let kept = (reserve("a").unwrap(), reserve("a").unwrap());
-        assert_eq!(
-            reserve("a").unwrap_err(),
-            BodyFault::NoRoom("server.limits.requests_per_tenant")
-        );
+        let mut kept: Vec<_> = (0..8192).map(|_| reserve("a").unwrap()).collect();
+        assert_eq!(limit_of(reserve("a")), "server.limits.requests");
         let other = reserve("b").unwrap();
-        assert_eq!(
-            reserve("c").unwrap_err(),
-            BodyFault::NoRoom("server.limits.requests")
-        );
-        drop(kept.0);
+        assert_eq!(limit_of(reserve("c")), "server.limits.requests");
+        kept.pop();
         let again = reserve("a");
         assert!(again.is_ok());
-        drop((kept.1, other, again));
+        drop((kept, other, again));
         let state = held.state();
         assert!(
             state.in_all == InUse::default() && state.by_tenant.is_empty(),

@@ -27,7 +27,9 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// How often an idle connection is probed, and how long the peer may take to respond.
+/// Calls at once on one connection; more wait in the client.
+const MAX_CONCURRENT_STREAMS: u32 = 1024;
+/// Interval at which an idle connection is probed, and time that the peer may take to respond.
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_mins(1);
 const KEEPALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
@@ -38,15 +40,15 @@ pub struct Listeners {
     pub grpc: TcpListener,
     /// For health and metrics, always in plaintext.
     pub admin: TcpListener,
-    /// For the OpenAI-compatible front, where it is switched on.
+    /// Listener for the OpenAI-compatible front, if it is switched on.
     pub openai_front: Option<TcpListener>,
-    /// For the `AdminService`, where it is apart from the rest of the API.
+    /// Listener for the `AdminService`, if it is apart from the rest of the API.
     pub admin_service: Option<TcpListener>,
-    /// For Relight as an MCP server, where that is switched on.
+    /// Listener for Relight as an MCP server, if that is switched on.
     pub mcp_front: Option<TcpListener>,
 }
 
-/// Why an address cannot be bound, in one line.
+/// Error returned if an address cannot be bound, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The port is taken.
@@ -78,7 +80,7 @@ impl Listeners {
     /// Binds what the configuration names.
     ///
     /// # Errors
-    /// When an address is taken or is none of this host.
+    /// Returns an error if an address is taken or does not belong to this host.
     pub async fn bind(config: &Config) -> Result<Self, BindError> {
         let server = &config.server;
         let openai_front = match &server.openai_front {
@@ -106,7 +108,7 @@ impl Listeners {
 /// Binds one address.
 ///
 /// # Errors
-/// When the address is taken or is none of this host.
+/// Returns an error if the address is taken or does not belong to this host.
 pub(super) async fn bind(
     setting: &'static str,
     address: SocketAddr,
@@ -129,7 +131,7 @@ pub(super) struct GrpcApi {
     pub(super) intake: Intake,
     pub(super) metrics: Metrics,
     pub(super) refused: Arc<RefusedCallers>,
-    /// Which pages may call by gRPC-Web.
+    /// Pages that may call by gRPC-Web.
     pub(super) cors: CorsLayer,
 }
 
@@ -154,14 +156,14 @@ pub(super) fn serve_grpc(
     // Outermost, so that callers who are refused at the door are counted, too.
     let routes = rpc_metrics::recorded(intake.before(routes), &metrics, refused);
     let builder = Server::builder()
-        .max_concurrent_streams(server.max_concurrent_streams)
+        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
         .http2_max_header_list_size(u32::try_from(server.max_header_bytes).unwrap_or(u32::MAX))
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         // With a grace set as well, tonic cuts the socket without a GOAWAY; alone, the age is the
         // right two-stage end.
         .max_connection_age(server.max_connection_age)
-        .accept_http1(server.grpc_web);
+        .accept_http1(true);
     let stopped = async move {
         // An error means that the server is gone, which is a stop as well.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -170,7 +172,7 @@ pub(super) fn serve_grpc(
     let api = Api {
         builder,
         console,
-        web: server.grpc_web.then_some(cors),
+        web: cors,
         routes,
     };
     let listener = LimitedListener::new("grpc", listener, &server.limits, &server.timeouts);
@@ -185,13 +187,13 @@ pub(super) fn serve_grpc(
 struct Api {
     builder: Server,
     console: ConsoleLayer,
-    /// CORS rules for gRPC-Web, where it is enabled.
-    web: Option<CorsLayer>,
+    /// CORS rules for gRPC-Web.
+    web: CorsLayer,
     routes: Routes,
 }
 
 impl Api {
-    async fn serve<L>(mut self, listener: L, stopped: impl Future<Output = ()>)
+    async fn serve<L>(self, listener: L, stopped: impl Future<Output = ()>)
     where
         L: Listener<Io: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static>,
     {
@@ -199,22 +201,15 @@ impl Api {
             let (connection, _) = listener.accept().await;
             Some((Ok::<_, io::Error>(connection), listener))
         });
-        let served = if let Some(cors) = self.web {
-            let mut builder = self
-                .builder
-                .layer(self.console)
-                .layer(cors)
-                .layer(tonic_web::GrpcWebLayer::new());
-            builder
-                .add_routes(self.routes)
-                .serve_with_incoming_shutdown(connections, stopped)
-                .await
-        } else {
-            self.builder
-                .add_routes(self.routes)
-                .serve_with_incoming_shutdown(connections, stopped)
-                .await
-        };
+        let mut builder = self
+            .builder
+            .layer(self.console)
+            .layer(self.web)
+            .layer(tonic_web::GrpcWebLayer::new());
+        let served = builder
+            .add_routes(self.routes)
+            .serve_with_incoming_shutdown(connections, stopped)
+            .await;
         if let Err(error) = served {
             tracing::error!(%error, "the gRPC listener ended");
         }

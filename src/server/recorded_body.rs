@@ -11,7 +11,7 @@ use axum::{
 };
 use http_body::{Frame, SizeHint};
 
-/// What a body returns when it is polled for its next frame.
+/// Value that a body returns when it is polled for its next frame.
 pub(super) type NextFrame = Option<Result<Frame<Bytes>, axum::Error>>;
 
 /// A call whose response has not been sent yet; it is dropped with the body.
@@ -25,7 +25,7 @@ struct RecordedBody<C> {
     call: C,
 }
 
-/// The same response, whose body the call sees.
+/// Returns the same response, whose body the call sees.
 pub(super) fn recorded_by<C: RecordedCall>(response: Response, call: C) -> Response {
     response.map(|body| Body::new(RecordedBody { body, call }))
 }

@@ -1,18 +1,15 @@
 //! Logs refused callers, with a limit on lines: a client with a wrong key repeats it a hundred
 //! times a second.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use axum::response::Response;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::grpc::auth::Unrecognised;
 
-/// How often refusals of one kind are logged at most.
+/// Shortest interval at which refusals of one kind are logged.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Counts refusals by interface, status and reason between two lines of the log.
@@ -42,7 +39,7 @@ impl RefusedCallers {
         }
     }
 
-    /// How many are to be logged now, if any.
+    /// Returns the number of refusals to be logged now, if any.
     fn due(
         &self,
         interface: &'static str,
@@ -50,7 +47,7 @@ impl RefusedCallers {
         reason: Option<Unrecognised>,
         now: Instant,
     ) -> Option<u64> {
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock();
         match kinds.get_mut(&(interface, status.to_owned(), reason)) {
             None => {
                 kinds.insert(
@@ -74,7 +71,7 @@ impl RefusedCallers {
     }
 }
 
-/// A response to a caller that is not recognised, with the reason for the log.
+/// Returns a response to a caller that is not recognised, with the reason for the log.
 pub(super) fn unrecognised(mut response: Response, reason: Unrecognised) -> Response {
     response.extensions_mut().insert(reason);
     response
@@ -86,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_first_refusal_is_logged_at_once_and_later_ones_together() {
-        let (refused, now) = (RefusedCallers::default(), Instant::now());
+        let refused = RefusedCallers::default();
+        let now = Instant::now();
         assert_eq!(refused.due("grpc", "UNAUTHENTICATED", None, now), Some(1));
         for _ in 0..5 {
             assert_eq!(

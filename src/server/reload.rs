@@ -15,7 +15,7 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// What a new configuration applies to.
+/// Parts to which a new configuration applies.
 #[derive(Debug, Clone)]
 pub(super) struct Reloads {
     pub(super) engine: Engine,
@@ -24,7 +24,8 @@ pub(super) struct Reloads {
     pub(super) metrics: Metrics,
 }
 
-/// Follows the configuration's file as long as the server lives; `bound` is where callers reach it.
+/// Follows the configuration's file as long as the server lives; callers reach the server at
+/// `bound`.
 pub(super) fn follow(
     loaded: Loaded,
     bound: Vec<SocketAddr>,

@@ -22,7 +22,7 @@ use crate::{grpc::v1, telemetry::Metrics};
 /// labels.
 const OTHER: &str = "_OTHER";
 
-/// The methods that are served, by their full names, and where their calls are reported.
+/// Methods that are served, by their full names, and the place where their calls are reported.
 #[derive(Clone)]
 struct RpcRecorder {
     metrics: Metrics,
@@ -35,11 +35,11 @@ struct RpcCall {
     metrics: Metrics,
     method: String,
     began: Instant,
-    /// Whether its end is reported.
+    /// If set, its end is reported.
     ended: bool,
 }
 
-/// The same routes, with each call reported.
+/// Returns the same routes, with each call reported.
 pub(super) fn recorded(routes: Routes, metrics: &Metrics, refused: Arc<RefusedCallers>) -> Routes {
     let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET]
         .into_iter()
@@ -131,8 +131,8 @@ impl RecordedCall for RpcCall {
     }
 }
 
-/// Whether a status means that the request cannot be served as it is, whatever the state of the
-/// models. What does not exist may be looked up.
+/// Returns whether a status means that the request cannot be served as it is, whatever the state of
+/// the models. What does not exist may be looked up.
 const fn is_the_callers_fault(code: Code) -> bool {
     matches!(
         code,
@@ -140,7 +140,7 @@ const fn is_the_callers_fault(code: Code) -> bool {
     )
 }
 
-/// The code's name in the specification of gRPC.
+/// Returns the code's name in the specification of gRPC.
 const fn name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -5,21 +5,21 @@ use std::{future::Future, time::Duration};
 
 use super::{Running, set_health};
 
-/// How long health reports "not serving" before connections receive GOAWAY, so that load balancers
-/// notice.
+/// Time for which health reports "not serving" before connections receive GOAWAY, so that load
+/// balancers notice.
 const NOT_READY_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long leases may take to be released at a second signal.
+/// Time that leases may take to be released at a second signal.
 const GIVE_UP_BOUND: Duration = Duration::from_secs(1);
 
-/// How long no invocation must have run before the drain ends: connections received GOAWAY by then,
-/// and what clients sent before they saw it has arrived.
+/// Time for which no invocation must have run before the drain ends: connections received GOAWAY by
+/// then, and what clients sent before they saw it has arrived.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How long the last statuses and events may take to be sent.
+/// Time that the last statuses and events may take to be sent.
 const LAST_SENDS: Duration = Duration::from_secs(1);
 
-/// How long telemetry may take to flush.
+/// Time that telemetry may take to flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(3);
 
 // === impl Running ===

@@ -7,15 +7,14 @@ use super::executions;
 use crate::{
     config::{Config, observe::LogFormat as LogSetting},
     domain::{
-        circuit::CircuitState,
+        circuit::{CircuitState, GateKind},
         event::Severity,
         ids::{TargetId, TenantId},
         target::Target,
     },
     engine::Engine,
-    events::EventBus,
     execution::Executions,
-    grpc::drain::DrainState,
+    grpc::{drain::DrainState, peers::Peers},
     layers::targets::TargetState,
     telemetry::{
         self, GaugeLevels, LineFormat, Metrics, ReaderTask, TargetNames, TelemetrySettings,
@@ -70,25 +69,59 @@ fn circuits(engine: &Engine) -> Vec<(TargetId, CircuitState)> {
     engine.targets().all().iter().map(state).collect()
 }
 
+/// Returns the gates of the keys of pools.
+fn keys(engine: &Engine) -> Vec<(TargetId, Arc<str>, GateKind, bool)> {
+    let mut gates = Vec::new();
+    for state in engine.targets().all() {
+        for key in state.keys().iter() {
+            let Some(label) = &key.label else { continue };
+            for kind in [GateKind::Rate, GateKind::Credential] {
+                let is_closed = key.gate(kind).class().is_some();
+                gates.push((state.target.id.clone(), Arc::clone(label), kind, is_closed));
+            }
+        }
+    }
+    gates
+}
+
+fn limited(engine: &Engine) -> Vec<(TenantId, &'static str, u64)> {
+    let counts = engine.limited().into_iter();
+    counts
+        .map(|(tenant, limit, count)| (tenant, limit.as_str(), count))
+        .collect()
+}
+
+fn reached(peers: &Peers) -> Vec<(String, bool)> {
+    let reached = peers.reached().into_iter();
+    reached.map(|(name, last)| (name, last.is_ok())).collect()
+}
+
 pub(super) fn read_levels(
     metrics: &Metrics,
     engine: &Engine,
     executions: &Executions,
-    drain: &DrainState,
+    (drain, peers): (&DrainState, &Peers),
 ) {
-    let (engine, executions, drain) = (engine.clone(), executions.clone(), drain.clone());
+    let engine = engine.clone();
+    let executions = executions.clone();
+    let (drain, peers) = (drain.clone(), peers.clone());
     metrics.read_levels(move || GaugeLevels {
         inflight: i64::from(engine.in_flight()),
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
         watchers: i64::try_from(drain.watchers()).unwrap_or(i64::MAX),
         watchers_missed: drain.missed(),
         circuits: circuits(&engine),
+        keys: keys(&engine),
         budgets: engine.targets().budgets(),
         journal: executions::levels(&executions),
+        tool_servers: engine.tool_servers_up(),
+        limited: limited(&engine),
+        replicas: peers.live(),
+        peers: reached(&peers),
     });
 }
 
-pub(super) fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
+pub(super) fn start_logs(config: &Config, engine: &Engine) -> ReaderTask {
     use std::io::IsTerminal as _;
     let terminal = std::io::stderr().is_terminal();
     let format = match config.telemetry.log.format {
@@ -103,6 +136,6 @@ pub(super) fn start_logs(config: &Config, events: &EventBus) -> ReaderTask {
         _ => Severity::Info,
     };
     // A process has one; a second server in it shares the first one's.
-    let _ = telemetry::init_process_logs(format, &config.telemetry.log.level);
-    telemetry::start_logs(events, format, min, Box::new(std::io::stderr()))
+    let _ = telemetry::init_process_logs(format, &config.telemetry.log.level, engine.secrets());
+    telemetry::start_logs(engine.events(), format, min, Box::new(std::io::stderr()))
 }

@@ -2,7 +2,7 @@
 //! certificates now in force.
 //!
 //! One listener serves both, so that both use renewed certificates at the same moment. Settings are
-//! read for each handshake: an open connection keeps the certificates with which it began.
+//! read for each handshake: an open connection keeps the certificates with which it started.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use super::connection::{LimitedListener, LimitedStream};
 use crate::config::server::ServerConfig;
 
-/// The certificates for new connections, where the server was started with TLS; cheap to clone.
+/// Certificates for new connections, if the server was started with TLS; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Certificates {
     in_force: Option<Arc<ArcSwap<TlsSettings>>>,
@@ -38,7 +38,7 @@ impl Certificates {
         }
     }
 
-    /// A listener that serves them; the bare one where there are none.
+    /// Returns a listener that serves them; the bare one if there are none.
     pub(super) fn listener(
         &self,
         listener: LimitedListener,

@@ -19,7 +19,7 @@ use tokio::{
     time::Instant,
 };
 
-/// How often workers are looked at within the time that they may take.
+/// Number of times that workers are checked within the time that they may take.
 const LOOKS: u32 = 10;
 
 /// Ends the watchdog's thread when it is dropped.
@@ -77,8 +77,8 @@ impl Worker {
         }
     }
 
-    /// Whether it was idle, or returned from a task, within the limit; logs once when it did not,
-    /// and when it is back.
+    /// Returns whether it was idle, or returned from a task, within the limit; logs once if it did
+    /// not, and when it is back.
     fn comes_back(&mut self, metrics: &RuntimeMetrics, index: usize, limit: Duration) -> bool {
         let now = seen(metrics, index);
         // An odd number of parks and unparks: it waits for work.
@@ -118,7 +118,7 @@ impl Worker {
     }
 }
 
-/// What changes with everything that a worker does.
+/// Returns the values that change with everything that a worker does.
 fn seen(metrics: &RuntimeMetrics, index: usize) -> (u64, Duration) {
     (
         metrics.worker_park_unpark_count(index),
@@ -126,8 +126,8 @@ fn seen(metrics: &RuntimeMetrics, index: usize) -> (u64, Duration) {
     )
 }
 
-/// The worker threads of this process and the state of each (`1234 R`: runs, `S`: sleeps, `D`:
-/// waits for a disk), where the host reports them.
+/// Returns the worker threads of this process and the state of each (`1234 R`: runs, `S`: sleeps,
+/// `D`: waits for a disk), if the host reports them.
 fn threads() -> Vec<String> {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();

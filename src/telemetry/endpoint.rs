@@ -1,6 +1,6 @@
 //! The admin port's plain HTTP: metrics for a scraper, liveness and readiness for a probe.
 //!
-//! It reports nothing about single invocations and accepts no input. Liveness fails only where this
+//! It reports nothing about single invocations and accepts no input. Liveness fails only if this
 //! process's workers do not return from a task, not because a provider is down, and an open circuit
 //! makes no replica unready: readiness concerns this process alone (started, and not draining).
 
@@ -20,8 +20,8 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 
-/// `GET /metrics` where metrics are served, `/livez` and `/readyz`, which report the current values
-/// of `live` and `ready`.
+/// Builds the router: `GET /metrics` if metrics are served, `/livez` and `/readyz`, which report
+/// the current values of `live` and `ready`.
 pub fn router(
     metrics: Option<Metrics>,
     ready: watch::Receiver<bool>,
@@ -31,8 +31,8 @@ pub fn router(
         Some(metrics) => Router::new()
             .route("/metrics", get(scrape))
             .with_state(metrics),
-        // Handled here, because the gRPC services beside it answer every other path in their own
-        // way.
+        // Handled here, because the gRPC services beside it respond to every other path in their
+        // own way.
         None => Router::new().route("/metrics", get(async || StatusCode::NOT_FOUND)),
     };
     router

@@ -23,8 +23,8 @@ use tokio::{runtime::Handle, task::JoinSet};
 
 use super::settings::{TelemetryError, TelemetrySettings};
 use crate::{
-    config::{connection::ClientTls, observe::OtlpEndpoint},
-    outbound::{self, ConnectionSettings, HttpConnections},
+    config::observe::OtlpEndpoint,
+    outbound::{self, ClientTls, ConnectionSettings, HttpConnections},
 };
 
 /// Longest response of a collector, in bytes.
@@ -91,7 +91,7 @@ where
         .with_http_client(client))
 }
 
-/// The error of an exporter that cannot be built.
+/// Returns the error of an exporter that cannot be built.
 pub(super) fn unusable(endpoint: &OtlpEndpoint) -> impl Fn(ExporterBuildError) -> TelemetryError {
     let endpoint = endpoint.url.clone();
     move |source| TelemetryError::Endpoint {
@@ -100,7 +100,7 @@ pub(super) fn unusable(endpoint: &OtlpEndpoint) -> impl Fn(ExporterBuildError) -
     }
 }
 
-/// The headers of the OTLP endpoint.
+/// Returns the headers of the OTLP endpoint.
 fn headers(settings: &TelemetrySettings) -> Result<HeaderMap, TelemetryError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &settings.otlp_headers {
@@ -141,7 +141,8 @@ impl HttpClient for CollectorClient {
     {
         let mut request = request.map(Full::new);
         request.headers_mut().extend(self.headers.clone());
-        let (connections, timeout) = (self.connections.clone(), self.timeout);
+        let connections = self.connections.clone();
+        let timeout = self.timeout;
         let mut sending = JoinSet::new();
         let exchange = async move {
             let (head, body) = connections.request(request).await?.into_parts();

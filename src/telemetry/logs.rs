@@ -12,8 +12,10 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::{self, Write},
+    sync::Arc,
 };
 
+use arc_swap::ArcSwap;
 use serde::Serialize;
 use tracing_subscriber::{EnvFilter, util::SubscriberInitExt as _};
 
@@ -24,10 +26,10 @@ use super::{
 use crate::{
     domain::{
         event::{Event, EventBody, Severity},
-        failure::words,
         ids::{RequestId, TargetId, ThreadId},
     },
     events::{BusItem, EventBus},
+    policy::secrets::Secrets,
 };
 
 /// The format of a log line.
@@ -38,14 +40,14 @@ pub enum LineFormat {
     Json,
     /// For people.
     Human {
-        /// Whether severities are coloured.
+        /// If set, severities are coloured.
         colour: bool,
     },
 }
 
 /// Starts writing a line for every event of at least this severity. Needs a Tokio runtime.
 ///
-/// Lines are written outside the runtime's workers: where the output blocks, lines are lost, and
+/// Lines are written outside the runtime's workers: if the output blocks, lines are lost, and
 /// calls are not delayed.
 #[must_use]
 pub fn start_logs(
@@ -64,21 +66,26 @@ pub fn start_logs(
     )
 }
 
-/// Sends what libraries log to standard error; `filter` is a level or a list of `crate=level`.
+/// Sends what libraries log to standard error, without the configured secrets; `filter` is a level
+/// or a list of `crate=level`.
 ///
 /// # Errors
 /// When the filter cannot be read, or another subscriber is in force in this process.
-pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), TelemetryError> {
+pub fn init_process_logs(
+    format: LineFormat,
+    filter: &str,
+    secrets: Arc<ArcSwap<Secrets>>,
+) -> Result<(), TelemetryError> {
     let wrong = |error: &dyn std::fmt::Display| TelemetryError::Logs(error.to_string());
     let filter = EnvFilter::try_new(filter).map_err(|error| wrong(&error))?;
     // The watcher of the configuration's directory logs each change there; a log file in it would
     // feed itself.
     let filter = filter.add_directive("notify=warn".parse().map_err(|error| wrong(&error))?);
-    // The SDK of tool servers logs each message below that, with what is in it.
-    let filter = filter.add_directive("rmcp=error".parse().map_err(|error| wrong(&error))?);
+    // The SDK of tool servers logs what servers say; what went wrong is logged here, in its place.
+    let filter = filter.add_directive("rmcp=off".parse().map_err(|error| wrong(&error))?);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr);
+        .with_writer(move || CleanedLines(Arc::clone(&secrets)));
     match format {
         LineFormat::Json => subscriber
             .event_format(process::JsonLines)
@@ -87,6 +94,24 @@ pub fn init_process_logs(format: LineFormat, filter: &str) -> Result<(), Telemet
         LineFormat::Human { colour } => subscriber.with_ansi(colour).finish().try_init(),
     }
     .map_err(|error| TelemetryError::Logs(error.to_string()))
+}
+
+/// Standard error, to which lines go without the configured secrets, whoever wrote them.
+struct CleanedLines(Arc<ArcSwap<Secrets>>);
+
+// === impl CleanedLines ===
+
+impl Write for CleanedLines {
+    /// Writes a line, which comes as a whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        io::stderr().write_all(self.0.load().take_out(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Writes events as log lines.
@@ -258,7 +283,7 @@ impl LogLines {
     }
 }
 
-/// Retries that are left after the one that begins.
+/// Returns the number of retries that are left after the one that starts.
 fn remaining(body: &EventBody) -> Option<u32> {
     match body {
         EventBody::RecoveryAttempted {
@@ -268,17 +293,13 @@ fn remaining(body: &EventBody) -> Option<u32> {
     }
 }
 
-/// What an operator or developer can do about a failure.
+/// Returns a hint to what an operator or developer can do about a failure.
 fn hint(body: &EventBody) -> Option<String> {
     match body {
-        EventBody::InvocationFailed { recovery_hint, .. } => {
+        EventBody::AttemptFailed { recovery_hint, .. }
+        | EventBody::RecoveryAttempted { recovery_hint, .. }
+        | EventBody::InvocationFailed { recovery_hint, .. } => {
             Some(recovery_hint.clone()).filter(|hint| !hint.is_empty())
-        }
-        EventBody::AttemptFailed { class, detail, .. } => {
-            Some(words::for_operator(*class, *detail, None, false).into_owned())
-        }
-        EventBody::RecoveryAttempted { class, .. } => {
-            Some(words::for_operator(*class, None, None, false).into_owned())
         }
         _ => None,
     }
@@ -298,7 +319,7 @@ fn human_severity(severity: Severity, colour: bool) -> String {
     }
 }
 
-/// The text without control characters: upstream text must not start a new line or colour a
+/// Returns the text without control characters: upstream text must not start a new line or colour a
 /// terminal.
 fn one_line(text: &str) -> String {
     text.chars()

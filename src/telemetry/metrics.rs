@@ -1,6 +1,6 @@
 //! Metrics: a reader of the bus that counts, and a few gauges that their owners set.
 //!
-//! The same instruments are scraped as Prometheus text and, where configured, pushed to an OTLP
+//! The same instruments are scraped as Prometheus text and, if configured, pushed to an OTLP
 //! collector. Each value has its own registry, so that several servers in one process do not mix.
 //! Every label is bounded.
 
@@ -46,8 +46,7 @@ use crate::{
     events::EventBus,
 };
 
-/// The instruments, for readers of metrics and for owners of facts that are no events; cheap to
-/// clone.
+/// Instruments for readers of metrics and for owners of facts that are not events; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -179,8 +178,8 @@ impl Metrics {
             .record(took.as_secs_f64(), &attributes);
     }
 
-    /// Records the end of a request of the HTTP front: its method, its route (empty where no route
-    /// has its path), its status, and how long it took.
+    /// Records the end of a request of the HTTP front: its method, its route (empty if no route has
+    /// its path), its status, and the time that it took.
     pub fn http_finished(&self, method: &'static str, route: String, status: u16, took: Duration) {
         let mut attributes = vec![
             KeyValue::new(attr::HTTP_METHOD, method),

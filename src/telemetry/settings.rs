@@ -8,11 +8,11 @@ use secrecy::SecretString;
 
 use crate::config::observe::OtlpEndpoints;
 
-/// Where telemetry is sent and how much of it.
+/// Destination of telemetry, and its amount.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
-    /// Where traces and metrics are sent; without an endpoint nothing is exported, but trace ids
-    /// exist.
+    /// Endpoint to which traces and metrics are sent; without an endpoint nothing is exported, but
+    /// trace ids exist.
     pub otlp: OtlpEndpoints,
     /// Headers for the OTLP endpoint, lower-case names.
     pub otlp_headers: BTreeMap<String, SecretString>,
@@ -36,7 +36,7 @@ pub struct TelemetrySettings {
     pub max_label_values: usize,
 }
 
-/// Why telemetry cannot be set up.
+/// Error returned if telemetry cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The OTLP endpoint cannot be used.
@@ -47,7 +47,7 @@ pub enum TelemetryError {
         /// The exporter's error.
         source: opentelemetry_otlp::ExporterBuildError,
     },
-    /// A header of the OTLP endpoint is none.
+    /// A header of the OTLP endpoint is not valid.
     #[error("`{name}` is no valid OTLP header name, or its value no valid header value")]
     Header {
         /// Its name.

@@ -82,7 +82,7 @@ impl TracerGuard {
     }
 }
 
-/// The resource attributes of every span and metric.
+/// Returns the resource attributes of every span and metric.
 pub(super) fn resource(settings: &TelemetrySettings) -> Resource {
     let more = settings
         .resource

@@ -15,8 +15,8 @@ use anyhow::bail;
 use super::MAX_INPUT_BYTES;
 use crate::cli::terminal::{print_line, print_note};
 
-/// An input that is read line by line. Bodies of failures are not always the text that they claim
-/// to be, so that what is no UTF-8 is replaced.
+/// Input that is read line by line. Bodies of failures are not always the text that they claim to
+/// be, so that data that is not valid UTF-8 is replaced.
 #[derive(Debug)]
 pub(super) struct InputLines<R> {
     input: R,
@@ -26,11 +26,11 @@ pub(super) struct InputLines<R> {
     ahead: Option<String>,
 }
 
-/// Judges the failure of each line. A line that is none is reported with its number, and the others
-/// are judged nevertheless; the exit code is then 1.
+/// Judges the failure of each line. A line that is not valid is reported with its number, and the
+/// others are judged nevertheless; the exit code is then 1.
 ///
 /// # Errors
-/// When standard output is closed, or the input cannot be read.
+/// Returns an error if standard output is closed, or the input cannot be read.
 pub(super) fn judge_each<R: BufRead>(
     classifier: &Classifier,
     mut lines: InputLines<R>,
@@ -63,7 +63,8 @@ impl<R: BufRead> InputLines<R> {
         }
     }
 
-    /// The first line that is not empty, which is read again afterwards; empty where there is none.
+    /// Returns the first line that is not empty, which is read again afterwards; empty if there is
+    /// none.
     pub(super) fn first(&mut self) -> anyhow::Result<&str> {
         while let Some(line) = self.read_line()? {
             if !line.trim().is_empty() {

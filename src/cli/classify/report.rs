@@ -2,14 +2,18 @@
 
 use crate::{
     domain::failure::{Failure, InvalidRequestDetail, Wait},
-    policy::corpus::{HitCount, Score},
+    policy::{
+        classify::HoldingRule,
+        corpus::{HitCount, Score},
+    },
 };
 use serde_json::{Value, json};
 
 use crate::cli::terminal::{Paint, Table, one_line, span};
 
-/// What it is, what helps, and why, a line each.
-pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
+/// Returns the class, the remedy, and the reason, a line each; then the rules that hold, too, if
+/// asked for.
+pub(super) fn lines(verdict: &Failure, also: Option<&[HoldingRule]>, paint: Paint) -> Vec<String> {
     let class = match verdict.detail {
         Some(detail) => format!("{} ({})", verdict.class.as_str(), detail.as_str()),
         None => verdict.class.as_str().to_owned(),
@@ -19,7 +23,7 @@ pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
         || "none stated".to_owned(),
         |wait| format!("{} (from {})", span(wait.millis()), wait.source.as_str()),
     );
-    [
+    let mut facts = vec![
         ("class", paint.bold(&class)),
         ("retry helps", yes_no(verdict.retryable)),
         ("fallback helps", yes_no(verdict.fallback_helps)),
@@ -31,14 +35,24 @@ pub(super) fn lines(verdict: &Failure, paint: Paint) -> Vec<String> {
             "why",
             format!("rule {}, by \"{}\"", verdict.rule, one_line(&verdict.fact)),
         ),
-    ]
-    .map(|(what, value)| format!("{}  {value}", paint.dim(&format!("{what:<14}"))))
-    .into()
+        ("evidence", verdict.evidence.as_str().to_owned()),
+    ];
+    let holding = |one: &HoldingRule| {
+        let fact = one_line(&one.fact);
+        format!("rule {} ({}), by \"{fact}\"", one.rule, one.class.as_str())
+    };
+    match also {
+        Some([]) => facts.push(("would hold too", "no other rule".to_owned())),
+        Some(rules) => facts.extend(rules.iter().map(|one| ("would hold too", holding(one)))),
+        None => {}
+    }
+    let line = |(what, value)| format!("{}  {value}", paint.dim(&format!("{what:<14}")));
+    facts.into_iter().map(line).collect()
 }
 
-/// The same for programs.
-pub(super) fn json(verdict: &Failure) -> Value {
-    json!({
+/// Returns the same for programs.
+pub(super) fn json(verdict: &Failure, also: Option<&[HoldingRule]>) -> Value {
+    let mut value = json!({
         "class": verdict.class.as_str(),
         "detail": verdict.detail.map(InvalidRequestDetail::as_str),
         "retryable_same_target": verdict.retryable,
@@ -51,10 +65,18 @@ pub(super) fn json(verdict: &Failure) -> Value {
         "recovery_hint": verdict.recovery_hint,
         "rule": verdict.rule,
         "fact": verdict.fact,
-    })
+        "evidence": verdict.evidence.as_str(),
+    });
+    if let Some(also) = also {
+        let rules = also
+            .iter()
+            .map(|one| json!({ "rule": one.rule, "class": one.class.as_str(), "fact": one.fact }));
+        value["would_hold_too"] = rules.collect();
+    }
+    value
 }
 
-/// How often the classifier agrees, for programs.
+/// Returns the rate at which the classifier agrees, for programs.
 pub(super) fn score_json(score: &Score, misses: bool) -> Value {
     let count = |count: HitCount| json!({ "right": count.right, "total": count.total });
     let confusion: Vec<Value> = score
@@ -83,7 +105,7 @@ pub(super) fn score_json(score: &Score, misses: bool) -> Value {
     value
 }
 
-/// Every verdict that differs from its label.
+/// Returns every verdict that differs from its label.
 pub(super) fn misses(score: &Score) -> Table {
     let mut table = Table::new(&["ITEM", "FIELD", "EXPECTED", "GOT", "RULE"]);
     for miss in &score.misses {

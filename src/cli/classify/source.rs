@@ -4,7 +4,7 @@
 /// An HTTP response, as far as it was pasted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pasted {
-    /// The status, where there is a status line.
+    /// Status, if there is a status line.
     pub(super) status: Option<u16>,
     /// Header fields, names in lower case.
     pub(super) headers: Vec<(String, String)>,
@@ -12,7 +12,7 @@ pub(super) struct Pasted {
     pub(super) body: String,
 }
 
-/// Whether these are lines of JSON that each name a failure, not the body of one.
+/// Returns whether these are lines of JSON that each name a failure, not the body of one.
 pub(super) fn is_jsonl(text: &str) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty());
     let item = first.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());

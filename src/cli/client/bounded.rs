@@ -16,11 +16,11 @@ use tower::Service;
 
 use super::unreachable::{Unreachable, broken};
 
-/// How long a call may take until its first response; journals that are slow respond within it as
+/// Time that a call may take until its first response; journals that are slow respond within it as
 /// well.
 pub(in crate::cli) const RESPONSE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long one call may take until its first response, where that is not [`RESPONSE_LIMIT`]; an
+/// Time that one call may take until its first response, if that is not [`RESPONSE_LIMIT`]; an
 /// extension of its request. `None` leaves it to the server.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) struct ResponseLimit(pub(in crate::cli) Option<Duration>);
@@ -60,7 +60,8 @@ impl Service<http::Request<Body>> for BoundedChannel {
             .extensions()
             .get()
             .map_or(Some(RESPONSE_LIMIT), |limit: &ResponseLimit| limit.0);
-        let (responding, address) = (self.channel.call(request), Arc::clone(&self.address));
+        let responding = self.channel.call(request);
+        let address = Arc::clone(&self.address);
         Box::pin(async move {
             let response = match limit {
                 None => responding.await,

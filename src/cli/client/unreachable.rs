@@ -12,10 +12,10 @@ use tonic::{
 use super::CONNECT_TIMEOUT;
 use crate::{cli::terminal::one_line, domain::units::duration_text};
 
-/// How long it may take to find out whether a server serves TLS.
+/// Time that it may take to find out whether a server serves TLS.
 const TLS_PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a connection ends that a server accepted first, so that it is its handshake which failed.
+/// Ends of a connection that a server accepted first, so that it is its handshake which failed.
 const CUT: [io::ErrorKind; 3] = [
     io::ErrorKind::UnexpectedEof,
     io::ErrorKind::ConnectionReset,
@@ -64,13 +64,13 @@ impl Unreachable {
         }
     }
 
-    /// Whether a call failed so, and not by a decision of the server.
+    /// Returns whether a call failed for this cause, and not by a decision of the server.
     pub(in crate::cli) fn is_cause_of(status: &Status) -> bool {
         Self::cause_of(status).is_some()
     }
 
-    /// Whether a call failed because the server sent nothing; another one on the same connection
-    /// would do so, too.
+    /// Returns whether a call failed because the server sent nothing; another one on the same
+    /// connection would do so, too.
     pub(in crate::cli) fn is_silence(status: &Status) -> bool {
         Self::cause_of(status).is_some_and(|cause| cause.is_silent)
     }
@@ -96,7 +96,7 @@ impl From<Unreachable> for Status {
     }
 }
 
-/// A call failed on its connection, which may have been made anew for it.
+/// Explains a call that failed on its connection, which may have been made anew for it.
 pub(super) async fn broken(address: &str, error: transport::Error) -> Unreachable {
     let reason = innermost(&error);
     let message = if let Some(fault) = tls_fault(address, &error) {
@@ -117,7 +117,7 @@ pub(super) async fn broken(address: &str, error: transport::Error) -> Unreachabl
     }
 }
 
-/// What is wrong where TLS itself failed.
+/// Returns the fault if TLS itself failed.
 fn tls_fault(address: &str, error: &transport::Error) -> Option<String> {
     Some(match find::<rustls::Error>(error)? {
         rustls::Error::InvalidCertificate(fault) => {
@@ -133,7 +133,7 @@ fn tls_fault(address: &str, error: &transport::Error) -> Option<String> {
     })
 }
 
-/// Why a certificate was not accepted.
+/// Returns the reason why a certificate was not accepted.
 fn certificate_fault(fault: &CertificateError) -> String {
     match fault {
         // Of another authority of the same name only the signature differs.
@@ -162,15 +162,15 @@ fn certificate_fault(fault: &CertificateError) -> String {
     }
 }
 
-/// The name in `DnsName("relight.internal")`.
+/// Returns the name in `DnsName("relight.internal")`.
 fn bare(name: &str) -> &str {
     name.split_once('(').map_or(name, |(_, name)| {
         name.trim_end_matches(')').trim_matches('"')
     })
 }
 
-/// Whether the server at an address without TLS is one that serves TLS: it then answers a TLS
-/// handshake.
+/// Returns whether the server at an address without TLS is one that serves TLS: it then responds to
+/// a TLS handshake.
 async fn serves_tls(address: &str) -> bool {
     let Some(host) = address.strip_prefix("http://") else {
         return false;
@@ -191,13 +191,13 @@ async fn serves_tls(address: &str) -> bool {
     }
 }
 
-/// Whether nothing listens there.
+/// Returns whether nothing listens there.
 fn is_refused(error: &transport::Error) -> bool {
     find_io(error).is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// The innermost error in plain words, which is the cause; the errors around it only name the
-/// place.
+/// Returns the innermost error in plain words, which is the cause; the errors around it only name
+/// the place.
 pub(super) fn innermost(error: &transport::Error) -> String {
     if find_io(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
         return format!(
@@ -216,7 +216,7 @@ fn find_io(error: &transport::Error) -> Option<&io::Error> {
     chain(error).find_map(|error| error.downcast_ref())
 }
 
-/// The first error of this kind among the causes; what an I/O error wraps is one of them.
+/// Returns the first error of this kind among the causes; what an I/O error wraps is one of them.
 fn find<E: Error + 'static>(error: &transport::Error) -> Option<&E> {
     chain(error).find_map(|error| {
         let wrapped = error

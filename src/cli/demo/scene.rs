@@ -5,31 +5,31 @@ use super::wires::Wires;
 use crate::{
     cli::{invoke::answer_text, terminal::one_line, words},
     grpc::v1::{self, FailureClass, invoke_with_recovery_response::Outcome, recovery_event::Body},
-    wire_server::Request,
 };
+use relight_lab::wire_server::Request;
 
 /// One way to break a model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
-    /// What breaks.
+    /// Thing that breaks.
     pub(super) title: &'static str,
-    /// What is going to be seen.
+    /// Things that are going to be seen.
     pub(super) story: &'static str,
-    /// What was seen, when it went as promised.
+    /// Things that were seen, if it went as promised.
     pub(super) moral: &'static str,
-    /// What it is called in tables.
+    /// Name in tables.
     pub(super) name: &'static str,
     /// The route of the demo's configuration that it is played on.
     pub(super) route: &'static str,
     /// The question to the model.
     pub(super) question: &'static str,
-    /// Whether the model may call a tool.
+    /// If set, the model may call a tool.
     pub(super) with_tool: bool,
     /// The requested output limit, in tokens.
     pub(super) max_output_tokens: Option<u32>,
     /// Number of calls.
     pub(super) calls: usize,
-    /// Sets the wires up, where it is played on any.
+    /// Sets the wires up, if it is played on any.
     pub(super) prepare: fn(&Wires),
     /// Checks the promise; an error describes what was not as promised.
     pub(super) promise: fn(&Played) -> Result<(), String>,
@@ -41,22 +41,22 @@ pub(super) const TOOL: &str = "get_weather";
 /// The result of a scene.
 #[derive(Debug, Default)]
 pub(super) struct Played {
-    /// What the callers got, in order.
+    /// Responses that the callers got, in order.
     pub(super) responses: Vec<v1::InvokeWithRecoveryResponse>,
     /// The events that a watcher received.
     pub(super) events: Vec<v1::RecoveryEvent>,
-    /// What the wire that breaks saw, where the scene was played on one.
+    /// Requests that the wire that breaks saw, if the scene was played on one.
     pub(super) requests: Vec<Request>,
-    /// How many requests the spare wire saw.
+    /// Number of requests that the spare wire saw.
     pub(super) spare_requests: usize,
-    /// How long it took.
+    /// Time it took.
     pub(super) took_ms: u64,
 }
 
 // === impl Played ===
 
 impl Played {
-    /// Whether a watcher received such an event.
+    /// Returns whether a watcher received such an event.
     pub(super) fn saw(&self, wanted: impl Fn(&Body) -> bool) -> bool {
         self.events
             .iter()
@@ -64,7 +64,7 @@ impl Played {
             .any(wanted)
     }
 
-    /// Whether a watcher received the end of this invocation.
+    /// Returns whether a watcher received the end of this invocation.
     pub(super) fn has_ended(&self, invocation: &str) -> bool {
         let ended = |body: &Body| {
             matches!(
@@ -79,7 +79,7 @@ impl Played {
         })
     }
 
-    /// The notes that went into prompts.
+    /// Returns the notes that went into prompts.
     pub(super) fn notes(&self) -> Vec<String> {
         let attempts = self
             .responses
@@ -91,7 +91,7 @@ impl Played {
             .collect()
     }
 
-    /// What was changed in requests so that the model takes them.
+    /// Returns the changes in requests that make the model take them.
     pub(super) fn adaptations(&self) -> Vec<String> {
         let attempts = self
             .responses
@@ -127,7 +127,7 @@ impl Played {
         self.responses.iter().filter(recovered).count()
     }
 
-    /// What was done for the calls, each once.
+    /// Returns the steps taken for the calls, each once.
     pub(super) fn recovered_by(&self) -> String {
         let mut applied: Vec<i32> = Vec::new();
         for strategy in self
@@ -145,13 +145,13 @@ impl Played {
         words::strategies(&applied)
     }
 
-    /// What the last caller got.
+    /// Returns the response that the last caller got.
     pub(super) fn last_reply(&self) -> String {
         self.responses.last().map(reply).unwrap_or_default()
     }
 }
 
-/// What a caller got, in one line.
+/// Returns the response that a caller got, in one line.
 pub(super) fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
     one_line(&match &response.outcome {
         Some(Outcome::Completion(completion)) => answer_text(completion),
@@ -160,9 +160,9 @@ pub(super) fn reply(response: &v1::InvokeWithRecoveryResponse) -> String {
     })
 }
 
-/// Whether the second attempt began at least a second after the first, as long as the wires state.
-/// The wait that the second names may be shorter: part of the stated one may have passed when it
-/// was decided.
+/// Returns whether the second attempt started at least a second after the first, as long as the
+/// wires state. The wait that the second names may be shorter: part of the stated one may have
+/// passed when it was decided.
 pub(super) fn stated_second_passed(
     first: &v1::Attempt,
     second: &v1::Attempt,
@@ -181,7 +181,7 @@ pub(super) fn stated_second_passed(
     )
 }
 
-/// The two attempts of the one call that succeeded.
+/// Returns the two attempts of the one call that succeeded.
 pub(super) fn two_attempts(played: &Played) -> Result<[&v1::Attempt; 2], String> {
     all_answered(played)?;
     match played.responses.as_slice() {
@@ -201,12 +201,12 @@ pub(super) fn all_answered(played: &Played) -> Result<(), String> {
     )
 }
 
-/// Whether an attempt failed so.
+/// Returns whether an attempt failed with this class.
 pub(super) fn failed_by(attempt: &v1::Attempt, class: FailureClass) -> bool {
     attempt.failure_class == i32::from(class)
 }
 
-/// Returns `otherwise` as an error where a condition does not hold.
+/// Fails with `otherwise` if a condition does not hold.
 pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds {
         Ok(())

@@ -25,10 +25,10 @@ use crate::cli::{
     terminal::{Paint, one_line, print_line},
 };
 
-/// How far apart the calls of a scene with many are.
+/// Time between the calls of a scene with many.
 const BETWEEN_CALLS: Duration = Duration::from_millis(150);
 
-/// How long after a response its events may still arrive.
+/// Time after a response for which its events may still arrive.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// A connection to the demo's server, and a watch of everything that happens there.
@@ -76,7 +76,7 @@ impl Stage {
         })
     }
 
-    /// Plays a scene to its end, on the wires where it is played on any.
+    /// Plays a scene to its end, on the wires if it is played on any.
     pub(super) async fn play(
         &mut self,
         scene: &Scene,

@@ -1,27 +1,25 @@
-//! The stories of tools: what an agent calls, what goes wrong with it, and what it gets all the
+//! Stories of tools: the calls of an agent, the faults in them, and the result that it gets all the
 //! same.
 //!
 //! Each promise is checked against what the caller and the tool really saw.
 
+use relight_lab::wire_server::{
+    Reply,
+    mcp::{Executed, McpScript, ScriptedTool},
+};
 use serde_json::{Value, json};
 
 use super::scene::ensure;
-use crate::{
-    grpc::v1::{self, RecoveryStrategy, invoke_with_recovery_response::Outcome},
-    wire_server::{
-        Reply,
-        mcp::{Executed, McpScript, ScriptedTool},
-    },
-};
+use crate::grpc::v1::{self, RecoveryStrategy, invoke_with_recovery_response::Outcome};
 
 /// One story.
 #[expect(clippy::struct_field_names, reason = "its story is what it tells")]
 pub(super) struct Story {
-    /// What goes wrong.
+    /// Fault of the story.
     pub(super) title: &'static str,
-    /// What is going to be seen.
+    /// Things that are going to be seen.
     pub(super) story: &'static str,
-    /// What was seen, when it went as promised.
+    /// Things that were seen, if it went as promised.
     pub(super) moral: &'static str,
     /// The name of its tool server, and what it is called in tables.
     pub(super) name: &'static str,
@@ -30,7 +28,7 @@ pub(super) struct Story {
     /// The tools of a new version of its server, which is on trial with all of the calls; its
     /// server is called `-v2`.
     pub(super) new_version: Option<fn() -> Vec<ScriptedTool>>,
-    /// What the agent calls, in order.
+    /// Calls of the agent, in order.
     pub(super) calls: &'static [StoryCall],
     /// Says what was not as promised.
     pub(super) promise: fn(&StoryEnd<'_>) -> Result<(), String>,
@@ -42,19 +40,19 @@ pub(super) struct StoryCall {
     pub(super) tool: &'static str,
     /// Its arguments, JSON text.
     pub(super) arguments: &'static str,
-    /// What it is for.
+    /// Purpose of the call.
     pub(super) goal: &'static str,
-    /// What happens to the server before it.
+    /// Event at the server before it.
     pub(super) before: fn(&McpScript),
 }
 
-/// What came of a story.
+/// Outcome of a story.
 pub(super) struct StoryEnd<'a> {
-    /// What the agent got, in order.
+    /// Responses that the agent got, in order.
     pub(super) responses: &'a [v1::InvokeWithRecoveryResponse],
-    /// What the tools were called with, in order.
+    /// Calls of the tools, in order.
     pub(super) called: Vec<(String, Value)>,
-    /// What the tools of the new version were called with, in order.
+    /// Calls of the tools of the new version, in order.
     pub(super) called_new: Vec<(String, Value)>,
 }
 
@@ -95,8 +93,8 @@ pub(super) const STORIES: [Story; 5] = [
     Story {
         title: "Two tools with nearly the same name",
         story: "The agent calls get_rides for one ride, which that tool does not find. Relight calls \
-                get_ride, which the operator declared as equivalent. It remembers: the second call goes there at once.",
-        moral: "Corrected the first time, called at once the second time.",
+                get_ride, which the operator declared as equivalent. Once is chance: after two different calls it goes there at once.",
+        moral: "Corrected twice, called at once the third time.",
         name: "lookup",
         tools: similar_names,
         new_version: None,
@@ -111,6 +109,12 @@ pub(super) const STORIES: [Story; 5] = [
                 tool: "lookup/get_rides",
                 arguments: r#"{"id":"a-18"}"#,
                 goal: "Show another ride",
+                before: |_| {},
+            },
+            StoryCall {
+                tool: "lookup/get_rides",
+                arguments: r#"{"id":"a-19"}"#,
+                goal: "Show a third ride",
                 before: |_| {},
             },
         ],
@@ -166,13 +170,12 @@ const FORECAST: StoryCall = StoryCall {
     before: |_| {},
 };
 
-/// How recovery is set up for the stories, from below `tools.servers` on, which has their
-/// addresses.
+/// Recovery settings for the stories, from below `tools.servers` on, which has their addresses.
 pub(super) const SETTINGS: &str = "  tools:
     training/get_activities:
       read_only: true
       timeout: 800ms
-      chunk: [{ by: dates, from: from, to: to }]
+      chunk: [{ from: from, to: to }]
     club/get_athlete_activities: { read_only: true }
     club/get_my_activities: { read_only: true }
     lookup/get_rides: { read_only: true }
@@ -325,12 +328,12 @@ fn refusal_is_explained(end: &StoryEnd<'_>) -> Result<(), String> {
 fn mistake_is_learnt(end: &StoryEnd<'_>) -> Result<(), String> {
     let called: Vec<&str> = end.called.iter().map(|(tool, _)| tool.as_str()).collect();
     ensure(
-        called == ["get_rides", "get_ride", "get_ride"],
+        called == ["get_rides", "get_ride", "get_rides", "get_ride", "get_ride"],
         "the tools were not called as promised",
     )?;
     ensure(
-        output(end, 1)?.tool == "get_ride",
-        "the second call was not answered by the right tool",
+        output(end, 2)?.tool == "get_ride",
+        "the third call was not answered by the right tool",
     )
 }
 

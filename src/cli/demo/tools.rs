@@ -4,6 +4,10 @@
 //! The server is the real one and is called over gRPC; its tool servers are MCP servers in this
 //! process, behind real sockets, whose tools are scripted.
 
+use relight_lab::wire_server::{
+    WireServer,
+    mcp::{McpScript, ScriptedTool},
+};
 use std::{io, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
@@ -22,10 +26,6 @@ use crate::{
     },
     grpc::v1::{self, invoke_with_recovery_response::Outcome},
     server::{Listeners, Running, ServerOptions},
-    wire_server::{
-        WireServer,
-        mcp::{McpScript, ScriptedTool},
-    },
 };
 
 /// A story with its tool servers.
@@ -41,7 +41,7 @@ struct StagedServer {
     wire: WireServer,
 }
 
-/// How long an agent thinks between two calls of a version on trial, which is judged meanwhile.
+/// Time that an agent thinks between two calls of a version on trial, which is judged meanwhile.
 const THOUGHT: Duration = Duration::from_millis(200);
 
 /// Plays all stories.
@@ -116,7 +116,8 @@ pub(super) async fn show(arguments: &DemoArguments) -> anyhow::Result<ExitCode> 
 
 impl StagedServer {
     async fn start(tools: Vec<ScriptedTool>) -> io::Result<Self> {
-        let (script, wire) = (McpScript::new(tools), WireServer::start().await?);
+        let script = McpScript::new(tools);
+        let wire = WireServer::start().await?;
         script.play_on(&wire);
         Ok(Self { script, wire })
     }
@@ -198,7 +199,7 @@ async fn play(
     Ok(shown)
 }
 
-/// What Relight says of a call beside its result, in lines.
+/// Returns the lines that Relight adds about a call beside its result.
 fn explained(response: &v1::InvokeWithRecoveryResponse) -> Vec<String> {
     match &response.outcome {
         Some(Outcome::Completion(completion)) => {

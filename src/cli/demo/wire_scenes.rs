@@ -4,6 +4,7 @@
 //! Each promise is checked against what the caller got and against what the provider's server
 //! received, so that the demo cannot show a recovery that did not happen.
 
+use relight_lab::wire_server::Request;
 use serde_json::Value;
 
 use super::{
@@ -12,15 +13,12 @@ use super::{
     },
     wires::{Provider, STORY},
 };
-use crate::{
-    grpc::v1::{
-        FailureClass, FinishReason, RecoveryStrategy, WaitSource,
-        invoke_with_recovery_response::Outcome,
-    },
-    wire_server::Request,
+use crate::grpc::v1::{
+    FailureClass, FinishReason, RecoveryStrategy, WaitSource,
+    invoke_with_recovery_response::Outcome,
 };
 
-/// The scenes of a provider's wire, in their order.
+/// Returns the scenes of a provider's wire, in their order.
 pub(super) fn scenes(provider: Provider) -> Vec<Scene> {
     let mut scenes = SCENES.to_vec();
     for scene in &mut scenes {
@@ -38,7 +36,7 @@ pub(super) fn scenes(provider: Provider) -> Vec<Scene> {
     scenes
 }
 
-/// An output limit, in tokens, that this provider's `unfit` rejects.
+/// Returns an output limit, in tokens, that this provider's `unfit` rejects.
 const fn unfit_limit(provider: Provider) -> u32 {
     match provider {
         Provider::Responses => 8,
@@ -46,7 +44,7 @@ const fn unfit_limit(provider: Provider) -> u32 {
     }
 }
 
-/// What is played on every wire, in this order.
+/// Scenes that are played on every wire, in this order.
 const SCENES: [Scene; 6] = [
     Scene {
         title: "The provider returns 429",
@@ -261,7 +259,7 @@ fn refusal_is_passed_on(played: &Played) -> Result<(), String> {
     ensure(passed_on, "the refusal is not reported as one")
 }
 
-/// Whether some string of a document contains a text.
+/// Returns whether some string of a document contains a text.
 fn holds_text(value: &Value, text: &str) -> bool {
     match value {
         Value::String(held) => held.contains(text) || held.contains(&escaped(text)),

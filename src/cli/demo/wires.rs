@@ -1,20 +1,18 @@
 //! The servers of `relight demo --provider`: scripted, on real sockets, in one provider's dialect.
 
+use relight_lab::wire_server::{
+    Request, WireServer,
+    answers::{self, Answers},
+};
 use std::io;
 
-use crate::{
-    domain::target::Dialect,
-    wire_server::{
-        Request, WireServer,
-        answers::{self, Answers},
-    },
-};
+use crate::domain::target::Dialect;
 use clap::ValueEnum;
 
 /// The configuration, with places to fill in.
 const CONFIG: &str = include_str!("wires.yaml");
 
-/// The answer of the failing server while it does not fail.
+/// Answer of the failing server while it does not fail.
 pub(super) const STORY: &str = "Sunlight is made of all colours. Air scatters the blue ones most, so blue reaches us from everywhere.";
 
 /// The provider whose responses are played.
@@ -42,7 +40,7 @@ pub(super) struct Wires {
 // === impl Provider ===
 
 impl Provider {
-    /// The provider's name for people.
+    /// Returns the provider's name for people.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Openai => "OpenAI (chat completions)",
@@ -63,7 +61,7 @@ impl Provider {
         }
     }
 
-    /// The family, the model, and what its API begins with behind the host.
+    /// Returns the family, the model, and the start of its API's path behind the host.
     const fn place(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Openai | Self::Responses => ("openai", "gpt-5", "/v1"),
@@ -90,7 +88,7 @@ impl Wires {
         Ok(wires)
     }
 
-    /// The configuration that leads to them.
+    /// Returns the configuration that leads to them.
     pub(super) fn config(&self) -> String {
         let (family, model, path) = self.provider.place();
         let url = |server: &WireServer| format!("http://{}{path}", server.address());
@@ -109,18 +107,19 @@ impl Wires {
             .replace("{spare}", &url(&self.spare))
     }
 
-    /// How many requests both wires saw.
+    /// Returns the number of requests both wires saw.
     pub(super) fn seen(&self) -> [usize; 2] {
         [self.main.requests().len(), self.spare.requests().len()]
     }
 
-    /// What the wire that breaks saw since then, and how much the spare did.
+    /// Returns the requests that the wire that breaks saw since then, and the number that the spare
+    /// did.
     pub(super) fn since(&self, seen: [usize; 2]) -> (Vec<Request>, usize) {
         let main = self.main.requests().split_off(seen[0]);
         (main, self.spare.requests().len() - seen[1])
     }
 
-    /// The responses of this provider.
+    /// Returns the responses of this provider.
     pub(super) const fn answers(&self) -> Answers {
         answers::of(self.provider.dialect())
     }

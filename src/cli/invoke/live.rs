@@ -1,8 +1,8 @@
-//! The answer as it comes: shown while it is generated, resumed after a lost connection, and found
+//! The completion as it comes: shown while it is generated, resumed after a lost connection, and found
 //! again after the command itself was killed.
 //!
 //! On a terminal the text is shown piece by piece, and a rewind is announced. Everywhere else only
-//! the final answer is written, so that a pipe receives no text that is later revoked.
+//! the final completion is written, so that a pipe receives no text that is later revoked.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -29,29 +29,29 @@ use super::{
     memory::Memory,
 };
 
-/// How long a lost connection is tried again.
+/// Time for which a lost connection is tried again.
 const INSIST: Duration = Duration::from_secs(15);
 
-/// How long a server may take to record an invocation before its stream begins.
+/// Time that a server may take to record an invocation before its stream starts.
 const RECORD_LIMIT: Duration = Duration::from_secs(30);
 
 /// The wait between two tries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
-/// An answer as it comes.
+/// Answer as it comes.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     folder: Folder,
     token: String,
     on_terminal: bool,
-    /// Whether recoveries are shown from here, where no watch shows them.
+    /// `true` if recoveries are shown from here because no watch shows them.
     shows_recoveries: bool,
 }
 
 // === impl Live ===
 
 impl Live {
-    /// Shows an answer on standard output.
+    /// Creates a view that shows a completion on standard output.
     pub(super) fn new(shows_recoveries: bool) -> Self {
         Self {
             on_terminal: io::stdout().is_terminal(),
@@ -60,7 +60,7 @@ impl Live {
         }
     }
 
-    /// How content is to be delivered for this.
+    /// Returns the mode in which content is to be delivered for this.
     pub(super) fn mode(&self) -> v1::RewindMode {
         if self.on_terminal {
             v1::RewindMode::Rewind
@@ -69,7 +69,7 @@ impl Live {
         }
     }
 
-    /// Whether the answer was shown as it came.
+    /// Returns whether the completion was shown as it came.
     pub(super) const fn was_shown(&self) -> bool {
         self.on_terminal
     }
@@ -131,6 +131,7 @@ impl Live {
                 start = Start::Resume(v1::Resume {
                     invocation,
                     cursor: self.folder.cursor(),
+                    answer_view: v1::AnswerView::Repeated.into(),
                 });
             }
         }
@@ -248,7 +249,7 @@ impl Live {
         }
     }
 
-    /// The end as the response of a unary call.
+    /// Returns the end as the response of a unary call.
     fn response(&self, terminal: v1::Terminal) -> v1::InvokeWithRecoveryResponse {
         use v1::{invoke_with_recovery_response::Outcome, terminal::Outcome as End};
         let mut response = v1::InvokeWithRecoveryResponse {
@@ -274,6 +275,7 @@ impl Live {
                     raw_finish_reason: completed.raw_finish_reason,
                     usage: completed.usage,
                     tool_output: completed.tool_output,
+                    around: completed.around,
                 })
             }
             End::Failed(failure) => Outcome::Failure(failure),
@@ -283,7 +285,7 @@ impl Live {
     }
 }
 
-/// Whether the invocation may still be there although the connection is not.
+/// Returns whether the invocation may still be there although the connection is not.
 fn may_come_back(status: &tonic::Status) -> bool {
     matches!(
         status.code(),

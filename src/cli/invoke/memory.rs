@@ -1,8 +1,8 @@
-//! Where the command records the invocation that it follows, so that `--resume` finds it after the
-//! command was killed.
+//! Record of the invocation that the command follows, so that `--resume` finds it after the command
+//! was killed.
 //!
 //! One small file in the user's state directory, readable by the user alone. It holds a resume
-//! token, which is a name and no permission, but no question, answer or key.
+//! token, which is a name and not a permission, but no question, answer or key.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 
 use crate::config::{Environment as _, ProcessEnvironment};
 
-/// The file, where there is a place for one.
+/// File, if there is a place for one.
 #[derive(Debug)]
 pub(super) struct Memory {
     file: Option<PathBuf>,
@@ -43,7 +43,7 @@ impl Memory {
         }
     }
 
-    /// The token that was kept last.
+    /// Returns the token that was kept last.
     pub(super) fn recall(&self) -> Option<String> {
         let token = fs::read_to_string(self.file.as_ref()?).ok()?;
         Some(token.trim().to_owned()).filter(|token| !token.is_empty())

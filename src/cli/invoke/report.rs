@@ -1,5 +1,5 @@
-//! Formats the result of an invocation for people: the answer, or why there is none and what was
-//! tried.
+//! Formats the result of an invocation for people: the completion, or the reason why there is none and
+//! the attempts made.
 
 use crate::grpc::v1::{self, part::Content};
 
@@ -8,7 +8,7 @@ use crate::cli::{
     words,
 };
 
-/// The answer's text, and the model's tool calls.
+/// Returns the completion's text, and the model's tool calls.
 pub(crate) fn answer(completion: &v1::Completion) -> String {
     let parts = completion.message.iter().flat_map(|message| &message.parts);
     let calls = parts.filter_map(|part| match &part.content {
@@ -29,7 +29,7 @@ pub(crate) fn answer(completion: &v1::Completion) -> String {
     }
 }
 
-/// What it took, where it took more than one attempt.
+/// Returns the effort, if it took more than one attempt.
 pub(super) fn recovered(response: &v1::InvokeWithRecoveryResponse) -> Option<String> {
     let strategies = words::strategies(&response.recovery_applied);
     // An attempt that Relight itself refused, as the circuit was open, is nothing that was
@@ -44,7 +44,7 @@ pub(super) fn recovered(response: &v1::InvokeWithRecoveryResponse) -> Option<Str
     })
 }
 
-/// What was done to a tool call so that it returned, and how much of it was done.
+/// Returns the steps that made a tool call return, and the part of it that was done.
 pub(super) fn tool(completion: &v1::Completion) -> Option<String> {
     let output = completion.tool_output.as_ref()?;
     let covered = output.coverage.as_ref().map(|coverage| {
@@ -59,7 +59,7 @@ pub(super) fn tool(completion: &v1::Completion) -> Option<String> {
     (!output.reasoning.is_empty()).then(|| one_line(&format!("{}{covered}", output.reasoning)))
 }
 
-/// Why there is no answer: for the user, for the operator, and every attempt.
+/// Returns the reason why there is no completion: for the user, for the operator, and every attempt.
 pub(super) fn failure(
     failure: &v1::Failure,
     response: &v1::InvokeWithRecoveryResponse,
@@ -92,14 +92,18 @@ pub(super) fn failure(
     lines
 }
 
-/// What was tried, a row an attempt.
+/// Returns the attempts, a row an attempt.
 pub(crate) fn attempts(attempts: &[v1::Attempt]) -> Table {
     let mut table = Table::new(&["#", "TARGET", "WHY", "WAITED", "TOOK", "CAME TO", "MESSAGE"]);
     for attempt in attempts {
         table.row(vec![
             attempt.number.to_string(),
-            attempt.target.clone(),
-            words::cause(attempt.cause).to_owned(),
+            if attempt.key.is_empty() {
+                attempt.target.clone()
+            } else {
+                format!("{} ({})", attempt.target, attempt.key)
+            },
+            words::cause(attempt.cause),
             if attempt.wait_before_ms == 0 {
                 "-".to_owned()
             } else {
@@ -122,7 +126,7 @@ fn is_running(attempt: &v1::Attempt) -> bool {
     attempt.state() == v1::AttemptState::Running
 }
 
-/// How an attempt ended, as far as it did.
+/// Returns the end of an attempt, as far as it ended.
 fn came_to(attempt: &v1::Attempt) -> &'static str {
     match attempt.state() {
         _ if attempt.failure_class != 0 => words::class(attempt.failure_class),

@@ -5,10 +5,13 @@ use std::{net::IpAddr, time::Duration};
 use http::Uri;
 
 use super::Checker;
-use crate::config::server::{AuthMode, CallerRole, JwtConfig, ServerConfig};
+use crate::{
+    config::server::{AuthMode, CallerRole, JwtConfig, ServerConfig},
+    policy::tenant_limits::EVERY_OTHER,
+};
 
 impl Checker<'_> {
-    /// What identifies callers beside a key or a certificate by itself.
+    /// Checks the means that identify callers beside a key or a certificate by itself.
     pub(super) fn tokens_and_roles(&mut self, server: &ServerConfig) {
         if let Some(jwt) = &server.jwt {
             if server.auth == Some(AuthMode::None) {
@@ -29,6 +32,27 @@ impl Checker<'_> {
                     "is another one than admin: true gives; keep one of them",
                 );
             }
+        }
+    }
+
+    /// Checks the settings of tenants, and that there are such tenants if all are known here.
+    pub(super) fn tenants(&mut self, server: &ServerConfig) {
+        let mode = server.auth_mode();
+        let names_come_from_outside =
+            mode == AuthMode::ClientCertificate || server.jwt.is_some() || mode == AuthMode::Jwt;
+        let known: Vec<&str> = match mode {
+            AuthMode::None => vec!["default"],
+            _ => server.keys.iter().map(|key| key.tenant.as_str()).collect(),
+        };
+        for (name, tenant) in &server.tenants {
+            let path = format!("server.tenants.{name}");
+            let is_known = names_come_from_outside
+                || name.as_str() == EVERY_OTHER
+                || known.contains(&name.as_str());
+            if !is_known {
+                self.unknown(&path, name.as_str(), "tenant", known.iter().copied());
+            }
+            self.policy(&format!("{path}.limits"), tenant.limits.validate());
         }
     }
 
@@ -55,14 +79,6 @@ impl Checker<'_> {
             (Some(url), None) => self.keys_url("server.jwt.jwks_url", url),
             (None, Some(_)) => {}
         }
-        let day = Duration::from_hours(24);
-        self.range(
-            "server.jwt.refresh",
-            &jwt.refresh,
-            &Duration::from_secs(10),
-            &day,
-            "from 10s to 1d",
-        );
         let most = Duration::from_mins(10);
         self.range(
             "server.jwt.clock_skew",

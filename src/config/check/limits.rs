@@ -13,10 +13,6 @@ impl Checker<'_> {
         for (name, value, max) in [
             ("connections", limits.connections, 1_000_000),
             ("requests", limits.requests, 1_000_000),
-            ("requests_per_tenant", limits.requests_per_tenant, 1_000_000),
-            ("messages", limits.messages, 1_000_000),
-            ("parts", limits.parts, 1_000_000),
-            ("tools", limits.tools, 100_000),
         ] {
             self.range(
                 &format!("server.limits.{name}"),
@@ -34,39 +30,23 @@ impl Checker<'_> {
             &100_000_000,
             entries,
         );
-        for (name, value) in [
-            ("bytes_in_flight", limits.bytes_in_flight),
-            (
-                "bytes_in_flight_per_tenant",
-                limits.bytes_in_flight_per_tenant,
-            ),
-            (
-                "bytes_in_flight_per_connection",
-                limits.bytes_in_flight_per_connection,
-            ),
-        ] {
-            self.range(
-                &format!("server.limits.{name}"),
-                &value,
-                &MIB,
-                &(MIB << 20),
-                "from 1MiB to 1TiB",
-            );
-        }
-        let (timeouts, min, max) = (
-            &server.timeouts,
-            Duration::from_millis(100),
-            Duration::from_mins(5),
+        self.range(
+            "server.limits.bytes_in_flight",
+            &limits.bytes_in_flight,
+            &MIB,
+            &(MIB << 20),
+            "from 1MiB to 1TiB",
         );
-        for (name, value) in [("handshake", timeouts.handshake), ("head", timeouts.head)] {
-            self.range(
-                &format!("server.timeouts.{name}"),
-                &value,
-                &min,
-                &max,
-                "from 100ms to 5m",
-            );
-        }
+        let timeouts = &server.timeouts;
+        let min = Duration::from_millis(100);
+        let max = Duration::from_mins(5);
+        self.range(
+            "server.timeouts.head",
+            &timeouts.head,
+            &min,
+            &max,
+            "from 100ms to 5m",
+        );
         self.range(
             "server.timeouts.body",
             &timeouts.body,
@@ -74,7 +54,8 @@ impl Checker<'_> {
             &Duration::from_hours(1),
             "from 100ms to 1h",
         );
-        let (min, max) = (Duration::from_secs(1), Duration::from_hours(24));
+        let min = Duration::from_secs(1);
+        let max = Duration::from_hours(24);
         self.range(
             "server.timeouts.idle",
             &timeouts.idle,
@@ -82,14 +63,5 @@ impl Checker<'_> {
             &max,
             "from 1s to 24h",
         );
-        if !server.watchdog.is_zero() {
-            self.range(
-                "server.watchdog",
-                &server.watchdog,
-                &min,
-                &Duration::from_hours(1),
-                "0s, or from 1s to 1h",
-            );
-        }
     }
 }

@@ -1,15 +1,32 @@
-//! Checks the settings of events, telemetry and the journal.
+//! Checks the settings of events, telemetry, the journal and the fleet.
 
 use std::time::Duration;
 
+use relight_fleet::ValkeyAddress;
+
 use super::Checker;
-use crate::config::Config;
+use crate::config::{Config, fleet::SharedStore};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 // === impl Checker ===
 
 impl Checker<'_> {
+    pub(super) fn fleet(&mut self, config: &Config) {
+        let SharedStore::Valkey(url) = &config.fleet.store else {
+            return;
+        };
+        let is_guarded = ValkeyAddress::parse(url.expose()).is_ok_and(|it| it.is_guarded());
+        if !is_guarded && !config.fleet.allow_no_password {
+            self.fault(
+                "fleet.store",
+                "has no password, and other hosts reach it: whoever does can open circuits and close \
+                 gates of all replicas; add the password to the URL, or write \
+                 fleet.allow_no_password: true",
+            );
+        }
+    }
+
     pub(super) fn observe(&mut self, config: &Config) {
         self.range(
             "events.capacity",

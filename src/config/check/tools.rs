@@ -22,7 +22,7 @@ impl Checker<'_> {
     pub(super) fn tools(&mut self, config: &Config) {
         let tools = &config.tools;
         for (name, server) in &tools.servers {
-            self.tool_server(&format!("tools.servers.{name}"), name, server, config);
+            self.tool_server(&format!("tools.servers.{name}"), name, server);
         }
         for (name, tool) in &tools.tools {
             self.tool(&format!("tools.tools.{name}"), name, tool, tools);
@@ -32,30 +32,7 @@ impl Checker<'_> {
         }
         self.tool_recovery("tools.recovery", &tools.recovery);
         self.execution_time("tools.timeout", tools.timeout);
-        let (min, max) = (Duration::from_hours(1), Duration::from_hours(8760));
-        self.range(
-            "tools.learning.half_life",
-            &tools.learning.half_life,
-            &min,
-            &max,
-            "from 1h to 8760h",
-        );
-        self.range(
-            "tools.learning.max_entries",
-            &tools.learning.max_entries,
-            &1,
-            &100_000,
-            "from 1 to 100000",
-        );
         let limits = &tools.limits;
-        let at = "tools.limits.max_arguments_bytes";
-        self.range(
-            at,
-            &limits.max_arguments_bytes,
-            &(1 << 10),
-            &(64 << 20),
-            "from 1KiB to 64MiB",
-        );
         let at = "tools.limits.max_reply_bytes";
         self.range(
             at,
@@ -64,28 +41,9 @@ impl Checker<'_> {
             &(1 << 30),
             "from 4KiB to 1GiB",
         );
-        self.range(
-            "tools.limits.max_tools",
-            &limits.max_tools,
-            &1,
-            &100_000,
-            "from 1 to 100000",
-        );
-        self.range(
-            "tools.limits.max_schema_depth",
-            &limits.max_schema_depth,
-            &4,
-            &100,
-            "from 4 to 100",
-        );
-        if let Some(front) = &tools.mcp_front
-            && (!front.path.starts_with('/') || front.path.contains(['?', '#', '{', '*']))
-        {
-            self.fault("tools.mcp_front.path", "is no path; write it like /mcp");
-        }
     }
 
-    fn tool_server(&mut self, path: &str, name: &str, server: &ToolServerConfig, config: &Config) {
+    fn tool_server(&mut self, path: &str, name: &str, server: &ToolServerConfig) {
         if name.is_empty() || name.contains('/') {
             self.fault(
                 path,
@@ -99,21 +57,6 @@ impl Checker<'_> {
         self.key(&format!("{path}.api_key"), server.api_key.as_ref());
         self.program(path, server);
         self.times_of_server(path, server);
-        if let Some(circuit) = &server.circuit {
-            self.inheriting(
-                &format!("{path}.circuit"),
-                circuit.validate(),
-                &config.circuit.validate(),
-            );
-        }
-        if let Some(concurrency) = &server.concurrency {
-            let shared = config.concurrency.validate();
-            self.inheriting(
-                &format!("{path}.concurrency"),
-                concurrency.validate(),
-                &shared,
-            );
-        }
     }
 
     /// A server is reached in one way.
@@ -145,9 +88,10 @@ impl Checker<'_> {
         }
     }
 
-    /// Where a server that is reached over the network is, and how.
+    /// Checks the address of a server that is reached over the network, and the way to it.
     fn addresses(&mut self, path: &str, server: &ToolServerConfig) {
-        let (plaintext, private) = (server.allow_plaintext, server.allow_private_addresses);
+        let plaintext = server.allow_plaintext;
+        let private = server.allow_private_addresses;
         if let Some(url) = &server.url {
             self.base_url(&format!("{path}.url"), url, plaintext, private);
         }
@@ -189,14 +133,7 @@ impl Checker<'_> {
     }
 
     fn times_of_server(&mut self, path: &str, server: &ToolServerConfig) {
-        let (short, minute) = (Duration::from_millis(100), Duration::from_mins(1));
-        self.range(
-            &format!("{path}.connect_timeout"),
-            &server.connect_timeout,
-            &short,
-            &minute,
-            "from 100ms to 1m",
-        );
+        let short = Duration::from_millis(100);
         let at = format!("{path}.start_timeout");
         self.range(
             &at,
@@ -213,29 +150,6 @@ impl Checker<'_> {
             &day,
             "from 1s to 24h",
         );
-        self.range(
-            &format!("{path}.stop_grace"),
-            &server.stop_grace,
-            &Duration::ZERO,
-            &minute,
-            "at most 1m",
-        );
-        let restart = &server.restart;
-        self.range(
-            &format!("{path}.restart.max"),
-            &restart.max,
-            &Duration::ZERO,
-            &Duration::from_hours(1),
-            "at most 1h",
-        );
-        let at = format!("{path}.restart.initial");
-        self.range(
-            &at,
-            &restart.initial,
-            &Duration::ZERO,
-            &restart.max,
-            "at most restart.max",
-        );
     }
 
     /// Settings of another kind of server.
@@ -246,7 +160,6 @@ impl Checker<'_> {
                     "headers",
                     "api_key",
                     "api_key_file",
-                    "connect_timeout",
                     "proxy",
                     "tls",
                     "allow_plaintext",
@@ -254,7 +167,7 @@ impl Checker<'_> {
                 "url or http",
             )
         } else if server.url.is_some() || server.http.is_some() {
-            (&["args", "env", "cwd", "restart", "stop_grace"], "command")
+            (&["args", "env", "cwd"], "command")
         } else {
             return;
         };
@@ -329,7 +242,7 @@ impl Checker<'_> {
         for misplaced in rule.misplaced() {
             self.fault(
                 &format!("{path}.{misplaced}"),
-                "belongs to another kind of rule; see `by`",
+                "belongs to another kind of rule than what is written before it",
             );
         }
         let faults = rule.rule().map(|rule| rule.validate()).unwrap_or_default();
@@ -374,24 +287,13 @@ impl Checker<'_> {
     }
 
     fn execution_time(&mut self, path: &str, timeout: Duration) {
-        let (min, max) = (Duration::from_millis(100), Duration::from_hours(1));
+        let min = Duration::from_millis(100);
+        let max = Duration::from_hours(1);
         self.range(path, &timeout, &min, &max, "from 100ms to 1h");
     }
 
     fn tool_recovery(&mut self, path: &str, recovery: &ToolRecoveryPolicy) {
-        for (field, value, max) in [
-            ("max_retries", recovery.max_retries, 5),
-            ("retries_before_chunk", recovery.retries_before_chunk, 5),
-            ("max_adaptations", recovery.max_adaptations, 3),
-            ("max_alternatives", recovery.max_alternatives, 5),
-        ] {
-            self.range(
-                &format!("{path}.{field}"),
-                &value,
-                &0,
-                &max,
-                &format!("at most {max}"),
-            );
-        }
+        let path = format!("{path}.max_retries");
+        self.range(&path, &recovery.max_retries, &0, &5, "at most 5");
     }
 }

@@ -7,18 +7,18 @@ use http::{HeaderName, HeaderValue, Uri};
 use super::Checker;
 use crate::{
     config::{
-        Config,
+        Config, Secret,
         connection::{ClientTlsConfig, ProxyConfig},
         discover::WELL_KNOWN,
         price::PriceConfig,
-        provider::{DEFAULT_CREDENTIAL, ProviderConfig, is_private_address},
+        provider::{DEFAULT_CREDENTIAL, ProviderConfig},
         route::{OperationConfig, RouteConfig},
-        secret::Secret,
     },
     domain::{
         ids::{Operation, RouteName, TargetId},
         target::Dialect,
     },
+    outbound::is_private_address,
     policy::{classify::Classifier, retry::MAX_RETRIES},
 };
 
@@ -33,7 +33,8 @@ impl Checker<'_> {
                     (provider.allow_plaintext, provider.allow_private_addresses);
                 self.base_url(&format!("{path}.base_url"), url, plaintext, private);
             }
-            let (proxy, tls) = (provider.proxy.as_ref(), provider.tls.as_ref());
+            let proxy = provider.proxy.as_ref();
+            let tls = provider.tls.as_ref();
             self.connection(&path, proxy, tls, provider.allow_private_addresses);
             if provider.script.is_some() && provider.dialect != Dialect::Scripted {
                 self.fault(
@@ -41,8 +42,10 @@ impl Checker<'_> {
                     "is only for the dialect scripted",
                 );
             }
+            self.identity(&path, provider);
             self.headers(&format!("{path}.headers"), &provider.headers);
             self.key(&format!("{path}.api_key"), provider.api_key.as_ref());
+            self.pool(&path, provider);
             for (credential, keys) in &provider.credentials {
                 let at = format!("{path}.credentials.{credential}");
                 if credential == DEFAULT_CREDENTIAL && provider.api_key.is_some() {
@@ -60,7 +63,8 @@ impl Checker<'_> {
                 self.key(&format!("{at}.api_key"), keys.api_key.as_ref());
             }
             let http = &provider.http;
-            let (min, max) = (Duration::from_millis(100), Duration::from_mins(1));
+            let min = Duration::from_millis(100);
+            let max = Duration::from_mins(1);
             self.range(
                 &format!("{path}.http.connect_timeout"),
                 &http.connect_timeout,
@@ -76,14 +80,6 @@ impl Checker<'_> {
                 &(1 << 30),
                 "from 64KiB to 1GiB",
             );
-            let at = format!("{path}.http.max_line_bytes");
-            self.range(
-                &at,
-                &http.max_line_bytes,
-                &4096,
-                &http.max_body_bytes,
-                "from 4KiB to max_body_bytes",
-            );
         }
     }
 
@@ -96,19 +92,6 @@ impl Checker<'_> {
             } else if HeaderValue::from_str(value.expose()).is_err() {
                 self.fault(&at, "holds characters that no header field takes");
             }
-        }
-    }
-
-    pub(super) fn key(&mut self, path: &str, key: Option<&Secret>) {
-        match key.map(Secret::expose) {
-            Some("") => self.fault(path, "is empty"),
-            Some(key) if HeaderValue::from_str(key).is_err() => {
-                self.fault(
-                    path,
-                    "holds characters that no header field takes, such as a line break",
-                );
-            }
-            Some(_) | None => {}
         }
     }
 
@@ -233,7 +216,8 @@ impl Checker<'_> {
                 "is no currency; write its three letters, such as USD",
             );
         }
-        let (shared_circuit, shared) = (config.circuit.validate(), config.concurrency.validate());
+        let shared_circuit = config.circuit.validate();
+        let shared = config.concurrency.validate();
         for (name, target) in &config.targets {
             let path = format!("targets.{name}");
             if name.is_empty() {
@@ -309,7 +293,8 @@ impl Checker<'_> {
 
     fn credential(&mut self, path: &str, name: Option<&str>, provider: &ProviderConfig) {
         let Some(name) = name else { return };
-        let own = provider.api_key.is_some().then_some(DEFAULT_CREDENTIAL);
+        let has_own = provider.api_key.is_some() || !provider.api_keys.is_empty();
+        let own = has_own.then_some(DEFAULT_CREDENTIAL);
         if name != DEFAULT_CREDENTIAL && !provider.credentials.contains_key(name) {
             self.unknown(
                 path,
@@ -348,6 +333,8 @@ impl Checker<'_> {
                 self.inheriting(&format!("{path}.timers"), own.validate(), &timers);
             }
             self.policy(&format!("{path}.hedge"), route.hedge.validate());
+            let chosen = route.select.validate(&route.targets);
+            self.policy(&format!("{path}.select"), chosen);
             let at = format!("{path}.allow_overrides.max_retries");
             self.range(
                 &at,
@@ -419,7 +406,6 @@ impl Checker<'_> {
         self.policy("budget", config.budget.validate());
         self.policy("timers", config.timers.validate());
         self.policy("circuit", config.circuit.validate());
-        self.policy("gates", config.gates.validate());
         self.policy("admission", config.admission.validate());
         self.policy("concurrency", config.concurrency.validate());
     }

@@ -29,8 +29,8 @@ pub(super) struct Directories {
     something_happened: mpsc::Sender<()>,
 }
 
-/// What distinguishes a directory from another one that takes its path: its numbers in the file
-/// system, where there are such, and when it was made, since the numbers of a directory that was
+/// Identity of a directory, as against another one that takes its path: its numbers in the file
+/// system, if there are such, and its time of creation, since the numbers of a directory that was
 /// deleted are given to new ones.
 type DirectoryIdentity = ((u64, u64), Option<SystemTime>);
 
@@ -55,14 +55,14 @@ impl Directories {
         }
     }
 
-    /// Watches where these files are and no other directories; those that cannot be watched are
-    /// left to SIGHUP.
+    /// Watches the directories of these files and no others; those that cannot be watched are left
+    /// to SIGHUP.
     pub(super) fn watch<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) {
         self.files = files.cloned().collect();
         self.look_again();
     }
 
-    /// Watches where the same files are now, if that is somewhere else than before.
+    /// Watches the places where the same files are now, if these differ from before.
     pub(super) fn look_again(&mut self) {
         let Some(watcher) = &mut self.watcher else {
             return;
@@ -98,9 +98,9 @@ impl Directories {
     }
 }
 
-/// Whether a file may have other content from now on. Reading is no change, and loading reads.
-/// Linux reports when a written file is closed, so that a file beside the configuration that stays
-/// open and is written all the time, such as the journal's, causes no loading.
+/// Returns whether a file may have other content from now on. Reading is not a change, and loading
+/// reads. Linux reports when a written file is closed, so that a file beside the configuration that
+/// stays open and is written all the time, such as the journal's, causes no loading.
 fn completes_a_change(event: EventKind) -> bool {
     match event {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
@@ -113,9 +113,9 @@ fn completes_a_change(event: EventKind) -> bool {
     }
 }
 
-/// The directories that decide what a file holds: its own, and that of each link on the way to it.
-/// Each is named by its path without links, since a directory with two names would be watched under
-/// one of them only.
+/// Returns the directories that decide what a file holds: its own, and that of each link on the way
+/// to it. Each is named by its path without links, since a directory with two names would be
+/// watched under one of them only.
 fn directories_of(file: &Path) -> BTreeSet<PathBuf> {
     let mut holders = BTreeSet::new();
     let mut ahead = reversed_parts(file);
@@ -146,7 +146,7 @@ fn directories_of(file: &Path) -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// Which directory is at this path; `None` where there is none.
+/// Returns the identity of the directory at this path; `None` if it does not exist.
 fn identity(directory: &Path) -> Option<DirectoryIdentity> {
     let metadata = fs::metadata(directory).ok()?;
     #[cfg(unix)]
@@ -159,7 +159,7 @@ fn identity(directory: &Path) -> Option<DirectoryIdentity> {
     Some((numbers, metadata.created().ok()))
 }
 
-/// The parts of a path, the last one first.
+/// Returns the parts of a path, the last one first.
 fn reversed_parts(path: &Path) -> Vec<PathBuf> {
     path.components()
         .rev()

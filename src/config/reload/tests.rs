@@ -4,12 +4,10 @@ use std::{
     fs,
     io::Write as _,
     path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::*;
@@ -38,7 +36,7 @@ impl Reloadable for Server {
         if config.admission.max_in_flight == UNLIKED {
             return Err("cannot be built".to_owned());
         }
-        *self.in_force.lock().unwrap() = config.clone();
+        *self.in_force.lock() = config.clone();
         Ok(())
     }
 
@@ -67,11 +65,11 @@ fn start_with(file: &Path, environment: Arc<dyn Environment>) -> Running {
 
 impl Running {
     fn limit(&self) -> u32 {
-        self.server.in_force.lock().unwrap().admission.max_in_flight
+        self.server.in_force.lock().admission.max_in_flight
     }
 
     fn key(&self) -> String {
-        self.server.in_force.lock().unwrap().providers["p"]
+        self.server.in_force.lock().providers["p"]
             .key("default")
             .unwrap()
             .expose()
@@ -185,7 +183,8 @@ async fn a_restart_is_needed_as_long_as_a_setting_differs_from_what_was_in_force
     };
     fs::write(&file, text(1, "1h", "one")).unwrap();
     let mut running = start(&file);
-    let (retention, headers) = ("journal.retention", "telemetry.otlp_headers");
+    let retention = "journal.retention";
+    let headers = "telemetry.otlp_headers";
     for (changed_file, waiting, changed) in [
         (text(1, "2h", "one"), vec![retention], vec![retention]),
         (
@@ -310,7 +309,7 @@ async fn a_file_behind_links_is_followed_where_it_is_and_where_a_changed_link_le
     assert_eq!(running.limit(), 3);
 }
 
-/// A configuration whose one provider has its key in this file.
+/// Returns a configuration whose one provider has its key in this file.
 fn with_key_in(key: &Path) -> String {
     let key = key.display().to_string();
     format!(

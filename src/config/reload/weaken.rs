@@ -12,8 +12,8 @@ use crate::{
     domain::{ids::TargetId, target::Dialect},
 };
 
-/// The reasons against replacing `in_force` by `next`; empty when it may take effect. `bound` are
-/// the addresses at which callers reach the server, whatever either file contains.
+/// Returns the reasons against replacing `in_force` by `next`; empty when it may take effect.
+/// `bound` are the addresses at which callers reach the server, whatever either file contains.
 pub(super) fn weakenings(in_force: &Loaded, bound: &[SocketAddr], next: &Loaded) -> Vec<Fault> {
     let mut faults = Vec::new();
     if is_cut_short(in_force.text.expose(), next.text.expose()) {
@@ -32,7 +32,7 @@ pub(super) fn weakenings(in_force: &Loaded, bound: &[SocketAddr], next: &Loaded)
     faults
 }
 
-/// Whether `next` is the beginning of `old` and ends elsewhere than before one of its top-level
+/// Returns whether `next` is the start of `old` and ends elsewhere than before one of its top-level
 /// settings.
 fn is_cut_short(old: &str, next: &str) -> bool {
     let Some(rest) = old.strip_prefix(next) else {

@@ -114,9 +114,9 @@ fn settings_written_in_part_keep_the_rest_of_what_they_inherit_from() {
 providers: { s: { dialect: scripted } }
 targets: { t: { provider: s, model: m, circuit: { mode: consecutive } } }
 timers: { idle: 7s, first_token: 40s }
-circuit: { window: 20s }
+circuit: { open_base: 20s }
 policies:
-  patient: { retry: { throttle_backoff: { base: 2s } } }
+  patient: { retry: { backoff: { base: 2s } } }
   mine: { retry: { max_retries: 1 } }
 routes:
   default: { targets: [t], timers: { first_token: 50s } }
@@ -126,7 +126,7 @@ routes:
     );
     let circuit = config.circuit_for(&config.targets[&TargetId::from("t")]);
     assert_eq!(
-        (circuit.mode, circuit.window),
+        (circuit.mode, circuit.open_base),
         (CircuitMode::Consecutive, Duration::from_secs(20))
     );
 
@@ -144,8 +144,8 @@ routes:
     let patient = &config.policies["patient"].retry;
     assert_eq!(patient.max_retries, 3);
     assert_eq!(
-        (patient.throttle_backoff.base, patient.throttle_backoff.cap),
-        (Duration::from_secs(2), Duration::from_secs(20))
+        (patient.backoff.base, patient.backoff.cap),
+        (Duration::from_secs(2), Duration::from_secs(32))
     );
     let standard = PolicyConfig::built_in().remove("standard").unwrap();
     assert_eq!(

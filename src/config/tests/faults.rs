@@ -13,7 +13,7 @@ server:
   listen: nowhere
   drain_timeout: 30
   max_message_bytes: 8 potatoes
-  grpc_web: maybe
+  reflection: maybe
 providers:
   p: { dialect: openai_chatt, base_url: 'http://example.com' }
 targets:
@@ -26,7 +26,7 @@ routes:
 4:11: server.listen: `nowhere` is no IP address or host name of this machine with a port; write it like 127.0.0.1:50051
 5:18: server.drain_timeout: `30` has no unit; write ms, s, m, h or d after the number
 6:22: server.max_message_bytes: `8 potatoes` is not one size
-7:13: server.grpc_web: `maybe` is a text, where a boolean is expected
+7:15: server.reflection: `maybe` is a text, where a boolean is expected
 9:17: providers.p.dialect: unknown value `openai_chatt`; did you mean `openai_chat`?
 9:41: providers.p.base_url: `http://example.com` would send keys and prompts in the clear; use https, or write allow_plaintext: true
 12:23: targets.claude.provider: `anthropc` is no provider; did you mean `anthropic`?
@@ -56,16 +56,16 @@ events: { capacity: 1 }
 8:21: events.capacity: `1` must be from 16 to 16777216",
         ),
         (
-            "server: { console: true, grpc_web: false }
+            "server: { console: true }
 providers: { s: { dialect: scripted } }
-targets: { t: { provider: s, model: m, concurrency: { start: 3000 } } }
+targets: { t: { provider: s, model: m, concurrency: { max: 300000 } } }
 timers: { first_token: 2h, idle: 0ms }
 policies:
   mine: { retry: { max_retries: 9, backof: {} }, injection: { template: 'no place' } }
 routes: { default: { targets: [t], hedge: { max_share: 7 }, timers: { min_bytes_per_second: 0 } } }
 operations: { executor: { max_retries: 6, policy: mine } }
 budget: { capacity: -1 }
-circuit: { window: 1ms }
+circuit: { open_base: 1ms }
 classifier:
   rules:
     - { name: busy, class: overladed, when: { status: 42, message: '(' } }
@@ -73,8 +73,7 @@ classifier:
     - { name: code, class: overloaded, when: { code: 1113 } }
     - { name: busy, class: overloaded, when: {} }
 ",
-            "1:20: server.console: `true` needs server.grpc_web, by which the page calls
-3:62: targets.t.concurrency.start: `3000` must be from min to max
+            "3:60: targets.t.concurrency.max: `300000` must be from 1 to 100000
 4:24: timers.first_token: `2h` must be from 1ms to 1h
 4:34: timers.idle: `0ms` must be from 1ms to 1h
 6:33: policies.mine.retry.max_retries: `9` must be at most 5
@@ -84,7 +83,7 @@ classifier:
 7:93: routes.default.timers.min_bytes_per_second: `0` must be above 0; leave it out for no limit
 8:40: operations.executor.max_retries: `6` must be at most 5
 9:21: budget.capacity: `-1` must be from 1 to 1000000
-10:20: circuit.window: `1ms` is 1ms; must be 1s to 600s
+10:23: circuit.open_base: `1ms` is 1ms; must be 10ms to 600s
 13:28: classifier.rules[0].class: unknown value `overladed`; did you mean `overloaded`?
 13:55: classifier.rules[0].when.status: `42` is no HTTP status; use 100 to 599
 13:68: classifier.rules[0].when.message: `(` regex parse error: ( ^ error: unclosed group
@@ -135,7 +134,7 @@ server: { auth: api_key, keys: [ 5 ] }
     assert_eq!(
         faults_of(text, &[]),
         "2:19: providers.p.dialect: is no choice; write a name, or a map of one name and its settings
-2:35: providers.p.nonsense: unknown field; expected one of dialect, base_url, api_key, api_key_file, family, headers, credentials, api_key_header, chat, http, proxy, tls, allow_plaintext, allow_private_addresses, propagate_trace, region, script
+2:35: providers.p.nonsense: unknown field; expected one of dialect, base_url, api_key, api_key_file, api_keys, api_keys_file, family, headers, credentials, identity, api_key_header, chat, http, proxy, tls, allow_plaintext, allow_private_addresses, propagate_trace, region, script
 3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
 4:32: routes.default.targets[0]: is a list, where a text is expected
 4:48: routes.default.deadline: `5` has no unit; write ms, s, m, h or d after the number

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{
+        Secret,
         connection::{ClientTlsConfig, ProxyConfig},
-        secret::Secret,
     },
     domain::units,
-    policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
+    policy::tool_recovery::reported::FailureReading,
 };
 
 /// The variables that a child gets from Relight's own environment.
@@ -25,7 +25,7 @@ pub struct ToolServerConfig {
     /// The URL of an MCP server (streamable HTTP), such as `https://tools.example/mcp`.
     #[serde(
         skip_serializing_if = "Option::is_none",
-        serialize_with = "without_secrets"
+        serialize_with = "crate::config::printable::shown_where_there_is_one"
     )]
     pub url: Option<String>,
     /// The program of an MCP server (stdio), by its path or by its name in `PATH`; it runs as a
@@ -52,31 +52,23 @@ pub struct ToolServerConfig {
     /// Working directory of `command`; unset: Relight's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
-    /// When `command` is started again after it ended.
-    pub restart: RestartConfig,
-    /// How long `command` may take to end by itself, and again after SIGTERM, before it is killed
-    /// (0s to 1m; default 2s).
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub stop_grace: Duration,
     /// Time for starting and initializing (100ms to 10m; default 30s); too short makes servers that
     /// are installed at their start (`npx`, `uvx`) unusable.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub start_timeout: Duration,
-    /// Time for name, connection and TLS together (100ms to 1m; default 2s); too short makes far
-    /// servers unreachable.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub connect_timeout: Duration,
-    /// How long its list of tools is used before it is fetched anew (1s to 24h; default 5m); a
-    /// server may report changes before.
+    /// Time for which its list of tools is used before it is fetched anew (1s to 24h; default 5m);
+    /// a server may report changes before.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub refresh: Duration,
-    /// Whether what it states about the side effects of its tools is believed. Default false: a
-    /// tool of which nothing is known may do anything, and is executed at most once.
+    /// If set, the server's statements about the side effects of its tools are believed. Default
+    /// false: a tool of which nothing is known may do anything, and is executed at most once.
     pub trust_annotations: bool,
+    /// Signs by which its tools report that they failed in a result that is not marked as an error,
+    /// if they differ from `tools.failures`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<FailureReading>,
     /// The egress proxy through which `url` or `http` is reached; unset: it is connected to
     /// directly.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,44 +77,22 @@ pub struct ToolServerConfig {
     /// trusted, and no certificate is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTlsConfig>,
-    /// Whether its URL may be plain `http` to another host; keys and data sent so can be read on
+    /// If set, its URL may be plain `http` to another host; keys and data sent so can be read on
     /// the way.
     pub allow_plaintext: bool,
-    /// Whether its URL may lead to a private address (10/8, 192.168/16, …); loopback always may.
+    /// If set, its URL may lead to a private address (10/8, 192.168/16, …); loopback always may.
     pub allow_private_addresses: bool,
-    /// When its tools are no longer called, where that differs from `circuit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub circuit: Option<CircuitPolicy>,
-    /// How many calls each of its tools may have at once, where it differs from `concurrency`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<ConcurrencyPolicy>,
-    /// What a child gets from Relight's own environment; no setting.
+    /// Variables that a child gets from Relight's own environment; not a setting.
     #[serde(skip)]
     pub inherited: BTreeMap<String, String>,
-}
-
-/// When a child is started again after it ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RestartConfig {
-    /// The wait from its start to the next one, the first time (0s to `max`; default 500ms);
-    /// doubles while it keeps ending within a minute. A child that is not called is not started.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub initial: Duration,
-    /// The longest such wait (at most 1h; default 30s). Calls before its end fail at once, saying
-    /// when to come back.
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub max: Duration,
 }
 
 /// Plain HTTP tools of one place.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpToolsConfig {
-    /// Where the paths begin, such as `https://crm.example/api`.
-    #[serde(serialize_with = "shown")]
+    /// URL at which the paths start, such as `https://crm.example/api`.
+    #[serde(serialize_with = "crate::config::printable::shown")]
     pub base_url: String,
     /// The tools, by name.
     pub tools: BTreeMap<String, HttpToolConfig>,
@@ -133,7 +103,7 @@ pub struct HttpToolsConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpToolConfig {
-    /// What it does, as a model reads it.
+    /// Purpose of the tool, as a model reads it.
     pub description: String,
     /// JSON Schema of its arguments, an object; unset: any object.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,6 +113,7 @@ pub struct HttpToolConfig {
     pub method: HttpMethod,
     /// The path behind `base_url`, such as `/customers/{id}`: `{id}` is replaced by the argument
     /// `id`, which is then sent nowhere else.
+    #[serde(serialize_with = "crate::config::printable::shown")]
     pub path: String,
 }
 
@@ -163,7 +134,7 @@ pub enum HttpMethod {
     Delete,
 }
 
-/// What a tool server is.
+/// Kind of a tool server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ToolServerKind<'a> {
     /// An MCP server behind this URL.
@@ -172,21 +143,6 @@ pub enum ToolServerKind<'a> {
     Command(&'a str),
     /// Plain HTTP tools.
     Http(&'a HttpToolsConfig),
-}
-
-/// A URL is shown without its user, password and query.
-#[expect(clippy::ref_option, reason = "serde passes fields by reference")]
-fn without_secrets<S: serde::Serializer>(
-    url: &Option<String>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    url.as_deref()
-        .map(crate::config::shown_url)
-        .serialize(serializer)
-}
-
-fn shown<S: serde::Serializer>(url: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    crate::config::shown_url(url).serialize(serializer)
 }
 
 // === impl ToolServerConfig ===
@@ -203,26 +159,22 @@ impl Default for ToolServerConfig {
             args: Vec::new(),
             env: BTreeMap::new(),
             cwd: None,
-            restart: RestartConfig::default(),
-            stop_grace: Duration::from_secs(2),
             start_timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(2),
             refresh: Duration::from_mins(5),
             trust_annotations: false,
+            failures: None,
             proxy: None,
             tls: None,
             allow_plaintext: false,
             allow_private_addresses: false,
-            circuit: None,
-            concurrency: None,
             inherited: BTreeMap::new(),
         }
     }
 }
 
 impl ToolServerConfig {
-    /// What it is; `None` where it says nothing or several things, which no configuration in force
-    /// does.
+    /// Returns its kind; `None` if it states nothing or several things, which no configuration in
+    /// force does.
     #[must_use]
     pub fn kind(&self) -> Option<ToolServerKind<'_>> {
         match (&self.url, &self.command, &self.http) {
@@ -233,7 +185,7 @@ impl ToolServerConfig {
         }
     }
 
-    /// The header fields of every request, with its key.
+    /// Returns the header fields of every request, with its key.
     #[must_use]
     pub fn all_headers(&self) -> BTreeMap<String, String> {
         let key = self.api_key.as_ref().map(|key| {
@@ -249,7 +201,7 @@ impl ToolServerConfig {
         key.into_iter().chain(headers).collect()
     }
 
-    /// The whole environment of its child.
+    /// Returns the whole environment of its child.
     #[must_use]
     pub fn whole_env(&self) -> BTreeMap<String, String> {
         let inherited = self
@@ -266,21 +218,10 @@ impl ToolServerConfig {
     }
 }
 
-// === impl RestartConfig ===
-
-impl Default for RestartConfig {
-    fn default() -> Self {
-        Self {
-            initial: Duration::from_millis(500),
-            max: Duration::from_secs(30),
-        }
-    }
-}
-
 // === impl HttpMethod ===
 
 impl HttpMethod {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

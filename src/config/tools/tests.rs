@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::config::{Config, GivenEnvironment, load_text};
+use crate::policy::tool_recovery::chunk::ChunkBy;
 
 const TOOLS: &str = r#"
 tools:
   servers:
     strava: { url: "https://strava.example/mcp", headers: { x-team: "team-secret" }, api_key: "${TOKEN}", trust_annotations: true }
-    files: { command: npx, args: [-y, server-files], env: { LEVEL: child-secret }, restart: { initial: 1s } }
+    files: { command: npx, args: [-y, server-files], env: { LEVEL: child-secret } }
     crm:
       http:
         base_url: https://crm.example/api
@@ -19,10 +20,10 @@ tools:
       timeout: 30s
       redact: [/athlete/email]
       recovery: { max_retries: 1 }
-      chunk: [{ by: dates, from: after, to: before, step: month, max_parts: 24 }, { by: list, argument: ids }]
+      chunk: [{ from: after, to: before, end_included: false }, { argument: ids }]
     get_customer: { idempotent: true }
   groups: { activities: [strava/get_activities, files/list_activities], all: [files/read, strava/get_activities] }
-  recovery: { max_retries: 3, max_alternatives: 1 }
+  recovery: { max_retries: 3, check_names: false }
 "#;
 
 fn loaded(text: &str) -> Config {
@@ -66,15 +67,19 @@ fn a_tool_is_known_by_its_server_and_name_or_by_its_name_alone() {
     assert_eq!(tools.redact("strava", "get_activities"), ["/athlete/email"]);
     let recovery = tools.recovery("strava", "get_activities");
     assert_eq!(
-        (recovery.max_retries, recovery.max_alternatives),
-        (1, 1),
+        (recovery.max_retries, recovery.check_names),
+        (1, false),
         "it inherits what it does not set"
     );
     let rules = tools.chunk_rules("strava", "get_activities");
-    assert_eq!(
-        rules.iter().map(|rule| rule.max_parts).collect::<Vec<_>>(),
-        [24, 12]
-    );
+    let kinds: Vec<_> = rules.iter().map(|rule| rule.by.clone()).collect();
+    let dates = ChunkBy::Dates {
+        from: "after".to_owned(),
+        to: "before".to_owned(),
+        end_included: Some(false),
+    };
+    let argument = "ids".to_owned();
+    assert_eq!(kinds, [dates, ChunkBy::List { argument }]);
 }
 
 #[test]
@@ -130,7 +135,8 @@ fn a_key_is_read_from_its_file_and_a_change_of_that_is_one_of_the_configuration(
         std::fs::write(folder.path().join("key"), key).unwrap();
         load_text(text, Some(&file), &GivenEnvironment::new()).unwrap()
     };
-    let (one, two) = (load("one\n"), load("two\n"));
+    let one = load("one\n");
+    let two = load("two\n");
     assert_eq!(
         one.config.tools.servers["a"].all_headers()["authorization"],
         "Bearer one"
@@ -181,10 +187,6 @@ const FAULTY: &[(&str, &str)] = &[
         "unknown field; did you mean `command`?",
     ),
     (
-        "{ servers: { a: { command: x, restart: { initial: 1m } } } }",
-        "tools.servers.a.restart.initial: `1m` must be at most",
-    ),
-    (
         "{ servers: { a: { command: x, start_timeout: 1ms } } }",
         "must be from 100ms to 10m",
     ),
@@ -233,31 +235,25 @@ const FAULTY: &[(&str, &str)] = &[
         "must be from 100ms to 1h",
     ),
     (
-        "{ tools: { t: { chunk: [{ by: dates, from: a }] } } }",
+        "{ tools: { t: { chunk: [{ from: a }] } } }",
         "tools.tools.t.chunk[0].to: is missing",
     ),
     (
-        "{ tools: { t: { chunk: [{ by: list, argument: a, page: b }] } } }",
+        "{ tools: { t: { chunk: [{ argument: a, page: b }] } } }",
         "belongs to another kind of rule",
     ),
     (
-        "{ tools: { t: { chunk: [{ by: list, argument: a, max_parts: 1 }] } } }",
-        "tools.tools.t.chunk[0].max_parts",
+        "{ tools: { t: { chunk: [{ limit: a }] } } }",
+        "tools.tools.t.chunk[0].offset",
     ),
     (
         "{ recovery: { max_retries: 9 } }",
         "tools.recovery.max_retries: `9` must be at most 5",
     ),
-    ("{ limits: { max_tools: 0 } }", "must be from 1 to 100000"),
     (
         "{ limits: { max_reply_bytes: 1KiB } }",
         "must be from 4KiB to 1GiB",
     ),
-    (
-        "{ learning: { half_life: 1m } }",
-        "must be from 1h to 8760h",
-    ),
-    ("{ mcp_front: { path: mcp } }", "is no path"),
     (
         "{ mcp_front: { listen: '0.0.0.0:8092' } }",
         "can be reached by others",

@@ -1,10 +1,10 @@
-//! The rest of an answer whose restarts say something else: how it is requested, and how both parts
-//! become one outcome.
+//! The rest of a completion whose restarts say something else: the way it is requested, and the way
+//! both parts become one outcome.
 //!
-//! Some models continue an assistant's turn that is given to them begun. Where the route has a
+//! Some models continue an assistant's turn that is given to them started. If the route has a
 //! target that can, the text that was sent is given back and the rest is requested, within the same
-//! deadline: the reader then holds one text, begun by one model and ended by another. Only plain
-//! text is ever continued: a tool call or an answer of a given shape that two models wrote half
+//! deadline: the reader then holds one text, started by one model and ended by another. Only plain
+//! text is ever continued: a tool call or a completion of a given shape that two models wrote half
 //! each would be worse than none.
 
 use std::sync::Arc;
@@ -25,27 +25,35 @@ use crate::{
     },
 };
 
-/// The request for what follows `sent`; `None` where no target of the route can continue it.
-pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<InvocationContext> {
+/// Returns whether the rest of a text may be requested: the caller asked for plain text, and a
+/// target of the route can continue one.
+pub(super) fn may_be_requested(incoming: &InvocationContext) -> bool {
     let Call::Model(call) = &incoming.invocation.call else {
-        return None;
+        return false;
     };
-    let is_plain = call.tools.is_empty() && call.response_format == ResponseFormat::Text;
+    call.tools.is_empty()
+        && call.response_format == ResponseFormat::Text
+        && incoming.plan.targets.iter().any(can_continue)
+}
+
+fn can_continue(target: &Arc<Target>) -> bool {
+    target.capabilities.assistant_prefill
+}
+
+/// Returns the request for what follows `sent`, one call; `None` if no target of the route can
+/// continue it.
+pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<InvocationContext> {
     // A turn that ends in white space is refused by most servers, and cannot be ended otherwise.
-    if !is_plain || sent.is_empty() || sent.ends_with(char::is_whitespace) {
+    if !may_be_requested(incoming) || sent.is_empty() || sent.ends_with(char::is_whitespace) {
         return None;
     }
     let mut request = incoming.clone();
     let plan = Arc::make_mut(&mut request.plan);
-    plan.targets
-        .retain(|target: &Arc<Target>| target.capabilities.assistant_prefill);
+    plan.targets.retain(can_continue);
     plan.retry = plan.retry.clone().with_max_retries(0);
-    if plan.targets.is_empty() {
-        return None;
-    }
     let invocation = Arc::make_mut(&mut request.invocation);
     invocation.id = InvocationId::mint();
-    // The key belongs to the whole answer, not to its rest.
+    // The key belongs to the whole completion, not to its rest.
     invocation.request_id = None;
     if let Call::Model(call) = &mut invocation.call {
         Arc::make_mut(call)
@@ -56,12 +64,12 @@ pub(super) fn request(incoming: &InvocationContext, sent: &str) -> Option<Invoca
     Some(request)
 }
 
-/// The number of an outcome's last attempt.
+/// Returns the number of an outcome's last attempt.
 pub(super) fn last_attempt(outcome: &Outcome) -> u32 {
     outcome.attempts.last().map_or(0, |record| record.number)
 }
 
-/// A step of the rest as one of the whole, of which there were so many attempts before.
+/// Returns a step of the rest as one of the whole, of which there were so many attempts before.
 pub(super) fn renumbered(mut step: StreamStep, earlier: u32) -> StreamStep {
     match &mut step {
         StreamStep::AttemptStarted {
@@ -80,6 +88,7 @@ pub(super) fn renumbered(mut step: StreamStep, earlier: u32) -> StreamStep {
         | StreamStep::Recovery { attempt, .. }
         | StreamStep::Parked { attempt, .. }
         | StreamStep::Rewind { attempt, .. }
+        | StreamStep::ResponseStarted { attempt, .. }
         | StreamStep::Usage { attempt, .. } => *attempt += earlier,
         StreamStep::BlockStart { .. }
         | StreamStep::BlockDelta { .. }
@@ -89,7 +98,7 @@ pub(super) fn renumbered(mut step: StreamStep, earlier: u32) -> StreamStep {
     step
 }
 
-/// One outcome of an answer's beginning and of its rest; both together say `text`.
+/// Joins a completion's start and its rest into one outcome; both together say `text`.
 pub(super) fn joined(begun: Outcome, text: String, rest: Outcome) -> Outcome {
     let earlier = last_attempt(&begun);
     let mut attempts = begun.attempts;
@@ -130,7 +139,7 @@ pub(super) fn joined(begun: Outcome, text: String, rest: Outcome) -> Outcome {
     }
 }
 
-/// The answer with this text in place of the text of its rest.
+/// Returns the completion with this text in place of the text of its rest.
 fn saying(text: String, mut rest: Completion) -> Completion {
     rest.message
         .parts
@@ -149,6 +158,7 @@ fn cause_of_the_rest(cause: AttemptCause) -> AttemptCause {
         | AttemptCause::Adapt(_)
         | AttemptCause::Extend
         | AttemptCause::Attach(_)
-        | AttemptCause::Chunk(_) => cause,
+        | AttemptCause::Chunk(_)
+        | AttemptCause::Rotate(_) => cause,
     }
 }

@@ -1,23 +1,26 @@
-//! How one attempt's answer continues another's: what may be sent, given what was sent already.
+//! Continuation of one attempt's answer by another's: the pieces that may be sent, given those that
+//! were sent already.
 //!
-//! A client of this mode cannot take back. So what was sent is a promise about how the answer
-//! begins: after a restart nothing is sent while the new attempt only repeats it, the rest is sent
+//! A client of this mode cannot take back. So what was sent is a promise about the start of the
+//! answer: after a restart nothing is sent while the new attempt only repeats it, the rest is sent
 //! once it has, and another text is an error. Tool calls are sent only when they are whole, so that
-//! half a call never has to be kept. Reasoning is no part of the promise: one that differs is left
+//! half a call never has to be kept. Reasoning is not part of the promise: one that differs is left
 //! out. Pure: steps in, pieces out, no waits.
 
 use serde_json::Value;
 
+use super::channel::{Diverged, TextChannel};
 use crate::{
     config::server::HoldBack,
     domain::{
         completion::BlockKind,
         fold::{Block, StreamStep},
         message::Opaque,
+        own_fields,
     },
 };
 
-/// A piece of the answer that is to be sent.
+/// Piece of the completion that is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AnswerPiece {
     /// Text for the reader.
@@ -44,28 +47,28 @@ pub(super) struct SentCall {
     pub(super) name: String,
     /// Raw JSON text.
     pub(super) arguments: String,
-    /// What the provider needs back verbatim.
+    /// Data that the provider needs back verbatim.
     pub(super) opaque: Option<Opaque>,
 }
 
-/// The new attempt's answer does not begin with what was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Diverged;
-
-/// What was sent, and what of the running attempt may be sent.
+/// Sent content, and the part of the running attempt that may be sent.
 #[derive(Debug)]
 pub(super) struct AppendOnlyAnswer {
     hold_back: HoldBack,
-    /// The blocks of the running attempt, in the order in which they began.
+    /// Blocks of the running attempt, in the order in which they started.
     blocks: Vec<ReadBlock>,
     text: TextChannel,
     reasoning: TextChannel,
     refusal: TextChannel,
     calls: Vec<SentCall>,
-    /// How many bytes of reasoning were sent when it was last signed.
+    /// Number of bytes of reasoning that were sent when it was last signed.
     signed: usize,
-    /// Whether another attempt was begun.
+    /// `true` if another attempt was started.
     restarted: bool,
+    /// Whether the message's own fields were sent; they are with its end.
+    own_sent: bool,
+    /// Bytes of text before the fields of a text that were sent last.
+    fields_sent: usize,
 }
 
 /// A block of the running attempt; its text is a part of its kind's channel.
@@ -77,23 +80,10 @@ struct ReadBlock {
     bytes: usize,
     /// The text of a tool call.
     arguments: String,
-    /// What the provider needs back verbatim.
+    /// Data that the provider needs back verbatim.
     opaque: Option<Opaque>,
-    /// Whether it stopped, and may be acted upon.
+    /// `true` if it stopped, and may be acted upon.
     is_whole: bool,
-}
-
-/// One kind of text of the answer.
-#[derive(Debug, Default)]
-struct TextChannel {
-    /// As the running attempt has it, all blocks of the kind together.
-    now: String,
-    /// How many bytes of `now` were sent, unless `promised` says what was.
-    sent: usize,
-    /// What was sent of earlier attempts, while `now` does not cover it.
-    promised: Option<String>,
-    /// Nothing more is sent.
-    closed: bool,
 }
 
 // === impl AppendOnlyAnswer ===
@@ -110,10 +100,12 @@ impl AppendOnlyAnswer {
             calls: Vec::new(),
             signed: 0,
             restarted: false,
+            own_sent: false,
+            fields_sent: 0,
         }
     }
 
-    /// The answer of which an earlier owner sent `blocks`.
+    /// Restores the completion of which an earlier owner sent `blocks`.
     pub(super) fn restore(&mut self, blocks: &[Block]) {
         for block in blocks {
             self.blocks
@@ -134,24 +126,27 @@ impl AppendOnlyAnswer {
             .iter()
             .any(|block| block.kind == BlockKind::Reasoning && block.opaque.is_some());
         self.signed = if is_signed { self.reasoning.sent } else { 0 };
+        let has_own = self.own().next().is_some();
+        self.own_sent = has_own;
+        self.fields_sent = self.fields_of_texts().last().map_or(0, |(end, _)| *end);
         self.calls = self.blocks.iter().filter_map(ReadBlock::call).collect();
     }
 
-    /// The text that was sent.
+    /// Returns the text that was sent.
     pub(super) fn sent_text(&self) -> &str {
         self.text.sent_text()
     }
 
-    /// Whether nothing but text, and reasoning, was sent.
+    /// Returns whether nothing but text, and reasoning, was sent.
     pub(super) fn sent_only_text(&self) -> bool {
         self.calls.is_empty() && self.refusal.sent_text().is_empty()
     }
 
-    /// Takes a step, and returns what may be sent now.
+    /// Takes a step, and returns the pieces that may be sent now.
     ///
     /// # Errors
-    /// When the attempt's answer is another than the one that was begun; nothing may be sent any
-    /// more then.
+    /// Returns an error if the attempt's answer is another than the one that was started; nothing
+    /// may be sent any more then.
     pub(super) fn step(&mut self, step: &StreamStep) -> Result<Vec<AnswerPiece>, Diverged> {
         match step {
             StreamStep::BlockStart { block, kind } => {
@@ -171,11 +166,12 @@ impl AppendOnlyAnswer {
             | StreamStep::ContextInjected { .. }
             | StreamStep::Recovery { .. }
             | StreamStep::Parked { .. }
+            | StreamStep::ResponseStarted { .. }
             | StreamStep::Usage { .. }
             | StreamStep::Terminal(_) => {}
         }
         let hold_back = match self.hold_back {
-            HoldBack::Off => 0,
+            HoldBack::Off | HoldBack::Json => 0,
             HoldBack::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
             HoldBack::Whole => return Ok(Vec::new()),
         };
@@ -191,15 +187,17 @@ impl AppendOnlyAnswer {
         Ok(pieces)
     }
 
-    /// The answer is whole: returns all that was not sent yet.
+    /// Completes the completion: returns all that was not sent yet.
     ///
     /// # Errors
-    /// When what was sent is not how the answer begins.
+    /// Returns an error if what was sent is not the start of the completion.
     pub(super) fn finish(&mut self) -> Result<Vec<AnswerPiece>, Diverged> {
         let mut pieces = Vec::new();
         if self.hold_back == HoldBack::Whole {
             for (index, block) in self.blocks.iter().enumerate() {
-                if let (BlockKind::Reasoning, Some(opaque)) = (&block.kind, &block.opaque) {
+                if let (BlockKind::Reasoning, Some(opaque)) = (&block.kind, &block.opaque)
+                    && !own_fields::is_kept(opaque)
+                {
                     pieces.push(AnswerPiece::SignedAnew(
                         self.reasoning_of(index).to_owned(),
                         opaque.clone(),
@@ -214,10 +212,53 @@ impl AppendOnlyAnswer {
         if broken(&self.text) || broken(&self.refusal) || calls < self.calls.len() {
             return Err(Diverged);
         }
+        if !self.own_sent {
+            let own = self.own().cloned();
+            pieces.extend(own.map(|own| AnswerPiece::SignedAnew(String::new(), own)));
+        }
         Ok(pieces)
     }
 
-    /// The place of a block.
+    /// Fields of the message that only its dialect knows.
+    fn own(&self) -> impl Iterator<Item = &Opaque> {
+        let opaque = self.blocks.iter().filter_map(ReadBlock::reasoning);
+        opaque.filter(|opaque| own_fields::is_kept(opaque) && !own_fields::is_of_text(opaque))
+    }
+
+    /// Fields of texts that only their dialect knows, with the bytes of text before them.
+    fn fields_of_texts(&self) -> Vec<(usize, Opaque)> {
+        let mut before = 0;
+        let mut all = Vec::new();
+        for block in &self.blocks {
+            if block.kind == BlockKind::Text {
+                before += block.bytes;
+            }
+            let opaque = block.reasoning().filter(|it| own_fields::is_of_text(it));
+            all.extend(opaque.map(|opaque| (before, opaque.clone())));
+        }
+        all
+    }
+
+    /// Returns the text that may be sent now, each piece of it with its fields behind it. Fields
+    /// are no part of the promise: those of a text that was sent with others are left out.
+    fn texts(&mut self, hold_back: usize) -> Vec<AnswerPiece> {
+        let mut pieces = Vec::new();
+        for (end, fields) in self.fields_of_texts() {
+            if end <= self.fields_sent {
+                continue;
+            }
+            pieces.extend(self.text.next(hold_back, end).map(AnswerPiece::Text));
+            if self.text.promised.is_some() || self.text.sent < end {
+                return pieces;
+            }
+            self.fields_sent = end;
+            pieces.push(AnswerPiece::SignedAnew(String::new(), fields));
+        }
+        pieces.extend(self.text.next(hold_back, usize::MAX).map(AnswerPiece::Text));
+        pieces
+    }
+
+    /// Returns the place of a block.
     fn index(&self, id: u32) -> Result<usize, Diverged> {
         self.blocks
             .iter()
@@ -247,9 +288,10 @@ impl AppendOnlyAnswer {
         block.is_whole = committed;
     }
 
-    /// Where in its kind's channel the text of a block begins.
+    /// Returns the place in its kind's channel at which the text of a block starts.
     fn begin_of(&self, index: usize) -> usize {
-        let (before, block) = (&self.blocks[..index], &self.blocks[index]);
+        let before = &self.blocks[..index];
+        let block = &self.blocks[index];
         before
             .iter()
             .filter(|other| other.kind == block.kind)
@@ -257,17 +299,17 @@ impl AppendOnlyAnswer {
             .sum()
     }
 
-    /// The text of a block of reasoning.
+    /// Returns the text of a block of reasoning.
     fn reasoning_of(&self, index: usize) -> &str {
         let begin = self.begin_of(index);
         &self.reasoning.now[begin..begin + self.blocks[index].bytes]
     }
 
-    /// A block stopped with what its provider needs back: reasoning is sent to its end and signed.
-    /// Where other reasoning was sent, and nothing that would come before it, it is sent whole;
-    /// else what was sent stays as it is.
+    /// Ends a block with what its provider needs back: reasoning is sent to its end and signed. If
+    /// other reasoning was sent, and nothing that would come before it, it is sent whole; else what
+    /// was sent stays as it is.
     fn sign(&mut self, index: usize, opaque: &Opaque) -> Vec<AnswerPiece> {
-        if self.blocks[index].kind != BlockKind::Reasoning {
+        if self.blocks[index].kind != BlockKind::Reasoning || own_fields::is_kept(opaque) {
             return Vec::new();
         }
         let is_empty = self.blocks[index].bytes == 0;
@@ -278,7 +320,8 @@ impl AppendOnlyAnswer {
                 || AnswerPiece::SignedAnew(self.reasoning_of(index).to_owned(), opaque.clone());
             return Vec::from_iter(only_reasoning_was_sent.then(signed));
         }
-        let mut pieces = Vec::from_iter(self.reasoning.next(0).map(AnswerPiece::Reasoning));
+        let rest = self.reasoning.next(0, usize::MAX);
+        let mut pieces = Vec::from_iter(rest.map(AnswerPiece::Reasoning));
         if is_empty || self.reasoning.sent > self.signed {
             pieces.push(AnswerPiece::Signed(opaque.clone()));
         }
@@ -303,9 +346,11 @@ impl AppendOnlyAnswer {
         self.text.settle()?;
         self.refusal.settle()?;
         let mut pieces = Vec::new();
-        pieces.extend(self.reasoning.next(hold_back).map(AnswerPiece::Reasoning));
-        pieces.extend(self.text.next(hold_back).map(AnswerPiece::Text));
-        pieces.extend(self.refusal.next(hold_back).map(AnswerPiece::Refusal));
+        let reasoning = self.reasoning.next(hold_back, usize::MAX);
+        pieces.extend(reasoning.map(AnswerPiece::Reasoning));
+        pieces.extend(self.texts(hold_back));
+        let refusal = self.refusal.next(hold_back, usize::MAX);
+        pieces.extend(refusal.map(AnswerPiece::Refusal));
         for (index, block) in self
             .blocks
             .iter()
@@ -343,16 +388,23 @@ impl ReadBlock {
         }
     }
 
+    /// Returns the value that its provider needs back with it, if it is reasoning.
+    fn reasoning(&self) -> Option<&Opaque> {
+        let opaque = self.opaque.as_ref();
+        opaque.filter(|_| self.kind == BlockKind::Reasoning)
+    }
+
     fn is_call(&self) -> bool {
         matches!(self.kind, BlockKind::ToolCall { .. })
     }
 
-    /// The tool call, where it is one and whole.
+    /// Returns the tool call, if it is one and whole.
     fn call(&self) -> Option<SentCall> {
         let BlockKind::ToolCall { id, name } = &self.kind else {
             return None;
         };
-        let (arguments, opaque) = (self.arguments.clone(), self.opaque.clone());
+        let arguments = self.arguments.clone();
+        let opaque = self.opaque.clone();
         self.is_whole.then(|| SentCall {
             id: id.clone(),
             name: name.clone(),
@@ -362,71 +414,7 @@ impl ReadBlock {
     }
 }
 
-// === impl TextChannel ===
-
-impl TextChannel {
-    /// What was sent, whichever attempt it came from.
-    fn sent_text(&self) -> &str {
-        self.promised.as_deref().unwrap_or(&self.now[..self.sent])
-    }
-
-    /// Adds to the text. Blocks of one kind follow each other; should one grow before another, what
-    /// was sent is compared with the whole anew.
-    fn insert(&mut self, at: usize, text: &str) {
-        if at == self.now.len() {
-            self.now.push_str(text);
-            return;
-        }
-        let mut now = self.now.clone();
-        now.insert_str(at, text);
-        self.pin_sent_prefix();
-        self.now = now;
-    }
-
-    /// Keeps what was sent as what the next text must begin with.
-    fn pin_sent_prefix(&mut self) {
-        if self.promised.is_none() && self.sent > 0 {
-            self.now.truncate(self.sent);
-            self.promised = Some(std::mem::take(&mut self.now));
-        }
-        self.sent = 0;
-    }
-
-    /// Compares the text with the promise.
-    fn settle(&mut self) -> Result<(), Diverged> {
-        let Some(promised) = self.promised.as_deref().filter(|_| !self.closed) else {
-            return Ok(());
-        };
-        if self.now.len() >= promised.len() && self.now.starts_with(promised) {
-            self.sent = promised.len();
-            self.promised = None;
-            Ok(())
-        } else if promised.starts_with(self.now.as_str()) {
-            Ok(())
-        } else {
-            Err(Diverged)
-        }
-    }
-
-    /// What may be sent now, all but the last `hold_back` bytes.
-    fn next(&mut self, hold_back: usize) -> Option<String> {
-        if self.closed || self.promised.is_some() {
-            return None;
-        }
-        let end = self
-            .now
-            .floor_char_boundary(self.now.len().saturating_sub(hold_back));
-        let piece = self
-            .now
-            .get(self.sent..end)
-            .filter(|piece| !piece.is_empty())?
-            .to_owned();
-        self.sent = end;
-        Some(piece)
-    }
-}
-
-/// Whether two argument texts are the same JSON.
+/// Returns whether two argument texts are the same JSON.
 fn same_json(one: &str, other: &str) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text).ok();
     one == other || read(one).is_some_and(|one| Some(one) == read(other))

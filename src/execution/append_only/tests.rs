@@ -30,7 +30,8 @@ proptest! {
     /// wrote.
     #[test]
     fn what_is_written_folds_where_another_owner_continues_it(pieces in prop::collection::vec(piece(), 0..20), owned in 0_usize..20) {
-        let (mut writer, mut fold) = (BlockWriter::default(), AnswerState::default());
+        let mut writer = BlockWriter::default();
+        let mut fold = AnswerState::default();
         for (index, piece) in pieces.into_iter().enumerate() {
             if index == owned {
                 writer = BlockWriter::after(fold.blocks());

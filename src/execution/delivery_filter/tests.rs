@@ -33,7 +33,8 @@ fn delta(block: u32, offset: u64, text: &str) -> StreamStep {
 }
 
 fn stop(block: u32, text: &str) -> StreamStep {
-    let (bytes, hash) = (text.len() as u64, hash_text(text));
+    let bytes = text.len() as u64;
+    let hash = hash_text(text);
     StreamStep::BlockStop {
         block,
         bytes,
@@ -53,7 +54,7 @@ fn rewind() -> StreamStep {
     }
 }
 
-/// The end of an invocation, well or not.
+/// Returns the end of an invocation, well or not.
 fn end(well: bool) -> StreamStep {
     let outcome = failed(
         &InvocationId::mint(),
@@ -67,6 +68,7 @@ fn end(well: bool) -> StreamStep {
         model: String::new(),
         response_id: None,
         usage: Usage::default(),
+        around: None,
         tool_output: None,
     };
     let result = if well { Ok(completion) } else { outcome.result };
@@ -84,7 +86,8 @@ fn play_after(
     steps: Vec<StreamStep>,
 ) -> (Vec<StreamStep>, Vec<Block>) {
     let mut filter = DeliveryFilter::new(mode, &before);
-    let (mut made, mut fold) = (AnswerState::default(), AnswerState::default());
+    let mut made = AnswerState::default();
+    let mut fold = AnswerState::default();
     made.restore(before.clone());
     fold.restore(before);
     let mut out = Vec::new();

@@ -1,13 +1,10 @@
 //! The releases of tool servers: which version each is by what it lists now, and whether a
 //! candidate still takes the calls that were written for its stable release.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::{
@@ -19,9 +16,9 @@ use crate::{
     },
 };
 
-/// How often the list of a server is fetched anew at most because another replica knows it
-/// otherwise. Until then what that replica saw counts, so that two of them do not undo each other's
-/// releases.
+/// Shortest interval at which the list of a server is fetched anew because another replica knows it
+/// otherwise. Until then the observation of that replica counts, so that two of them do not undo
+/// each other's releases.
 const REFETCH_EVERY: Duration = Duration::from_secs(30);
 
 /// The tool servers that have releases, as this replica knows them.
@@ -34,7 +31,7 @@ pub(super) struct ToolServerReleases {
 #[derive(Debug, Default)]
 struct ServersRead {
     versions: BTreeMap<String, ReadVersion>,
-    /// What is broken between two versions of a subject, by the hashes of what they list.
+    /// Breaks between two versions of a subject, by the hashes of what they list.
     contracts: BTreeMap<(String, String), Option<String>>,
     refetched: BTreeMap<String, Refetched>,
 }
@@ -57,7 +54,7 @@ struct Refetched {
 /// A server's name, and the version of it that all replicas know.
 type Server<'a> = (&'a str, Option<ReleaseVersion>);
 
-/// What was read of the servers of one subject.
+/// Data read of the servers of one subject.
 struct SubjectRead {
     servers: Vec<ReadVersion>,
     contract: Option<((String, String), Option<String>)>,
@@ -85,7 +82,8 @@ impl ToolServerReleases {
             let candidate = trial.candidate.as_str();
             self.read_subject((subject, in_book(subject)), (candidate, in_book(candidate)))
         });
-        let (mut versions, mut contracts) = (BTreeMap::new(), BTreeMap::new());
+        let mut versions = BTreeMap::new();
+        let mut contracts = BTreeMap::new();
         for SubjectRead { servers, contract } in join_all(reading).await {
             versions.extend(
                 servers
@@ -98,8 +96,8 @@ impl ToolServerReleases {
         (known.versions, known.contracts) = (versions, contracts);
     }
 
-    /// The version of a server, where `in_book` is the one that all replicas know now; `None` where
-    /// what it lists is not known yet.
+    /// Returns the version of a server, given that `in_book` is the one that all replicas know now;
+    /// `None` if what it lists is not known yet.
     pub(super) fn version(
         &self,
         server: &str,
@@ -112,8 +110,8 @@ impl ToolServerReleases {
             .map(|read| read.now(in_book))
     }
 
-    /// What a candidate breaks for the callers of the stable release, in words; `None` where
-    /// nothing, or where that is not known here.
+    /// Returns the breaks of a candidate for the callers of the stable release, in words; `None` if
+    /// there are none, or if that is not known here.
     pub(super) fn broken_contract(
         &self,
         stable: &ReleaseVersion,
@@ -167,7 +165,7 @@ impl ToolServerReleases {
         }
     }
 
-    /// The version of a server, and what it lists where that is what makes it this version.
+    /// Returns the version of a server, and its list if that is what makes it this version.
     async fn read_one(
         &self,
         (server, in_book): Server<'_>,
@@ -198,16 +196,16 @@ impl ToolServerReleases {
     }
 
     fn known(&self) -> MutexGuard<'_, ServersRead> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 
 // === impl ReadVersion ===
 
 impl ReadVersion {
-    /// What counts where all replicas know `in_book` now. If another replica changed that since the
-    /// server was read here, it may have seen a newer list, so that its version counts until the
-    /// server is read again.
+    /// Returns the version that counts if all replicas know `in_book` now. If another replica
+    /// changed that since the server was read here, it may have seen a newer list, so that its
+    /// version counts until the server is read again.
     fn now(self, in_book: Option<ReleaseVersion>) -> ReleaseVersion {
         if in_book == self.in_book {
             return self.version;

@@ -15,7 +15,7 @@ fn entry(seq: u64, step: &StreamStep) -> Entry {
     }
 }
 
-/// The bytes that are kept of what these steps make once they went.
+/// Returns the bytes that are kept of what these steps make once they went.
 fn folded(buffer: &ReplayBuffer) -> usize {
     buffer
         .state()
@@ -63,7 +63,8 @@ proptest! {
         let base = earlier.len() as u64;
         let buffer = ReplayBuffer::new(kept, base, 7, reader.blocks().to_vec());
         prop_assert!(buffer.whole().is_none());
-        let (mut attempt, mut joined) = (7, Vec::new());
+        let mut attempt = 7;
+        let mut joined = Vec::new();
         for (seq, step) in (base + 1..).zip(steps) {
             buffer.publish([entry(seq, step)]);
             buffer.recorded(seq.saturating_sub(lag));

@@ -16,18 +16,18 @@ use crate::{
     journal::{Entry, JournalError},
 };
 
-/// How often one invocation's answer is read on by a new owner at most: an answer that kills its
-/// readers is not read for ever.
+/// Largest number of times one invocation's answer is read on by a new owner: a completion that kills
+/// its readers is not read for ever.
 const MAX_ATTACHED: usize = 8;
 
-/// What was recorded of an invocation.
+/// Recorded data of an invocation.
 #[derive(Debug, Default)]
 pub(super) struct RecoveredState {
     pub(super) fold: AnswerState,
     pub(super) attempts: Vec<AttemptRecord>,
     pub(super) last_block: u32,
     pub(super) last_seq: u64,
-    /// Whether steps are missing.
+    /// `true` if steps are missing.
     pub(super) gone: bool,
     /// The attempts after which recovery was decided upon.
     decided: BTreeSet<u32>,
@@ -50,11 +50,13 @@ impl RecoveredState {
                 cause,
                 model,
                 repaired,
+                tool,
             } => {
                 self.epochs.insert(*attempt, entry.epoch);
                 self.attempts.push(AttemptRecord {
                     sent: true,
                     repaired: repaired.clone(),
+                    tool: tool.clone(),
                     ..AttemptRecord::begun(
                         *attempt,
                         *cause,
@@ -107,7 +109,8 @@ impl RecoveredState {
                     record.first_token.get_or_insert(after);
                 }
             }
-            StreamStep::BlockDelta { .. }
+            StreamStep::ResponseStarted { .. }
+            | StreamStep::BlockDelta { .. }
             | StreamStep::BlockStop { .. }
             | StreamStep::Rewind { .. }
             | StreamStep::Parked { .. }
@@ -122,13 +125,13 @@ impl RecoveredState {
             .find(|record| record.number == number)
     }
 
-    /// Whether the attempt that waits for the answer at this handle had not been given up.
+    /// Returns whether the attempt that waits for the completion at this handle had not been given up.
     pub(super) fn is_under_way(&self, handle: &UpstreamHandle) -> bool {
         !self.decided.contains(&handle.attempt)
     }
 
-    /// Whether the answer at this handle is what its attempt was to bring: whole, and as the
-    /// conversation knows it.
+    /// Returns whether the completion at this handle is the one that its attempt was to bring: whole,
+    /// and as the conversation knows it.
     pub(super) fn may_be_read_on(&self, handle: &UpstreamHandle) -> bool {
         let attached = self
             .attempts
@@ -141,9 +144,10 @@ impl RecoveredState {
             | AttemptCause::Fallback(_)
             | AttemptCause::Hedge
             | AttemptCause::Adapt(_)
+            | AttemptCause::Rotate(_)
             // The text of an injected note is not known here any more.
             | AttemptCause::Attach(_) => record.note.is_none(),
-            // Such an answer is only the rest of one.
+            // Such a completion is only the rest of one.
             AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Chunk(_) => false,
         };
         let made_by = self
@@ -158,7 +162,7 @@ impl RecoveredState {
         attached < MAX_ATTACHED && suits
     }
 
-    /// What an answer cost is counted with the attempt that brings it.
+    /// Counts the cost of a completion with the attempt that brings it, once.
     pub(super) fn count_once(&mut self, handle: &UpstreamHandle) {
         if let Some(record) = self.attempt(handle.attempt) {
             record.usage = Usage::default();

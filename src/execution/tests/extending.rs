@@ -12,8 +12,8 @@ use crate::{
 
 const ABLE: &str = ", capabilities: { assistant_prefill: true }";
 
-/// A text of more than 256 bytes, which begins otherwise than the other parts and ends with its
-/// number.
+/// Returns a text of more than 256 bytes, which begins otherwise than the other parts and ends with
+/// its number.
 fn part(number: usize) -> String {
     let begins = if number == 1 {
         "It began."
@@ -45,7 +45,8 @@ fn script(steps: &[String], otherwise: &str) -> String {
 }
 
 async fn played(script: &str, able: &str) -> (Client, Outcome) {
-    let (engine, journal) = (engine_able(script, able), usual());
+    let engine = engine_able(script, able);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut started = Ask::new("Tell me.").start(&here).await.unwrap();
     let mut client = Client::default();
@@ -158,7 +159,8 @@ async fn an_operator_may_have_it_made_shorter_instead_or_passed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_the_caller_set_is_accepted() {
-    let (engine, journal) = (engine_able(&script(&[cut(1)], &whole(2)), ABLE), usual());
+    let engine = engine_able(&script(&[cut(1)], &whole(2)), ABLE);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut incoming = Ask::new("Tell me.").resolved(&engine);
     let invocation = std::sync::Arc::make_mut(&mut incoming.invocation);
@@ -198,16 +200,16 @@ async fn breaks_end_after_three_recoveries_whether_more_comes_each_time_or_not()
 
 #[tokio::test(start_paused = true)]
 async fn what_was_counted_survives_a_takeover() {
-    // Unusable answers, each of which counts; the policy allows to try again twice.
+    // Unusable answers, each of which counts; the policy allows to try again four times.
     let unusable = "{ answer: { text: '' } }".to_owned();
     let stall = "{ stall: { after_text: 'Well' } }".to_owned();
     let script = script(&[unusable.clone(), unusable.clone(), stall], &unusable);
-    let (engine, journal) = (
-        engine_with(&script, "", "max_token_multiple: 100, semantic_retries: 2"),
-        usual(),
-    );
+    let engine = engine_with(&script, "", "max_token_multiple: 100");
+    let journal = usual();
     let here = replica("a", &engine, &journal);
-    let started = Ask::new("Hello").resumable().start(&here).await.unwrap();
+    // So long that the notes to the model are within the bound of tokens.
+    let prompt = "Hello, and tell me all. ".repeat(20);
+    let started = Ask::new(&prompt).resumable().start(&here).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let steps = here.steps(&started.id, 100).await.unwrap();
     assert!(
@@ -223,10 +225,14 @@ async fn what_was_counted_survives_a_takeover() {
         outcome.result.as_ref().unwrap_err().class,
         FailureClass::MalformedResponse
     );
-    assert_eq!(outcome.attempts.len(), 4, "{outcome:?}");
+    assert_eq!(
+        outcome.attempts.len(),
+        6,
+        "five, and the one that was lost with its replica: {outcome:?}"
+    );
     assert!(
-        outcome.reasoning.to_lowercase().contains("unusable"),
-        "it ended for its answers: {}",
+        outcome.reasoning.contains("All allowed attempts"),
+        "it ended for their number: {}",
         outcome.reasoning
     );
     let record = there

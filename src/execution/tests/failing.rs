@@ -11,15 +11,15 @@ use std::{
 use self::journal::Failing;
 use super::harness::{Ask, Client, engine, tenant};
 use crate::{
-    config::observe::JournalMode,
+    call_error::table::{REQUEST_ID_REUSED, STORE_UNAVAILABLE},
     domain::{
         event::EventBody,
         failure::{FailureClass, FailureCode},
         upstream::UpstreamHandle,
     },
     events::{BusItem, EventReader},
-    execution::{Executions, InvocationName, Settings, StartError},
-    journal::{Journal, Owner, ThreadKey},
+    execution::{Executions, InvocationName, Settings},
+    journal::{Journal, JournalMode, Owner, ThreadKey},
 };
 
 fn world() -> (Arc<Failing>, Executions) {
@@ -59,17 +59,17 @@ async fn a_call_that_needs_no_journal_is_served_without_one() {
         ..Ask::new("Hello")
     };
     assert!(
-        matches!(ask.start(&executions).await, Err(StartError::Journal(_))),
+        matches!(ask.start(&executions).await, Err(error) if error.is(STORE_UNAVAILABLE)),
         "a promise is not made in vain"
     );
     journal.begins.store(1, Ordering::SeqCst);
     assert!(matches!(
         Ask::new("Hello").resumable().start(&executions).await,
-        Err(StartError::Journal(_))
+        Err(error) if error.is(STORE_UNAVAILABLE)
     ));
 }
 
-/// The class and message with which each invocation failed that this reader sees.
+/// Returns the class and message with which each invocation failed that this reader sees.
 fn failed(events: &mut EventReader) -> Vec<(FailureClass, String)> {
     let mut seen = Vec::new();
     while let Some(item) = events.try_next() {
@@ -124,7 +124,9 @@ async fn a_call_whose_request_id_is_used_while_it_is_prepared_ends_with_the_othe
     );
     let earlier = first.unwrap().id;
     assert_eq!(second.unwrap().id, earlier);
-    assert!(matches!(third, Err(StartError::Conflict(id)) if id == earlier));
+    let third = third.unwrap_err();
+    assert!(third.is(REQUEST_ID_REUSED), "{third:?}");
+    assert_eq!(third.get("invocationId"), Some(earlier.as_str()));
     let words = [
         format!("its request id was used for another request, by invocation {earlier}"),
         format!("the same request is invocation {earlier}"),
@@ -329,4 +331,31 @@ async fn an_end_does_not_wait_for_the_record_of_where_its_answer_was_made() {
         .unwrap()
         .unwrap();
     assert!(record.is_finished(), "and its end is recorded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_is_away_is_tried_four_times_a_second_however_many_steps_wait() {
+    const AWAY: usize = 100_000;
+    let words: Vec<String> = (0..2000).map(|word| format!("w{word}")).collect();
+    let text = words.join(" ");
+    let journal = Arc::new(Failing::new());
+    journal.appends.store(AWAY, Ordering::SeqCst);
+    let engine = engine(&format!(
+        "{{ otherwise: {{ answer: {{ text: {text}, tokens_per_second: 1000 }} }} }}"
+    ));
+    let executions = Executions::new(
+        engine,
+        Arc::clone(&journal) as Arc<dyn Journal>,
+        Settings::new(Owner::new("a")),
+    );
+    let began = tokio::time::Instant::now();
+    let client = answered(Ask::new("Hello").resumable(), &executions).await;
+    assert_eq!(client.answer(), text);
+    let tries = AWAY - journal.appends.load(Ordering::SeqCst);
+    let most = began.elapsed().as_millis() / 250 + 2;
+    assert!(
+        (2..=most).contains(&(tries as u128)),
+        "{tries} tries in {:?}",
+        began.elapsed()
+    );
 }

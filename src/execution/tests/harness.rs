@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::{
+    call_error::CallError,
     config::{GivenEnvironment, load_text},
     domain::{
         completion::BlockKind,
@@ -16,7 +17,7 @@ use crate::{
     },
     engine::{Arrival, Engine, InvocationRequest},
     events::EventBus,
-    execution::{Executions, Follower, Lost, Settings, StartError, Started, StreamItem},
+    execution::{Executions, Follower, Lost, Settings, Started, StreamItem},
     journal::{Journal, Limits, MemoryJournal, Owner},
     layers::{invocation::InvocationContext, spans::EntryPoint, spans::Spans},
 };
@@ -26,17 +27,17 @@ pub(super) fn usual() -> Arc<dyn Journal> {
     Arc::new(MemoryJournal::new(Limits::default()))
 }
 
-/// An engine whose one model plays this script (YAML, flow style).
+/// Returns an engine whose one model plays this script (YAML, flow style).
 pub(super) fn engine(script: &str) -> Engine {
     engine_able(script, "")
 }
 
-/// The same, with more said of the target (YAML, flow style, begins with a comma).
+/// Returns the same, with more said of the target (YAML, flow style, begins with a comma).
 pub(super) fn engine_able(script: &str, more: &str) -> Engine {
     engine_with(script, more, "on_length: continue")
 }
 
-/// The same, with more said of the retries (YAML, flow style).
+/// Returns the same, with more said of the retries (YAML, flow style).
 pub(super) fn engine_with(script: &str, more: &str, retry: &str) -> Engine {
     let yaml = format!(
         "providers: {{ model: {{ dialect: scripted, script: {script} }} }}\n\
@@ -50,7 +51,7 @@ pub(super) fn engine_with(script: &str, more: &str, retry: &str) -> Engine {
     Engine::new(loaded.config, Spans::disabled(), EventBus::new(1024)).unwrap()
 }
 
-/// A replica on a journal.
+/// Returns a replica on a journal.
 pub(super) fn replica(name: &str, engine: &Engine, journal: &Arc<dyn Journal>) -> Executions {
     Executions::new(
         engine.clone(),
@@ -110,7 +111,7 @@ impl Ask {
         engine.resolve(request).unwrap()
     }
 
-    pub(super) async fn start(self, executions: &Executions) -> Result<Started, StartError> {
+    pub(super) async fn start(self, executions: &Executions) -> Result<Started, CallError> {
         let incoming = self.resolved(&executions.shared.engine);
         executions.start(incoming).await
     }
@@ -236,6 +237,7 @@ impl Client {
             | StreamStep::BlockStop { .. }
             | StreamStep::Recovery { .. }
             | StreamStep::Parked { .. }
+            | StreamStep::ResponseStarted { .. }
             | StreamStep::Usage { .. }
             | StreamStep::Terminal(_) => {}
         }
@@ -261,7 +263,7 @@ impl Client {
         }
     }
 
-    /// The answer, as the outcome has it; checks that it is what was folded.
+    /// Returns the completion, as the outcome has it; checks that it is what was folded.
     pub(super) fn answer(&self) -> &str {
         let outcome = self.outcome.as_ref().expect("it ended");
         let completion = outcome

@@ -62,7 +62,7 @@ struct World {
     stolen_from_living: Vec<String>,
 }
 
-/// An operation of the journal in memory, which never waits.
+/// Returns an operation of the journal in memory, which never waits.
 fn now_or_never<T>(work: impl Future<Output = T>) -> T {
     work.now_or_never().expect("it never waits")
 }
@@ -125,7 +125,7 @@ impl World {
         self.began + STEP * self.step
     }
 
-    /// The journal's own clock.
+    /// Returns the journal's own clock.
     fn wall(&self) -> jiff::Timestamp {
         jiff::Timestamp::UNIX_EPOCH + Duration::from_hours(1) + STEP * self.step
     }
@@ -159,7 +159,8 @@ impl World {
             if self.step < replica.due {
                 continue;
             }
-            let (now, wall) = (self.now(), self.wall());
+            let now = self.now();
+            let wall = self.wall();
             let replica = &mut self.replicas[at];
             if self.away {
                 replica.steadiness.failed();

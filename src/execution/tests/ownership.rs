@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use super::harness::{Ask, Client, engine, replica, tenant, usual};
 use crate::{
+    call_error::table::REQUEST_ID_REUSED,
     domain::{failure::FailureClass, invocation::RewindMode},
-    execution::{Cancelled, Disposition, InvocationName, StartError},
+    execution::{Cancelled, Disposition, InvocationName},
 };
 
 const SLOW: &str = "{ otherwise: { answer: { text: one two three four five six seven eight, tokens_per_second: 10 } } }";
 
 #[tokio::test(start_paused = true)]
 async fn an_invocation_ends_when_its_last_follower_goes_unless_it_is_resumable() {
-    let (engine, journal) = (engine(SLOW), usual());
+    let engine = engine(SLOW);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     for (ask, class) in [
         (Ask::new("Hello"), Some(FailureClass::Cancelled)),
@@ -44,7 +46,8 @@ async fn an_invocation_ends_when_its_last_follower_goes_unless_it_is_resumable()
 
 #[tokio::test(start_paused = true)]
 async fn a_grace_that_is_over_cancels_and_a_return_within_it_does_not() {
-    let (engine, journal) = (engine(SLOW), usual());
+    let engine = engine(SLOW);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut ask = Ask::new("Hello");
     ask.grace = Some(Duration::from_millis(300));
@@ -74,11 +77,10 @@ async fn a_grace_that_is_over_cancels_and_a_return_within_it_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_owner_that_wakes_up_can_neither_write_nor_speak() {
-    let (engine, journal) = (engine(SLOW), usual());
-    let (old, new) = (
-        replica("old", &engine, &journal),
-        replica("new", &engine, &journal),
-    );
+    let engine = engine(SLOW);
+    let journal = usual();
+    let old = replica("old", &engine, &journal);
+    let new = replica("new", &engine, &journal);
     let mut started = Ask::new("Hello").resumable().start(&old).await.unwrap();
     let mut client = Client::default();
     client.read(&mut started.follower, 4).await.unwrap();
@@ -124,10 +126,12 @@ async fn an_old_owner_that_wakes_up_can_neither_write_nor_speak() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_costs_the_caller_no_attempt_and_the_target_no_mark() {
-    let (engine, journal) = (engine(SLOW), usual());
+    let engine = engine(SLOW);
+    let journal = usual();
     let mut here = replica("0", &engine, &journal);
     let started = Ask::new("Hello").resumable().start(&here).await.unwrap();
-    let (id, mut follower) = (started.id, started.follower);
+    let id = started.id;
+    let mut follower = started.follower;
     let mut client = Client::default();
     for crash in 1..10 {
         client.read(&mut follower, 1).await.unwrap();
@@ -161,13 +165,14 @@ async fn a_crash_costs_the_caller_no_attempt_and_the_target_no_mark() {
 
 #[tokio::test(start_paused = true)]
 async fn who_holds_more_than_was_recorded_is_told_the_end_by_its_number() {
-    let (engine, journal) = (engine(&SLOW.replace("10", "100")), usual());
-    let (here, there) = (
-        replica("a", &engine, &journal),
-        replica("b", &engine, &journal),
-    );
+    let engine = engine(&SLOW.replace("10", "100"));
+    let journal = usual();
+    let here = replica("a", &engine, &journal);
+    let there = replica("b", &engine, &journal);
     let started = Ask::new("Hello").resumable().start(&here).await.unwrap();
-    let (id, mut follower, mut client) = (started.id, started.follower, Client::default());
+    let id = started.id;
+    let mut follower = started.follower;
+    let mut client = Client::default();
     client.read(&mut follower, 5).await.unwrap();
     here.crash().await;
     let record = there
@@ -192,7 +197,8 @@ async fn who_holds_more_than_was_recorded_is_told_the_end_by_its_number() {
 
 #[tokio::test(start_paused = true)]
 async fn two_who_take_over_at_once_make_one_owner() {
-    let (engine, journal) = (engine(SLOW), usual());
+    let engine = engine(SLOW);
+    let journal = usual();
     let old = replica("old", &engine, &journal);
     let started = Ask::new("Hello").resumable().start(&old).await.unwrap();
     old.hand_over().await;
@@ -214,7 +220,8 @@ async fn two_who_take_over_at_once_make_one_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn one_request_id_is_one_invocation_on_all_replicas() {
-    let (engine, journal) = (engine(SLOW), usual());
+    let engine = engine(SLOW);
+    let journal = usual();
     let replicas = [
         replica("a", &engine, &journal),
         replica("b", &engine, &journal),
@@ -251,18 +258,17 @@ async fn one_request_id_is_one_invocation_on_all_replicas() {
         text: "Something else".to_owned(),
         ..ask
     };
-    assert!(
-        matches!(other.start(&replicas[0]).await, Err(StartError::Conflict(id)) if id == ends[0].0)
-    );
+    let refused = other.start(&replicas[0]).await.unwrap_err();
+    assert!(refused.is(REQUEST_ID_REUSED), "{refused:?}");
+    assert_eq!(refused.get("invocationId"), Some(ends[0].0.as_str()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_invocation_is_cancelled_from_another_replica() {
-    let (engine, journal) = (engine(SLOW), usual());
-    let (here, there) = (
-        replica("a", &engine, &journal),
-        replica("b", &engine, &journal),
-    );
+    let engine = engine(SLOW);
+    let journal = usual();
+    let here = replica("a", &engine, &journal);
+    let there = replica("b", &engine, &journal);
     let mut keeping = tokio::task::JoinSet::new();
     keeping.spawn(here.clone().keep());
     let mut started = Ask {

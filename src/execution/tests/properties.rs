@@ -36,7 +36,7 @@ fn words(rng: &mut TestRng, max: usize) -> String {
         .to_owned()
 }
 
-/// A script of failures and then an answer, and that answer.
+/// Returns a script of failures and then a completion, and that completion.
 fn script(rng: &mut TestRng) -> (String, String) {
     let answer = words(rng, 30);
     let mut steps = Vec::new();
@@ -85,7 +85,8 @@ async fn one_course(seed: u64, crashes: bool) {
     let mut ask = Ask::new("Hello").resumable();
     ask.mode = Some(*rng.pick(&MODES));
     let started = ask.start(&here).await.unwrap();
-    let (id, mut follower) = (started.id, started.follower);
+    let id = started.id;
+    let mut follower = started.follower;
     let mut client = Client::default();
     for _ in 0..12 {
         let more = client.read(&mut follower, 1 + rng.below(12)).await.unwrap();

@@ -13,7 +13,8 @@ async fn a_reader_that_stands_still_slows_nobody_and_catches_up_later() {
     let text = "word ".repeat(20_000);
     let script =
         format!("{{ otherwise: {{ answer: {{ text: {text:?}, tokens_per_second: 10000 }} }} }}");
-    let (engine, journal) = (engine(&script), usual());
+    let engine = engine(&script);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut stuck = Ask::new("Hello").start(&here).await.unwrap();
     let mut slow = Client::default();
@@ -78,7 +79,8 @@ async fn an_invocation_beyond_its_cap_goes_on_and_ends_whole() {
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_claims_more_than_was_told_is_told_all_at_once() {
     let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 10 } } }";
-    let (engine, journal) = (engine(slow), usual());
+    let engine = engine(slow);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut started = Ask::new("Hello").start(&here).await.unwrap();
     let mut client = Client::default();
@@ -119,7 +121,8 @@ async fn a_long_text_that_broke_off_goes_on_where_the_target_can_and_begins_anew
         ("false", rest.to_owned(), 1),
     ] {
         let capable = format!(", capabilities: {{ assistant_prefill: {able} }}");
-        let (engine, journal) = (engine_able(&script, &capable), usual());
+        let engine = engine_able(&script, &capable);
+        let journal = usual();
         let here = replica("a", &engine, &journal);
         let mut started = Ask::new("Tell me.").start(&here).await.unwrap();
         let mut client = Client::default();

@@ -17,7 +17,7 @@ pub(in crate::execution) fn steps() -> impl Strategy<Value = Vec<StreamStep>> {
     steps_where(true)
 }
 
-/// The same, but what is taken back is taken back whole, as the layers do.
+/// Returns the same, but what is taken back is taken back whole, as the layers do.
 pub(in crate::execution) fn steps_of_layers() -> impl Strategy<Value = Vec<StreamStep>> {
     steps_where(false)
 }
@@ -29,7 +29,9 @@ fn steps_where(rewinds_keep: bool) -> impl Strategy<Value = Vec<StreamStep>> {
         any::<prop::sample::Index>(),
     );
     prop::collection::vec(choice, 0..60).prop_map(move |choices| {
-        let (mut fold, mut out, mut begun) = (AnswerState::default(), Vec::new(), 0);
+        let mut fold = AnswerState::default();
+        let mut out = Vec::new();
+        let mut begun = 0;
         for (choice, text, index) in choices {
             let kept = if rewinds_keep { fold.blocks() } else { &[] };
             let step = if choice == 4 {
@@ -45,7 +47,7 @@ fn steps_where(rewinds_keep: bool) -> impl Strategy<Value = Vec<StreamStep>> {
     })
 }
 
-/// A rewind that keeps some of these blocks, the last of them in part.
+/// Returns a rewind that keeps some of these blocks, the last of them in part.
 fn rewind(blocks: &[Block], text: &str, index: prop::sample::Index) -> StreamStep {
     let mut kept: Vec<Block> = blocks[..index.index(blocks.len() + 1)].to_vec();
     if let Some(last) = kept.last_mut() {
@@ -64,7 +66,8 @@ fn rewind(blocks: &[Block], text: &str, index: prop::sample::Index) -> StreamSte
     }
 }
 
-/// A step that fits these blocks, of which so many were begun; `None` where the choice fits none.
+/// Returns a step that fits these blocks, of which so many were begun; `None` if the choice fits
+/// none.
 fn step(
     blocks: &[Block],
     choice: u8,
@@ -110,6 +113,7 @@ fn step(
             cause: AttemptCause::Initial,
             model: String::new(),
             repaired: None,
+            tool: None,
         },
         _ => {
             let block = chosen?;

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::harness::{Ask, Client, engine, replica, tenant, usual};
 use crate::{
+    call_error::{CallError, table::THREAD_BUSY},
     domain::message::Role,
     engine::Engine,
-    execution::{Executions, InvocationName, Settings, StartError},
+    execution::{Executions, InvocationName, Settings},
     journal::{Journal, Owner, Thread, ThreadError, ThreadKey},
 };
 
@@ -25,7 +26,8 @@ fn texts(thread: &Thread) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn turns_follow_each_other_and_a_failed_one_leaves_only_its_error() {
     let script = "{ steps: [{ answer: { text: First. } }, { status: { code: 400 } }], otherwise: { answer: { text: Second. } } }";
-    let (engine, journal) = (engine(script), usual());
+    let engine = engine(script);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     for (text, answered) in [("One?", true), ("Two?", false), ("Three?", true)] {
         let mut started = Ask::new(text).on("t-1").start(&here).await.unwrap();
@@ -61,7 +63,8 @@ async fn turns_follow_each_other_and_a_failed_one_leaves_only_its_error() {
 #[tokio::test(start_paused = true)]
 async fn the_second_invocation_on_a_thread_is_refused_with_the_running_one() {
     let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 5 } } }";
-    let (engine, journal) = (engine(slow), usual());
+    let engine = engine(slow);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let asks = (0..8).map(|_| Ask::new("Hello").on("t-1").start(&here));
     let started = futures_util::future::join_all(asks).await;
@@ -74,7 +77,7 @@ async fn the_second_invocation_on_a_thread_is_refused_with_the_running_one() {
     let first = running.remove(0);
     for refused in started.iter().filter_map(|started| started.as_ref().err()) {
         assert!(
-            matches!(refused, StartError::ThreadBusy(id) if *id == first),
+            refused.is(THREAD_BUSY) && refused.get("invocationId") == Some(first.as_str()),
             "{refused:?}"
         );
     }
@@ -105,19 +108,20 @@ fn with_a_line(engine: &Engine, journal: &Arc<dyn Journal>, name: &str, max: usi
 #[tokio::test(start_paused = true)]
 async fn where_the_operator_lets_them_wait_invocations_follow_each_other_in_order() {
     let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 5 } } }";
-    let (engine, journal) = (engine(slow), usual());
+    let engine = engine(slow);
+    let journal = usual();
     let here = with_a_line(&engine, &journal, "a", 3);
     let asked = (0..6).map(|number| {
         let ask = Ask::new(&format!("{number}?")).on("t-1").start(&here);
         async move {
             let mut started = ask.await?;
-            Ok::<_, StartError>(started.follower.outcome().await.unwrap().result.is_ok())
+            Ok::<_, CallError>(started.follower.outcome().await.unwrap().result.is_ok())
         }
     });
     let ended = futures_util::future::join_all(asked).await;
     let refused = ended
         .iter()
-        .filter(|one| matches!(one, Err(StartError::ThreadBusy(_))))
+        .filter(|one| matches!(one, Err(error) if error.is(THREAD_BUSY)))
         .count();
     assert_eq!(
         (
@@ -143,7 +147,8 @@ async fn where_the_operator_lets_them_wait_invocations_follow_each_other_in_orde
 #[tokio::test(start_paused = true)]
 async fn lines_of_two_replicas_take_turns_and_lose_no_turn() {
     let slow = "{ otherwise: { answer: { text: one two, tokens_per_second: 5 } } }";
-    let (engine, journal) = (engine(slow), usual());
+    let engine = engine(slow);
+    let journal = usual();
     let replicas = [
         with_a_line(&engine, &journal, "a", 8),
         with_a_line(&engine, &journal, "b", 8),
@@ -183,14 +188,17 @@ async fn lines_of_two_replicas_take_turns_and_lose_no_turn() {
 async fn one_who_waits_is_refused_at_its_deadline_and_one_who_leaves_frees_its_place() {
     let text = "word ".repeat(40);
     let slow = format!("{{ otherwise: {{ answer: {{ text: {text:?}, tokens_per_second: 5 }} }} }}");
-    let (engine, journal) = (engine(&slow), usual());
+    let engine = engine(&slow);
+    let journal = usual();
     let here = with_a_line(&engine, &journal, "a", 1);
     let mut first = Ask::new("First?").on("t-1").start(&here).await.unwrap();
     let mut hurried = Ask::new("Second?").on("t-1").resolved(&engine);
     let second = Duration::from_secs(1);
     Arc::make_mut(&mut hurried.invocation).deadline = tokio::time::Instant::now() + second;
     let began = tokio::time::Instant::now();
-    assert!(matches!(here.start(hurried).await, Err(StartError::ThreadBusy(id)) if id == first.id));
+    let refused = here.start(hurried).await.unwrap_err();
+    assert!(refused.is(THREAD_BUSY), "{refused:?}");
+    assert_eq!(refused.get("invocationId"), Some(first.id.as_str()));
     assert_eq!(began.elapsed(), second);
     let waiting = Box::pin(Ask::new("Third?").on("t-1").start(&here));
     assert!(
@@ -208,7 +216,8 @@ async fn one_who_waits_is_refused_at_its_deadline_and_one_who_leaves_frees_its_p
 #[tokio::test(start_paused = true)]
 async fn a_connection_dropped_in_the_middle_leaves_no_partial_answer() {
     let script = "{ steps: [{ answer: { text: one two three four, tokens_per_second: 5 } }], otherwise: { answer: { text: Whole. } } }";
-    let (engine, journal) = (engine(script), usual());
+    let engine = engine(script);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut started = Ask::new("First?").on("t-1").start(&here).await.unwrap();
     let mut client = Client::default();
@@ -225,7 +234,8 @@ async fn a_connection_dropped_in_the_middle_leaves_no_partial_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_survives_the_crash_of_its_replica_once() {
     let slow = "{ otherwise: { answer: { text: one two three four, tokens_per_second: 5 } } }";
-    let (engine, journal) = (engine(slow), usual());
+    let engine = engine(slow);
+    let journal = usual();
     let here = replica("a", &engine, &journal);
     let mut started = Ask::new("Hello?")
         .on("t-1")

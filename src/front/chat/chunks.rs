@@ -1,21 +1,27 @@
 //! The stream of this wire: each event as bytes, in the order that clients expect.
 //!
 //! The role comes first and once, every chunk has the same id, usage comes in a chunk of its own
-//! without choices and only when it was asked for, and `[DONE]` ends a whole answer and nothing
+//! without choices and only if it was asked for, and `[DONE]` ends a whole completion and nothing
 //! else.
 
 use axum::body::Bytes;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-use super::document::{self, AnswerCall, AnswerFunction, UsageFields};
+use super::{
+    document::{self, AnswerCall, AnswerFunction},
+    own,
+};
 use crate::{
     domain::{
         completion::{BlockKind, Completion},
         fold::Block,
         ids::InvocationId,
+        message::Opaque,
+        stop_reason,
     },
     front::{
-        error::{Protocol, Refused},
+        error::{CallError, Protocol},
         stream::AnswerEvents,
     },
 };
@@ -23,14 +29,16 @@ use crate::{
 /// Room for most events, so that they are not moved while they are written.
 const EVENT_BYTES: usize = 384;
 
-/// Writes the events of one answer.
+/// Writes the events of one completion.
 #[derive(Debug)]
 pub(super) struct Chunks {
     id: String,
     created_unix: i64,
     include_usage: bool,
-    /// The model that answers, as far as it is known.
+    /// Model that answers, as far as it is known.
     model: String,
+    /// Fields of the provider's own in the first chunk.
+    first: Map<String, Value>,
     begun: bool,
     calls: u32,
 }
@@ -44,16 +52,19 @@ struct ChatChunk<'a> {
     choices: &'a [DeltaChoice<'a>],
     #[serde(skip_serializing_if = "ChunkUsage::is_missing")]
     usage: ChunkUsage,
+    /// Fields of the provider's own.
+    #[serde(flatten)]
+    around: Option<&'a Map<String, Value>>,
 }
 
-/// What a chunk says of the answer's cost.
+/// Cost of the completion as a chunk states it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ChunkUsage {
     /// Nothing, because it was not requested.
     Missing,
-    /// The cost, or null where it is not known.
-    Said(Option<UsageFields>),
+    /// The cost, or null if it is not known.
+    Said(Option<Value>),
 }
 
 #[derive(Serialize)]
@@ -64,7 +75,7 @@ struct DeltaChoice<'a> {
     finish_reason: Option<&'static str>,
 }
 
-/// What a chunk adds; what it does not add is missing.
+/// Part that a chunk adds; what it does not add is missing.
 #[derive(Default, Serialize)]
 struct AnswerDelta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +88,9 @@ struct AnswerDelta<'a> {
     refusal: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<[AnswerCall<'a>; 1]>,
+    /// Fields of the provider's own.
+    #[serde(flatten)]
+    own: Option<Map<String, Value>>,
 }
 
 // === impl Chunks ===
@@ -94,27 +108,49 @@ impl Chunks {
             created_unix,
             include_usage,
             model,
+            first: Map::new(),
             begun: false,
             calls: 0,
         }
     }
 
-    fn role(&mut self) -> Option<Bytes> {
+    /// Returns the role, once, with the content that begins: the empty text, or none where none
+    /// follows.
+    fn role(&mut self, content: Option<&str>) -> Option<Bytes> {
         let first = !std::mem::replace(&mut self.begun, true);
         first.then(|| {
-            self.delta(AnswerDelta {
+            let role = AnswerDelta {
                 role: Some("assistant"),
-                content: Some(""),
+                content,
                 ..AnswerDelta::default()
-            })
+            };
+            self.chunk(role, None, Some(&self.first))
         })
     }
 
-    fn delta(&self, delta: AnswerDelta<'_>) -> Bytes {
-        self.chunk(delta, None)
+    /// What the provider needs back with a block of reasoning.
+    fn own(&mut self, block: &Block) -> Vec<Bytes> {
+        let Some(opaque) = &block.opaque else {
+            return Vec::new();
+        };
+        let mut events = Vec::from_iter(self.role(None));
+        events.push(self.delta(AnswerDelta {
+            own: Some(own::of_reasoning(&block.text, opaque)),
+            ..AnswerDelta::default()
+        }));
+        events
     }
 
-    fn chunk(&self, delta: AnswerDelta<'_>, finish_reason: Option<&'static str>) -> Bytes {
+    fn delta(&self, delta: AnswerDelta<'_>) -> Bytes {
+        self.chunk(delta, None, None)
+    }
+
+    fn chunk(
+        &self,
+        delta: AnswerDelta<'_>,
+        finish_reason: Option<&'static str>,
+        around: Option<&Map<String, Value>>,
+    ) -> Bytes {
         let choice = DeltaChoice {
             index: 0,
             delta,
@@ -128,11 +164,18 @@ impl Chunks {
             } else {
                 ChunkUsage::Missing
             },
+            around,
         )
     }
 
-    fn event(&self, choices: &[DeltaChoice<'_>], usage: ChunkUsage) -> Bytes {
-        let (object, created) = ("chat.completion.chunk", self.created_unix);
+    fn event(
+        &self,
+        choices: &[DeltaChoice<'_>],
+        usage: ChunkUsage,
+        around: Option<&Map<String, Value>>,
+    ) -> Bytes {
+        let object = "chat.completion.chunk";
+        let created = self.created_unix;
         event(&ChatChunk {
             id: &self.id,
             object,
@@ -140,6 +183,7 @@ impl Chunks {
             model: &self.model,
             choices,
             usage,
+            around,
         })
     }
 }
@@ -157,6 +201,16 @@ impl AnswerEvents for Chunks {
         model.clone_into(&mut self.model);
     }
 
+    fn begins_with(&mut self, around: &Opaque) {
+        self.first = document::said_around(around);
+        // It is known at the end alone.
+        self.first.shift_remove("usage");
+    }
+
+    fn repeats(&self, kind: &BlockKind) -> bool {
+        matches!(kind, BlockKind::Reasoning | BlockKind::ToolCall { .. })
+    }
+
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
         let mut delta = AnswerDelta::default();
         match &block.kind {
@@ -165,20 +219,24 @@ impl AnswerEvents for Chunks {
             BlockKind::Refusal => delta.refusal = Some(text),
             BlockKind::ToolCall { .. } => return Vec::new(),
         }
-        let mut events = Vec::from_iter(self.role());
+        // A tool call may follow reasoning: then there is no content.
+        let mut events = Vec::from_iter(self.role(delta.content.map(|_| "")));
         events.push(self.delta(delta));
         events
     }
 
     fn stop(&mut self, block: &Block) -> Vec<Bytes> {
-        let BlockKind::ToolCall { id, name } = &block.kind else {
-            return Vec::new();
+        let (id, name) = match &block.kind {
+            BlockKind::ToolCall { id, name } => (id, name),
+            BlockKind::Reasoning => return self.own(block),
+            BlockKind::Text | BlockKind::Refusal => return Vec::new(),
         };
-        let mut events = Vec::from_iter(self.role());
+        let mut events = Vec::from_iter(self.role(None));
         let index = self.calls;
         self.calls += 1;
         let begin = AnswerCall {
             index: Some(index),
+            own: block.opaque.as_ref().map(own::of_call),
             ..AnswerCall::whole(id, name, "")
         };
         let function = AnswerFunction {
@@ -190,6 +248,7 @@ impl AnswerEvents for Chunks {
             id: None,
             kind: None,
             function,
+            own: None,
         };
         for call in [begin, rest] {
             events.push(self.delta(AnswerDelta {
@@ -202,19 +261,18 @@ impl AnswerEvents for Chunks {
 
     fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
         self.answered_by(&completion.model);
-        let mut events = Vec::from_iter(self.role());
-        events.push(self.chunk(
-            AnswerDelta::default(),
-            Some(document::finish_reason(completion.finish)),
-        ));
+        let mut events = Vec::from_iter(self.role(Some("")));
+        let reason = stop_reason::in_chat(completion.finish, &completion.finish_raw);
+        let (usage, around) = document::around(completion);
+        events.push(self.chunk(AnswerDelta::default(), Some(reason), Some(&around)));
         if self.include_usage {
-            events.push(self.event(&[], ChunkUsage::Said(document::usage(completion.usage))));
+            events.push(self.event(&[], ChunkUsage::Said(usage), Some(&around)));
         }
         events.push(Bytes::from_static(b"data: [DONE]\n\n"));
         events
     }
 
-    fn broken(&mut self, refused: &Refused) -> Vec<Bytes> {
+    fn broken(&mut self, refused: &CallError) -> Vec<Bytes> {
         vec![event(&refused.object(Protocol::Openai))]
     }
 }

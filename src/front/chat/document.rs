@@ -1,11 +1,15 @@
-//! The whole answer as one document of this wire, and the words that document and stream share.
+//! The whole completion as one document of this wire, and the words that document and stream share.
 
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
+use super::own;
 use crate::domain::{
-    completion::{Completion, Exactness, FinishReason, Usage},
+    completion::{Completion, Exactness, Usage},
     ids::InvocationId,
-    message::Part,
+    message::{Opaque, Part, ToolCall},
+    own_fields, stop_reason,
+    target::Dialect,
 };
 
 #[derive(Serialize)]
@@ -15,7 +19,10 @@ struct ChatCompletion<'a> {
     created: i64,
     model: &'a str,
     choices: [AnswerChoice<'a>; 1],
-    usage: Option<UsageFields>,
+    usage: Option<Value>,
+    /// Fields of the provider's own.
+    #[serde(flatten)]
+    around: Map<String, Value>,
 }
 
 #[derive(Serialize)]
@@ -35,6 +42,9 @@ struct AnswerMessage<'a> {
     reasoning_content: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<AnswerCall<'a>>,
+    /// Fields of the provider's own.
+    #[serde(flatten)]
+    own: Map<String, Value>,
 }
 
 /// A tool call as a message has it, or a piece of one as a stream has it.
@@ -48,6 +58,9 @@ pub(super) struct AnswerCall<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<&'static str>,
     pub(super) function: AnswerFunction<'a>,
+    /// Fields of the provider's own.
+    #[serde(flatten)]
+    pub(super) own: Option<Map<String, Value>>,
 }
 
 /// The function that a tool call names, and its arguments as JSON.
@@ -58,35 +71,16 @@ pub(super) struct AnswerFunction<'a> {
     pub(super) arguments: &'a str,
 }
 
-/// What an answer cost.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct UsageFields {
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    total_tokens: u64,
-    prompt_tokens_details: CachedTokens,
-    completion_tokens_details: ReasoningTokens,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct CachedTokens {
-    cached_tokens: u64,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct ReasoningTokens {
-    reasoning_tokens: u64,
-}
-
-/// About what is around an answer's message, in bytes.
+/// Approximate size of what is around a completion's message, in bytes.
 const AROUND_ANSWER: usize = 512;
 
-/// The document of a whole answer.
+/// Returns the document of a whole completion.
 pub(super) fn completion(
     invocation: &InvocationId,
     created_unix: i64,
     completion: &Completion,
 ) -> Vec<u8> {
+    let (usage, around) = around(completion);
     let document = ChatCompletion {
         id: answer_id(invocation),
         object: "chat.completion",
@@ -96,9 +90,10 @@ pub(super) fn completion(
             index: 0,
             message: AnswerMessage::of(&completion.message.parts),
             logprobs: (),
-            finish_reason: finish_reason(completion.finish),
+            finish_reason: stop_reason::in_chat(completion.finish, &completion.finish_raw),
         }],
-        usage: usage(completion.usage),
+        usage,
+        around,
     };
     let mut written = Vec::with_capacity(AROUND_ANSWER + completion.message.approximate_bytes());
     write(&document, &mut written);
@@ -113,38 +108,50 @@ pub(super) fn write(document: &impl Serialize, into: &mut Vec<u8>) {
     }
 }
 
-/// The id of an answer: the invocation's, as this wire writes ids.
+/// Returns the id of a completion: the invocation's, as this wire writes ids.
 pub(super) fn answer_id(invocation: &InvocationId) -> String {
     format!("chatcmpl-{invocation}")
 }
 
-/// Why the model stopped, in this wire's five words.
-pub(super) const fn finish_reason(reason: FinishReason) -> &'static str {
-    match reason {
-        FinishReason::Stop | FinishReason::Refusal | FinishReason::Other => "stop",
-        FinishReason::ToolCalls | FinishReason::MalformedToolCall => "tool_calls",
-        FinishReason::Length | FinishReason::ContextFull | FinishReason::Paused => "length",
-        FinishReason::ContentFilter => "content_filter",
-    }
-}
-
-/// What the answer cost, without the attempts that failed; nothing where nothing is known.
-pub(super) fn usage(usage: Usage) -> Option<UsageFields> {
+/// Returns the cost of the completion, without the attempts that failed; nothing if nothing is known,
+/// and nothing of what the provider does not say.
+fn usage(usage: Usage) -> Option<Value> {
     if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0
     {
         return None;
     }
-    Some(UsageFields {
-        prompt_tokens: usage.input_tokens,
-        completion_tokens: usage.output_tokens,
-        total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
-        prompt_tokens_details: CachedTokens {
-            cached_tokens: usage.cached_input_tokens,
-        },
-        completion_tokens_details: ReasoningTokens {
-            reasoning_tokens: usage.reasoning_tokens,
-        },
-    })
+    let mut counts = json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
+    });
+    if let Some(cached) = usage.cached_input_tokens {
+        counts["prompt_tokens_details"] = json!({"cached_tokens": cached});
+    }
+    if let Some(reasoning) = usage.reasoning_tokens {
+        counts["completion_tokens_details"] = json!({"reasoning_tokens": reasoning});
+    }
+    Some(counts)
+}
+
+/// Returns what a provider of this protocol says around a completion; of any other, nothing.
+pub(super) fn said_around(around: &Opaque) -> Map<String, Value> {
+    own_fields::fields_in(Dialect::OpenaiChat, Some(around))
+}
+
+/// Returns the cost of the completion, and what else a provider of this protocol says around it.
+pub(super) fn around(completion: &Completion) -> (Option<Value>, Map<String, Value>) {
+    let mut usage = usage(completion.usage);
+    let mut around = completion
+        .around
+        .as_ref()
+        .map(said_around)
+        .unwrap_or_default();
+    let of_usage = around.shift_remove("usage");
+    if let (Some(usage), Some(Value::Object(own))) = (&mut usage, of_usage) {
+        own_fields::merge(usage, &own);
+    }
+    (usage, around)
 }
 
 // === impl AnswerMessage ===
@@ -154,31 +161,37 @@ impl<'a> AnswerMessage<'a> {
         let (mut content, mut reasoning, mut refusal) =
             (String::new(), String::new(), String::new());
         let mut calls = Vec::new();
+        let mut own = Map::new();
         for part in parts {
             match part {
                 Part::Text(text) => content.push_str(text),
-                Part::Reasoning(part) => reasoning.push_str(&part.text),
-                Part::Refusal(text) => refusal.push_str(text),
-                Part::ToolCall(call) => {
-                    calls.push(AnswerCall::whole(&call.id, &call.name, &call.arguments));
+                Part::Reasoning(part) => {
+                    reasoning.push_str(&part.text);
+                    if let Some(opaque) = &part.opaque {
+                        own_fields::add(&mut own, &own::of_reasoning(&part.text, opaque));
+                    }
                 }
+                Part::Refusal(text) => refusal.push_str(text),
+                Part::ToolCall(call) => calls.push(AnswerCall::of(call)),
                 Part::Image(_) | Part::File(_) | Part::ToolResult(_) => {}
             }
         }
         let unless_empty = |text: String| (!text.is_empty()).then_some(text);
-        // An answer that is nothing but an empty text is the empty text.
+        // A completion that is nothing but an empty text is the empty text.
         let content = if calls.is_empty() && refusal.is_empty() {
             Some(content)
         } else {
             unless_empty(content)
         };
-        let (refusal, reasoning_content) = (unless_empty(refusal), unless_empty(reasoning));
+        let refusal = unless_empty(refusal);
+        let reasoning_content = unless_empty(reasoning);
         Self {
             role: "assistant",
             content,
             refusal,
             reasoning_content,
             tool_calls: calls,
+            own,
         }
     }
 }
@@ -197,16 +210,27 @@ impl<'a> AnswerCall<'a> {
             id: Some(id),
             kind: Some("function"),
             function,
+            own: None,
+        }
+    }
+
+    fn of(call: &'a ToolCall) -> Self {
+        Self {
+            own: call.opaque.as_ref().map(own::of_call),
+            ..Self::whole(&call.id, &call.name, &call.arguments)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use crate::domain::message::{Message, Reasoning, Role, ToolCall};
+    use crate::domain::{
+        completion::FinishReason,
+        message::{Message, Reasoning, Role},
+    };
 
     #[test]
     fn every_part_of_an_answer_has_its_place_in_the_document() {
@@ -225,6 +249,7 @@ mod tests {
             Part::ToolCall(call),
         ];
         let answer = Completion {
+            around: None,
             tool_output: None,
             message: Message::new(Role::Assistant, parts),
             finish: FinishReason::ToolCalls,

@@ -1,22 +1,45 @@
 //! Chat messages of this wire, read into the neutral conversation.
 //!
 //! A message that cannot be carried whole is refused with its place: a conversation that lost a
-//! part is another one.
+//! part is another one. Parts of other types, and fields that are not read here, go to targets of
+//! this dialect as they came.
+
+use std::iter;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::own;
 use crate::{
-    domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+    domain::{
+        message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
+        own_fields,
+        target::Dialect,
+    },
     front::{
-        error::Refused,
+        error::CallError,
         fields::{Object, TextOrValue},
         media::{data_url, decoded, detail, image},
         place::{FieldPath, called},
     },
+    provider::openai::BLOCK,
 };
 
-/// The fields of a message that are read here; `null` is as good as nothing.
+/// The fields of parts that are read here.
+const PART_FIELDS: [&str; 10] = [
+    "type",
+    "text",
+    "refusal",
+    "image_url.url",
+    "image_url.detail",
+    "input_audio.data",
+    "input_audio.format",
+    "file.file_data",
+    "file.filename",
+    "file.file_id",
+];
+
+/// The fields of a message that are read here, and all others; `null` is as good as nothing.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessageFields<'a> {
@@ -36,15 +59,17 @@ pub(super) struct MessageFields<'a> {
     function_call: Option<Box<Value>>,
     #[serde(borrow)]
     tool_call_id: Option<TextOrValue<'a>>,
+    #[serde(flatten)]
+    own: Map<String, Value>,
 }
 
 /// Reads the conversation.
 ///
 /// # Errors
 /// When it is empty, or a message is not what it must be.
-pub(super) fn read(messages: Vec<Object<MessageFields<'_>>>) -> Result<Vec<Message>, Refused> {
+pub(super) fn read(messages: Vec<Object<MessageFields<'_>>>) -> Result<Vec<Message>, CallError> {
     if messages.is_empty() {
-        return Err(Refused::invalid(
+        return Err(CallError::invalid(
             "messages",
             "`messages` must be a non-empty array",
         ));
@@ -58,7 +83,8 @@ pub(super) fn read(messages: Vec<Object<MessageFields<'_>>>) -> Result<Vec<Messa
     Ok(read)
 }
 
-/// The fields of each message, of which one is not what it must be. What is no object has none.
+/// Returns the fields of each message, of which one is not what it must be. What is not an object
+/// has none.
 pub(super) fn fields(messages: &Value) -> Vec<Object<MessageFields<'_>>> {
     let messages = messages.as_array().map(Vec::as_slice).unwrap_or_default();
     messages
@@ -71,7 +97,7 @@ fn one(
     place: &FieldPath<'_>,
     message: MessageFields<'_>,
     before: &[Message],
-) -> Result<Message, Refused> {
+) -> Result<Message, CallError> {
     let role = match text(&place.below("role"), message.role.as_ref())? {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -90,14 +116,15 @@ fn one(
         .transpose()?;
     let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
     let parts = match role {
-        Role::Tool => vec![tool_result(place, message, before)?],
+        Role::Tool => tool_result(place, message, before)?,
         Role::Assistant => assistant(place, message)?,
         Role::System | Role::Developer | Role::User => {
             let place = place.below("content");
-            content(
-                &place,
-                message.content.ok_or_else(|| place.refused("is missing"))?,
-            )?
+            let written = message.content.ok_or_else(|| place.refused("is missing"))?;
+            let mut parts = content(&place, written)?;
+            let own = own_fields::unread(&[], &Value::Object(message.own));
+            parts.extend(own_fields::part_of_message(Dialect::OpenaiChat, own));
+            parts
         }
     };
     Ok(Message {
@@ -106,12 +133,17 @@ fn one(
     })
 }
 
-fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Part>, Refused> {
-    let mut parts = Vec::new();
+fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Part>, CallError> {
+    let mut parts: Vec<Part> = own::read_message(message.own)
+        .into_iter()
+        .map(Part::Reasoning)
+        .collect();
+    let is_signed = |part: &Part| matches!(part, Part::Reasoning(piece) if !piece.text.is_empty());
+    let is_there_signed = parts.iter().any(is_signed);
     // Providers of reasoning models disagree on the field's name.
     let reasoning =
         as_text(message.reasoning_content.as_ref()).or(as_text(message.reasoning.as_ref()));
-    if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
+    if let Some(text) = reasoning.filter(|text| !text.is_empty() && !is_there_signed) {
         parts.push(Part::Reasoning(Reasoning {
             text: text.to_owned(),
             opaque: None,
@@ -140,7 +172,7 @@ fn assistant(place: &FieldPath<'_>, message: MessageFields<'_>) -> Result<Vec<Pa
     Ok(parts)
 }
 
-fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
+fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, CallError> {
     let function = call
         .get("function")
         .ok_or_else(|| place.below("function").refused("is missing"))?;
@@ -151,7 +183,7 @@ fn tool_call(place: &FieldPath<'_>, call: &Value) -> Result<ToolCall, Refused> {
             .below("function")
             .text(function, "arguments")?
             .to_owned(),
-        opaque: None,
+        opaque: own::read_call(call),
     })
 }
 
@@ -159,23 +191,30 @@ fn tool_result(
     place: &FieldPath<'_>,
     message: MessageFields<'_>,
     before: &[Message],
-) -> Result<Part, Refused> {
+) -> Result<Vec<Part>, CallError> {
     let call_id = text(&place.below("tool_call_id"), message.tool_call_id.as_ref())?;
     let written = message
         .content
         .ok_or_else(|| place.below("content").refused("is missing"))?;
+    let mut own = own_fields::unread(&[], &Value::Object(message.own));
+    if let TextOrValue::Value(texts) = &written {
+        own.extend(own_fields::unread_of_texts("content", texts));
+    }
     let texts = content(&place.below("content"), written)?;
-    let texts: Option<Vec<&str>> = texts.iter().map(Part::as_text).collect();
+    let texts = texts.iter().filter(|part| !part.is_fields());
+    let texts: Option<Vec<&str>> = texts.map(Part::as_text).collect();
     let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
-    Ok(Part::ToolResult(ToolResult {
+    let result = Part::ToolResult(ToolResult {
         call_id: call_id.to_owned(),
         name: called(before, call_id),
         content: texts.join("\n"),
         is_error: false,
-    }))
+    });
+    let own = own_fields::part_behind(Dialect::OpenaiChat, own);
+    Ok(iter::once(result).chain(own).collect())
 }
 
-fn content(place: &FieldPath<'_>, written: TextOrValue<'_>) -> Result<Vec<Part>, Refused> {
+fn content(place: &FieldPath<'_>, written: TextOrValue<'_>) -> Result<Vec<Part>, CallError> {
     let parts = match written {
         TextOrValue::Text(text) => return Ok(vec![Part::Text(text.into_owned())]),
         TextOrValue::Value(parts) => parts,
@@ -183,15 +222,25 @@ fn content(place: &FieldPath<'_>, written: TextOrValue<'_>) -> Result<Vec<Part>,
     let parts = parts
         .as_array()
         .ok_or_else(|| place.refused("must be a string or an array of parts"))?;
-    parts
-        .iter()
-        .enumerate()
-        .map(|(index, part)| content_part(&place.at(index), part))
-        .collect()
+    let mut read = Vec::with_capacity(parts.len());
+    for (index, part) in parts.iter().enumerate() {
+        let place = place.at(index);
+        if let Some(known) = content_part(&place, part)? {
+            read.push(known);
+            let own = own_fields::unread(&PART_FIELDS, part);
+            read.extend(own_fields::part_behind(Dialect::OpenaiChat, own));
+        } else {
+            read.push(own_fields::block(BLOCK, part));
+        }
+    }
+    Ok(read)
 }
 
-/// A field that must be a text.
-fn text<'f>(place: &FieldPath<'_>, field: Option<&'f TextOrValue<'_>>) -> Result<&'f str, Refused> {
+/// Returns a field that must be a text.
+fn text<'f>(
+    place: &FieldPath<'_>,
+    field: Option<&'f TextOrValue<'_>>,
+) -> Result<&'f str, CallError> {
     as_text(field).ok_or_else(|| place.refused("must be a string"))
 }
 
@@ -199,10 +248,11 @@ fn as_text<'f>(field: Option<&'f TextOrValue<'_>>) -> Option<&'f str> {
     field.and_then(TextOrValue::as_str)
 }
 
-fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
-    match place.text(part, "type")? {
-        "text" => Ok(Part::Text(place.text(part, "text")?.to_owned())),
-        "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
+/// Reads a part; `None` if only this dialect, or only one provider, knows what it is.
+fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Option<Part>, CallError> {
+    Ok(Some(match place.text(part, "type")? {
+        "text" => Part::Text(place.text(part, "text")?.to_owned()),
+        "refusal" => Part::Refusal(place.text(part, "refusal")?.to_owned()),
         "image_url" => {
             let url = part
                 .pointer("/image_url/url")
@@ -214,30 +264,28 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
             )?;
             let place = place.below("image_url.url");
             let url = url.ok_or_else(|| place.refused("must be a string"))?;
-            Ok(Part::Image(Media {
+            Part::Image(Media {
                 detail,
                 ..image(&place, url)?
-            }))
+            })
         }
         "input_audio" => {
             let place = place.below("input_audio");
             let audio = part.get("input_audio").unwrap_or(&Value::Null);
             let mime_type = format!("audio/{}", place.text(audio, "format")?);
             let bytes = decoded(&place.below("data"), place.text(audio, "data")?)?;
-            Ok(Part::File(Media {
+            Part::File(Media {
                 mime_type,
                 source: MediaSource::Bytes(bytes),
                 name: None,
                 detail: None,
-            }))
+            })
         }
         "file" => {
             let place = place.below("file");
             let file = part.get("file").unwrap_or(&Value::Null);
             if file.get("file_id").is_some_and(|id| !id.is_null()) {
-                return Err(place
-                    .below("file_id")
-                    .refused("is known to one provider only; send `file_data`"));
+                return Ok(None);
             }
             let name = file
                 .get("filename")
@@ -251,15 +299,13 @@ fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
                     decoded(&place.below("file_data"), data)?,
                 ),
             };
-            Ok(Part::File(Media {
+            Part::File(Media {
                 mime_type,
                 source: MediaSource::Bytes(bytes),
                 name,
                 detail: None,
-            }))
+            })
         }
-        _ => Err(place
-            .below("type")
-            .refused("must be one of text, image_url, input_audio, file and refusal")),
-    }
+        _ => return Ok(None),
+    }))
 }

@@ -8,14 +8,18 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, de::MapAccess};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::message::{self, MessageFields};
 use crate::{
-    domain::message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+    domain::{
+        message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+        own_fields,
+        target::Dialect,
+    },
     front::{
-        error::Refused,
-        fields::{LongFields, Object, RequestFields, TextOrValue},
+        error::CallError,
+        fields::{FieldByField, LongFields, Object, RequestFields, TextOrValue},
     },
 };
 
@@ -24,11 +28,11 @@ use crate::{
 pub(in crate::front) struct ChatRequest {
     /// The model, which is a route here.
     pub(super) model: String,
-    /// Whether the answer is streamed.
+    /// If set, the completion is streamed.
     pub(super) stream: bool,
-    /// Whether the stream ends with its usage.
+    /// If set, the stream ends with its usage.
     pub(super) include_usage: bool,
-    /// What is asked.
+    /// Call that is requested.
     pub(super) call: ModelCall,
     /// `metadata`, and `user` as the label of that name.
     pub(super) labels: BTreeMap<String, String>,
@@ -38,7 +42,7 @@ pub(in crate::front) struct ChatRequest {
 #[derive(Default)]
 struct LongChatFields<'a> {
     messages: Option<Vec<Object<MessageFields<'a>>>>,
-    tools: Option<Vec<Object<ToolFields<'a>>>>,
+    tools: Option<Vec<FieldByField<ToolFields<'a>>>>,
 }
 
 impl<'a> LongFields<'a> for LongChatFields<'a> {
@@ -59,7 +63,7 @@ impl ChatRequest {
     ///
     /// # Errors
     /// When a field is missing, is not what it must be, or asks for what this front has not.
-    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
+    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, CallError> {
         let (mut fields, long) = RequestFields::read_with_long::<LongChatFields<'_>>(body)?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
@@ -75,10 +79,8 @@ impl ChatRequest {
                 tools,
             }
         };
-        let (include_usage, stream) = (
-            include_usage(&mut fields)?,
-            fields.boolean("stream")?.unwrap_or(false),
-        );
+        let include_usage = include_usage(&mut fields)?;
+        let stream = fields.boolean("stream")?.unwrap_or(false);
         let labels = fields.labels()?;
         let longest = fields.count("max_completion_tokens")?;
         let call = ModelCall {
@@ -115,16 +117,16 @@ impl ChatRequest {
 }
 
 /// Refuses what a client would wait for in vain; takes out what asks for nothing.
-fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused> {
+fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), CallError> {
     let one_choice = fields.take("n")?.is_none_or(|n| n.as_u64() == Some(1));
     if !one_choice {
-        return Err(Refused::unsupported(
+        return Err(CallError::unsupported(
             "n",
             "`n` must be 1: an answer is recovered as one",
         ));
     }
     if fields.boolean("logprobs")? == Some(true) {
-        return Err(Refused::unsupported(
+        return Err(CallError::unsupported(
             "logprobs",
             "`logprobs` is not available here",
         ));
@@ -134,7 +136,7 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
             .take(name)?
             .is_some_and(|value| value.as_u64() != Some(0) && value.as_bool() != Some(false))
         {
-            return Err(Refused::unsupported(
+            return Err(CallError::unsupported(
                 name,
                 format!("`{name}` is not available here"),
             ));
@@ -142,7 +144,7 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
     }
     for (name, instead) in [("functions", "tools"), ("function_call", "tool_choice")] {
         if fields.take_raw(name).is_some() {
-            return Err(Refused::unsupported(
+            return Err(CallError::unsupported(
                 name,
                 format!("`{name}` is not taken here; use `{instead}`"),
             ));
@@ -157,7 +159,7 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
         .take("modalities")?
         .is_some_and(|value| !only_text(&value))
     {
-        return Err(Refused::unsupported(
+        return Err(CallError::unsupported(
             "modalities",
             "`modalities` may hold nothing but `text`",
         ));
@@ -165,7 +167,7 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
     Ok(())
 }
 
-fn include_usage(fields: &mut RequestFields<'_>) -> Result<bool, Refused> {
+fn include_usage(fields: &mut RequestFields<'_>) -> Result<bool, CallError> {
     let wanted = fields.typed("stream_options", "an object", |value| {
         let options = value.as_object()?;
         match options.get("include_usage") {
@@ -176,34 +178,47 @@ fn include_usage(fields: &mut RequestFields<'_>) -> Result<bool, Refused> {
     Ok(wanted.unwrap_or(false))
 }
 
-fn tools(tools: Vec<Object<ToolFields<'_>>>) -> Result<Vec<ToolDefinition>, Refused> {
+fn tools(tools: Vec<FieldByField<ToolFields<'_>>>) -> Result<Vec<ToolDefinition>, CallError> {
     tools
         .into_iter()
         .enumerate()
-        .map(|(index, Object(tool))| one_tool(index, tool))
+        .map(|(index, FieldByField(tool))| one_tool(index, tool))
         .collect()
 }
 
-/// The fields of each tool, of which one is not what it must be. What is no tool has none.
-fn tool_fields(tools: &RawValue) -> Result<Vec<Object<ToolFields<'_>>>, Refused> {
+/// Returns the fields of each tool, of which one is not what it must be. What is not a tool has
+/// none.
+fn tool_fields(tools: &RawValue) -> Result<Vec<FieldByField<ToolFields<'_>>>, CallError> {
     let tools: Vec<&RawValue> = serde_json::from_str(tools.get())
-        .map_err(|_| Refused::invalid("tools", "`tools` must be an array"))?;
+        .map_err(|_| CallError::invalid("tools", "`tools` must be an array"))?;
     Ok(tools
         .into_iter()
         .map(|tool| serde_json::from_str(tool.get()).unwrap_or_default())
         .collect())
 }
 
-/// The fields of a tool that are read here.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// The fields of a tool that are read here, and all others.
+#[derive(Default)]
 struct ToolFields<'a> {
     r#type: Option<ToolType>,
-    #[serde(borrow)]
-    function: Option<Object<FunctionFields<'a>>>,
+    function: Option<FieldByField<FunctionFields<'a>>>,
+    own: Map<String, Value>,
 }
 
-/// What a tool is.
+impl<'a> LongFields<'a> for ToolFields<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        match name {
+            "type" => self.r#type = map.next_value()?,
+            "function" => self.function = map.next_value()?,
+            _ => {
+                self.own.insert(name.to_owned(), map.next_value()?);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Kind of a tool.
 #[derive(PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ToolType {
@@ -213,46 +228,59 @@ enum ToolType {
 }
 
 /// The fields of a tool's function; the schema as it came, for it may be long.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default)]
 struct FunctionFields<'a> {
-    #[serde(borrow)]
     name: Option<TextOrValue<'a>>,
-    #[serde(borrow)]
     description: Option<TextOrValue<'a>>,
-    #[serde(borrow)]
     parameters: Option<&'a RawValue>,
-    #[serde(borrow)]
     strict: Option<&'a RawValue>,
+    own: Map<String, Value>,
 }
 
-fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refused> {
+impl<'a> LongFields<'a> for FunctionFields<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        match name {
+            "name" => self.name = map.next_value()?,
+            "description" => self.description = map.next_value()?,
+            "parameters" => self.parameters = map.next_value()?,
+            "strict" => self.strict = map.next_value()?,
+            _ => {
+                self.own.insert(name.to_owned(), map.next_value()?);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, CallError> {
     if tool.r#type.is_some_and(|kind| kind != ToolType::Function) {
-        return Err(Refused::unsupported(
+        return Err(CallError::unsupported(
             format!("tools[{index}].type"),
             "only tools of type `function` are taken",
         ));
     }
-    let Object(FunctionFields {
+    let FieldByField(FunctionFields {
         name,
         description,
         parameters,
         strict,
+        own: of_function,
     }) = tool.function.unwrap_or_default();
     let text = |field: Option<TextOrValue<'_>>| match field {
         Some(TextOrValue::Text(text)) => text.into_owned(),
         Some(TextOrValue::Value(_)) | None => String::new(),
     };
-    let (name, description) = (text(name), text(description));
+    let name = text(name);
+    let description = text(description);
     if name.is_empty() {
-        return Err(Refused::invalid(
+        return Err(CallError::invalid(
             format!("tools[{index}].function.name"),
             "a tool needs a name",
         ));
     }
     let parameters = parameters.map_or("", RawValue::get);
     if !parameters.is_empty() && !parameters.starts_with('{') {
-        return Err(Refused::invalid(
+        return Err(CallError::invalid(
             format!("tools[{index}].function.parameters"),
             "a schema is an object",
         ));
@@ -261,21 +289,26 @@ fn one_tool(index: usize, tool: ToolFields<'_>) -> Result<ToolDefinition, Refuse
         .map(|strict| serde_json::from_str(strict.get()))
         .transpose();
     let strict = strict.map_err(|_| {
-        Refused::invalid(
+        CallError::invalid(
             format!("tools[{index}].function.strict"),
             "`strict` must be a boolean",
         )
     })?;
+    let mut own = tool.own;
+    if !of_function.is_empty() {
+        own.insert("function".to_owned(), Value::Object(of_function));
+    }
+    let own = own_fields::unread(&[], &Value::Object(own));
     Ok(ToolDefinition {
         name,
         description,
         parameters: parameters.to_owned(),
         strict,
-        ..ToolDefinition::default()
+        own: own_fields::kept(Dialect::OpenaiChat, own),
     })
 }
 
-fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {
+fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, CallError> {
     let what = "`auto`, `none`, `required` or a function by its name";
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
@@ -291,7 +324,7 @@ fn tool_choice(fields: &mut RequestFields<'_>) -> Result<ToolChoice, Refused> {
     Ok(fields.typed("tool_choice", what, read)?.unwrap_or_default())
 }
 
-fn response_format(fields: &mut RequestFields<'_>) -> Result<ResponseFormat, Refused> {
+fn response_format(fields: &mut RequestFields<'_>) -> Result<ResponseFormat, CallError> {
     let what = "of type `text`, `json_object` or `json_schema` with a name and a schema";
     let read = |value: &Value| match value.get("type")?.as_str()? {
         "text" => Some(ResponseFormat::Text),
@@ -318,7 +351,7 @@ fn response_format(fields: &mut RequestFields<'_>) -> Result<ResponseFormat, Ref
         .unwrap_or_default())
 }
 
-fn stop(fields: &mut RequestFields<'_>) -> Result<Vec<String>, Refused> {
+fn stop(fields: &mut RequestFields<'_>) -> Result<Vec<String>, CallError> {
     let read = |value: &Value| match value {
         Value::String(one) => Some(vec![one.clone()]),
         Value::Array(many) => many

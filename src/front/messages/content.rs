@@ -1,33 +1,74 @@
 //! Messages of blocks, read into the neutral conversation.
 //!
 //! A block that cannot be carried whole is refused with its place. Blocks of the model that have no
-//! neutral word (server tools and their results) go back to this dialect as they came. Marks for
-//! caching stay at their blocks; one within the result of a tool is that of the result, which is
+//! neutral word (server tools and their results) go back to this dialect as they came, and so do
+//! fields of messages and blocks that are not read here. Marks for caching stay at their blocks; one within the result of a tool is that of the result, which is
 //! one text.
+
+use std::iter;
 
 use serde_json::Value;
 
 use crate::{
-    domain::message::{
-        CacheMark, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult,
+    domain::{
+        message::{
+            CacheMark, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall,
+            ToolResult,
+        },
+        own_fields::{self, CITATIONS},
+        target::Dialect,
     },
     front::{
         carried,
-        error::Refused,
+        error::CallError,
         media::decoded,
         place::{FieldPath, called},
     },
     provider::anthropic::{BLOCK, REDACTED, SIGNATURE},
 };
 
+/// The name of a mark for caching.
+const MARK: &str = "cache_control";
+
+/// The fields that are read of blocks by their type.
+const READ_OF_BLOCKS: [(&str, &[&str]); 5] = [
+    ("text", &["type", "text", MARK]),
+    ("image", &IMAGE_FIELDS),
+    ("document", &DOCUMENT_FIELDS),
+    (
+        "tool_result",
+        &["type", "tool_use_id", "content", "is_error", MARK],
+    ),
+    ("tool_use", &["type", "id", "name", "input", MARK]),
+];
+
+const IMAGE_FIELDS: [&str; 6] = [
+    "type",
+    MARK,
+    "source.type",
+    "source.media_type",
+    "source.data",
+    "source.url",
+];
+
+const DOCUMENT_FIELDS: [&str; 7] = [
+    "type",
+    MARK,
+    "title",
+    "source.type",
+    "source.media_type",
+    "source.data",
+    "source.url",
+];
+
 /// Reads the conversation behind the system's instructions.
 ///
 /// # Errors
 /// When it is empty, or a message is not what it must be.
-pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Message>, Refused> {
+pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Message>, CallError> {
     let messages = messages.as_array().filter(|messages| !messages.is_empty());
     let messages = messages
-        .ok_or_else(|| Refused::invalid("messages", "`messages` must be a non-empty array"))?;
+        .ok_or_else(|| CallError::invalid("messages", "`messages` must be a non-empty array"))?;
     let mut read: Vec<Message> = Vec::with_capacity(messages.len() + 1);
     if let Some(system) = system {
         let place = FieldPath::new("system");
@@ -48,7 +89,8 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
             .get("content")
             .ok_or_else(|| place.below("content").refused("is missing"))?;
         let at = place.below("content");
-        let message = match place.text(message, "role")? {
+        let own = own_fields::unread(&["role", "content"], message);
+        let mut message = match place.text(message, "role")? {
             "user" => content(Role::User, &at, written, |place, block| {
                 users(place, block, &read)
             })?,
@@ -62,6 +104,9 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
                     .refused("must be one of user, assistant and system"));
             }
         };
+        message
+            .parts
+            .extend(own_fields::part_of_message(Dialect::Anthropic, own));
         read.push(message);
         give_back(&mut read);
     }
@@ -72,8 +117,8 @@ fn content(
     role: Role,
     place: &FieldPath<'_>,
     written: &Value,
-    read: impl Fn(&FieldPath<'_>, &Value) -> Result<Vec<Part>, Refused>,
-) -> Result<Message, Refused> {
+    read: impl Fn(&FieldPath<'_>, &Value) -> Result<Vec<Part>, CallError>,
+) -> Result<Message, CallError> {
     match written {
         Value::String(text) => Ok(Message::text(role, text)),
         Value::Array(blocks) => {
@@ -87,6 +132,10 @@ fn content(
                         mark: mark.clone(),
                     }));
                 message.parts.extend(read(&place.at(index), block)?);
+                let first = message.parts.get(part);
+                if let Some(own) = first.and_then(|first| own_part(role, first, block)) {
+                    message.parts.insert(part + 1, own);
+                }
             }
             Ok(message)
         }
@@ -94,7 +143,42 @@ fn content(
     }
 }
 
-/// The mark for caching on a block, or else the last one within it.
+/// Fields of the block that are not in its part; `None` if there are none.
+fn own_part(role: Role, part: &Part, block: &Value) -> Option<Part> {
+    if matches!(part, Part::Reasoning(_)) {
+        // It has all of its own.
+        return None;
+    }
+    let kind = block.get("type")?;
+    let (_, known) = READ_OF_BLOCKS.iter().find(|(name, _)| kind == name)?;
+    let mut own = own_fields::unread(known, block);
+    if role == Role::Assistant {
+        // They are kept with the text already.
+        own.shift_remove(CITATIONS);
+    }
+    if let (Part::ToolResult(_), Some(content)) = (part, block.get("content")) {
+        own.extend(own_fields::unread_of_texts(
+            "content",
+            &plain_texts(content),
+        ));
+    }
+    own_fields::part_behind(Dialect::Anthropic, own)
+}
+
+/// Returns the texts of the result of a tool, without marks for caching.
+fn plain_texts(content: &Value) -> Value {
+    let texts = content.as_array().into_iter().flatten();
+    let texts = texts.filter(|block| block["type"] == "text").cloned();
+    let plain = texts.map(|mut text| {
+        if let Some(fields) = text.as_object_mut() {
+            fields.shift_remove(MARK);
+        }
+        text
+    });
+    plain.collect()
+}
+
+/// Returns the mark for caching on a block, or else the last one within it.
 fn mark(block: &Value) -> Option<&Value> {
     let within = || {
         block
@@ -105,14 +189,17 @@ fn mark(block: &Value) -> Option<&Value> {
             .find_map(mark)
     };
     block
-        .get("cache_control")
+        .get(MARK)
         .filter(|mark| mark.is_object())
         .or_else(within)
 }
 
-fn users(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+fn users(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, CallError> {
     Ok(match place.text(block, "type")? {
         "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
+        "image" | "document" if is_known_to_one_provider(block) => {
+            vec![own_fields::block(BLOCK, block)]
+        }
         "image" => vec![Part::Image(media(
             &place.below("source"),
             block,
@@ -129,29 +216,56 @@ fn users(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec
             })]
         }
         "tool_result" => result(place, block, before)?,
-        _ => {
-            return Err(place
-                .below("type")
-                .refused("must be one of text, image, document and tool_result"));
-        }
+        _ => vec![own_fields::block(BLOCK, block)],
     })
 }
 
-/// A tool's result; pictures in it follow it, because results are texts in most dialects.
-fn result(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+/// Returns whether the content of an image or document is where only its provider finds it, or is
+/// made of blocks.
+fn is_known_to_one_provider(block: &Value) -> bool {
+    matches!(
+        block.pointer("/source/type").and_then(Value::as_str),
+        Some("file" | "content")
+    )
+}
+
+/// Returns a tool's result; pictures in it follow it, because results are texts in most dialects.
+fn result(
+    place: &FieldPath<'_>,
+    block: &Value,
+    before: &[Message],
+) -> Result<Vec<Part>, CallError> {
     let call_id = place.text(block, "tool_use_id")?.to_owned();
     let parts = match block.get("content") {
         None | Some(Value::Null) => Vec::new(),
         Some(written) => {
             let read = |place: &FieldPath<'_>, block: &Value| match place.text(block, "type")? {
-                "text" | "image" | "document" => users(place, block, &[]),
-                _ => Err(place
-                    .below("type")
-                    .refused("must be one of text, image and document")),
+                "tool_result" => Err(place.below("type").refused("must not be tool_result")),
+                _ => users(place, block, &[]),
             };
             content(Role::Tool, &place.below("content"), written, read)?.parts
         }
     };
+    // Content that holds blocks of this dialect alone goes back to it whole, beside its texts for
+    // others.
+    let is_own = |place: usize, part: &Part| {
+        let is_of_text = place > 0 && parts[place - 1].as_text().is_some();
+        matches!(part, Part::Reasoning(_)) && !(part.is_fields() && is_of_text)
+    };
+    let mut placed = parts.iter().enumerate();
+    if placed.any(|(place, part)| is_own(place, part)) {
+        let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
+        let result = ToolResult {
+            name: called(before, &call_id),
+            call_id,
+            content: texts.join("\n"),
+            is_error: block.get("is_error").and_then(Value::as_bool) == Some(true),
+        };
+        return Ok(vec![
+            Part::ToolResult(result),
+            own_fields::block(BLOCK, block),
+        ]);
+    }
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
     let name = called(before, &call_id);
     let is_error = block
@@ -164,11 +278,12 @@ fn result(place: &FieldPath<'_>, block: &Value, before: &[Message]) -> Result<Ve
         content: texts.join("\n"),
         is_error,
     })];
-    result.extend(parts.into_iter().filter(|part| part.as_text().is_none()));
+    let is_media = |part: &Part| matches!(part, Part::Image(_) | Part::File(_));
+    result.extend(parts.into_iter().filter(is_media));
     Ok(result)
 }
 
-fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
+fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, CallError> {
     let reasoning = |text: &str, opaque| {
         vec![Part::Reasoning(Reasoning {
             text: text.to_owned(),
@@ -182,7 +297,10 @@ fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
         })
     };
     Ok(match place.text(block, "type")? {
-        "text" => vec![Part::Text(place.text(block, "text")?.to_owned())],
+        "text" => {
+            let text = Part::Text(place.text(block, "text")?.to_owned());
+            iter::once(text).chain(citations(block)).collect()
+        }
         "tool_use" => {
             let arguments = block.get("input").filter(|input| input.is_object());
             let arguments =
@@ -207,8 +325,14 @@ fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, Refused> {
             let data = place.text(block, "data")?;
             reasoning("", opaque(REDACTED, data))
         }
-        _ => reasoning("", opaque(BLOCK, &block.to_string())),
+        _ => vec![own_fields::block(BLOCK, block)],
     })
+}
+
+/// Returns the citations of a text of the model.
+fn citations(block: &Value) -> Option<Part> {
+    let citations = block.get(CITATIONS)?.as_array()?.clone();
+    own_fields::part_of_text(Dialect::Anthropic, own_fields::cited(citations))
 }
 
 /// Takes the envelopes of tool calls out of the last message, and gives each its call.
@@ -245,8 +369,8 @@ fn give_back(messages: &mut [Message]) {
     }
 }
 
-/// The source of an image or document; `usual` is the type of one whose URL does not say.
-fn media(place: &FieldPath<'_>, block: &Value, usual: &str) -> Result<Media, Refused> {
+/// Returns the source of an image or document; `usual` is the type of one whose URL does not say.
+fn media(place: &FieldPath<'_>, block: &Value, usual: &str) -> Result<Media, CallError> {
     let source = block.get("source").unwrap_or(&Value::Null);
     let (mime_type, source) = match place.text(source, "type")? {
         "base64" => {
@@ -261,11 +385,6 @@ fn media(place: &FieldPath<'_>, block: &Value, usual: &str) -> Result<Media, Ref
             usual,
             MediaSource::Url(place.text(source, "url")?.to_owned()),
         ),
-        "file" => {
-            return Err(place
-                .below("type")
-                .refused("is known to one provider only; send the data"));
-        }
         _ => {
             return Err(place
                 .below("type")

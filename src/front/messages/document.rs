@@ -1,27 +1,49 @@
-//! The whole answer as a message of this protocol, and the words that document and stream share.
+//! The whole completion as a message of this protocol, and the words that document and stream share.
+
+use std::mem;
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     domain::{
-        completion::{Completion, FinishReason, Usage},
+        completion::{Completion, Usage},
         ids::InvocationId,
         message::{Opaque, Part, Reasoning},
+        own_fields::{self, CITATIONS},
+        stop_reason,
+        target::Dialect,
     },
     front::carried,
     provider::anthropic::{BLOCK, REDACTED, SIGNATURE},
 };
 
-/// The document of a whole answer.
-pub(super) fn message(invocation: &InvocationId, completion: &Completion) -> Value {
-    let content: Vec<Value> = completion.message.parts.iter().flat_map(blocks).collect();
+/// Returns the document of a whole completion; `only_stop` as in [`end`].
+pub(super) fn message(
+    invocation: &InvocationId,
+    completion: &Completion,
+    only_stop: Option<&str>,
+) -> Value {
+    let content = content(&completion.message.parts);
     let mut message = begun(invocation, &completion.model, completion.usage);
     message["content"] = Value::Array(content);
-    message["stop_reason"] = json!(stop_reason(completion));
+    own_fields::merge(&mut message, &end(completion, only_stop));
     message
 }
 
-/// A message of which nothing was said yet.
+/// Returns the end of a message: the reason for it, the sequence at which the completion stopped (known
+/// if the provider states it, or the request names one alone), the cost, and what else the provider
+/// says around a completion in this protocol.
+pub(super) fn end(completion: &Completion, only_stop: Option<&str>) -> Map<String, Value> {
+    let reason = stop_reason::in_messages(completion.finish, &completion.finish_raw);
+    let sequence = only_stop.filter(|_| reason == "stop_sequence");
+    let mut end = json!({"stop_reason": reason, "stop_sequence": sequence});
+    end["usage"] = usage(completion.usage);
+    let around = own_fields::fields_in(Dialect::Anthropic, completion.around.as_ref());
+    own_fields::merge(&mut end, &around);
+    end.as_object_mut().map(mem::take).unwrap_or_default()
+}
+
+/// Returns a message of which nothing was said yet.
 pub(super) fn begun(invocation: &InvocationId, model: &str, usage: Usage) -> Value {
     json!({
         "id": format!("msg_{invocation}"),
@@ -35,36 +57,61 @@ pub(super) fn begun(invocation: &InvocationId, model: &str, usage: Usage) -> Val
     })
 }
 
-/// Why the model stopped, in this protocol's words.
-pub(super) fn stop_reason(completion: &Completion) -> &'static str {
-    match completion.finish {
-        FinishReason::Stop | FinishReason::Other if completion.finish_raw == "stop_sequence" => {
-            "stop_sequence"
+/// Returns a message that began with what its provider says around it, if that speaks this
+/// protocol. At which sequence it stopped is known at its end alone.
+pub(super) fn begun_with(mut begun: Value, around: Option<&Opaque>) -> Value {
+    let mut around = own_fields::fields_in(Dialect::Anthropic, around);
+    around.shift_remove("stop_sequence");
+    own_fields::merge(&mut begun, &around);
+    begun
+}
+
+/// Returns the cost of the completion, without the attempts that failed. This protocol counts cached
+/// tokens apart.
+pub(super) fn usage(usage: Usage) -> Value {
+    let read = usage.cached_input_tokens;
+    let written = usage.cache_write_tokens;
+    let cached = read.unwrap_or(0).saturating_add(written.unwrap_or(0));
+    let mut counts = json!({
+        "input_tokens": usage.input_tokens.saturating_sub(cached),
+        "output_tokens": usage.output_tokens,
+    });
+    for (name, tokens) in [
+        ("cache_creation_input_tokens", written),
+        ("cache_read_input_tokens", read),
+    ] {
+        if let Some(tokens) = tokens {
+            counts[name] = json!(tokens);
         }
-        FinishReason::Stop | FinishReason::Other => "end_turn",
-        FinishReason::ToolCalls | FinishReason::MalformedToolCall => "tool_use",
-        FinishReason::Length => "max_tokens",
-        FinishReason::ContextFull => "model_context_window_exceeded",
-        FinishReason::ContentFilter | FinishReason::Refusal => "refusal",
-        FinishReason::Paused => "pause_turn",
+    }
+    counts
+}
+
+/// Returns the blocks of a completion, its texts with their citations.
+fn content(parts: &[Part]) -> Vec<Value> {
+    let mut content: Vec<Value> = Vec::with_capacity(parts.len());
+    for part in parts {
+        if let Some(citations) = part.as_opaque().and_then(citations)
+            && let Some(text) = content.last_mut().filter(|last| last["type"] == "text")
+        {
+            text[CITATIONS] = Value::Array(citations);
+        } else {
+            content.extend(blocks(part));
+        }
+    }
+    content
+}
+
+/// Returns the citations of the text before; `None` if it is something else that a provider needs
+/// back.
+pub(super) fn citations(opaque: &Opaque) -> Option<Vec<Value>> {
+    match own_fields::read(Dialect::Anthropic, opaque)?.remove(CITATIONS) {
+        Some(Value::Array(citations)) => Some(citations),
+        _ => None,
     }
 }
 
-/// What the answer cost, without the attempts that failed. This protocol counts cached tokens
-/// apart.
-pub(super) fn usage(usage: Usage) -> Value {
-    let cached = usage
-        .cached_input_tokens
-        .saturating_add(usage.cache_write_tokens);
-    json!({
-        "input_tokens": usage.input_tokens.saturating_sub(cached),
-        "cache_creation_input_tokens": usage.cache_write_tokens,
-        "cache_read_input_tokens": usage.cached_input_tokens,
-        "output_tokens": usage.output_tokens,
-    })
-}
-
-/// The blocks of a part of the answer.
+/// Returns the blocks of a part of the completion.
 fn blocks(part: &Part) -> Vec<Value> {
     match part {
         Part::Text(text) | Part::Refusal(text) => vec![json!({"type": "text", "text": text})],
@@ -82,7 +129,7 @@ fn blocks(part: &Part) -> Vec<Value> {
     }
 }
 
-/// A block of thinking, with what its provider needs back.
+/// Returns a block of thinking, with what its provider needs back.
 fn thinking(reasoning: &Reasoning) -> Value {
     if let Some(block) = reasoning.opaque.as_ref().and_then(block_of) {
         return block;
@@ -91,8 +138,8 @@ fn thinking(reasoning: &Reasoning) -> Value {
     json!({"type": "thinking", "thinking": reasoning.text, "signature": signature})
 }
 
-/// The block that is nothing but what the provider needs back; `None` where that is a signature of
-/// a text.
+/// Returns the block that is nothing but the part that the provider needs back; `None` if that is a
+/// signature of a text.
 pub(super) fn block_of(opaque: &Opaque) -> Option<Value> {
     let text = || String::from_utf8_lossy(&opaque.bytes);
     match opaque.kind.as_str() {
@@ -102,7 +149,7 @@ pub(super) fn block_of(opaque: &Opaque) -> Option<Value> {
     }
 }
 
-/// The signature of a thought: Anthropic's own as it is, any other one in an envelope.
+/// Returns the signature of a thought: Anthropic's own as it is, any other one in an envelope.
 pub(super) fn signature(opaque: &Opaque) -> String {
     if opaque.kind == SIGNATURE {
         String::from_utf8_lossy(&opaque.bytes).into_owned()
@@ -111,17 +158,19 @@ pub(super) fn signature(opaque: &Opaque) -> String {
     }
 }
 
-/// What a provider needs back with a tool call, for which this protocol's tool calls have no field.
+/// Returns the part that a provider needs back with a tool call, for which this protocol's tool
+/// calls have no field.
 pub(super) fn before_call(opaque: &Opaque, call: &str) -> Value {
     json!({"type": "redacted_thinking", "data": carried::seal(opaque, Some(call))})
 }
 
-/// A tool call.
+/// Returns a tool call.
 pub(super) fn tool_use(id: &str, name: &str, input: &Value) -> Value {
     json!({"type": "tool_use", "id": id, "name": name, "input": input})
 }
 
-/// The arguments as an object; what is none is kept as text under one key, so that it can be seen.
+/// Returns the arguments as an object; anything else is kept as text under one key, so that it can
+/// be seen.
 fn input(arguments: &str) -> Value {
     if arguments.trim().is_empty() {
         return Value::Object(Map::new());

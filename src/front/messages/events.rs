@@ -12,9 +12,10 @@ use crate::{
         completion::{BlockKind, Completion, Usage},
         fold::Block,
         ids::InvocationId,
+        message::Opaque,
     },
     front::{
-        error::{Protocol, Refused},
+        error::{CallError, Protocol},
         stream::AnswerEvents,
     },
 };
@@ -23,13 +24,19 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct MessageEvents {
     invocation: InvocationId,
-    /// The model that answers, as far as it is known.
+    /// Stop sequence of the request, if it names one alone.
+    only_stop: Option<String>,
+    /// Model that answers, as far as it is known.
     model: String,
+    /// What the provider said around the message when it began.
+    around: Option<Opaque>,
     usage: Usage,
     begun: bool,
     /// The block that is being written.
     open: Option<u32>,
-    /// How many blocks were written.
+    /// If set, it is a text of the model's.
+    is_text: bool,
+    /// Number of blocks that were written.
     index: u32,
 }
 
@@ -37,21 +44,27 @@ pub(super) struct MessageEvents {
 
 impl MessageEvents {
     /// Nothing was written.
-    pub(super) fn new(invocation: &InvocationId, model: String) -> Self {
+    pub(super) fn new(invocation: &InvocationId, model: String, only_stop: Option<String>) -> Self {
         let invocation = invocation.clone();
         Self {
             invocation,
+            only_stop,
             model,
+            around: None,
             usage: Usage::default(),
             begun: false,
             open: None,
+            is_text: false,
             index: 0,
         }
     }
 
     fn begin(&mut self) -> Option<Bytes> {
         let first = !std::mem::replace(&mut self.begun, true);
-        let message = || document::begun(&self.invocation, &self.model, self.usage);
+        let message = || {
+            let begun = document::begun(&self.invocation, &self.model, self.usage);
+            document::begun_with(begun, self.around.as_ref())
+        };
         first.then(|| event("message_start", json!({"message": message()})))
     }
 
@@ -77,13 +90,14 @@ impl MessageEvents {
         )
     }
 
-    /// The arguments of a call.
+    /// Returns the arguments of a call.
     fn input(&self, json: &str) -> Bytes {
         self.delta(&json!({"type": "input_json_delta", "partial_json": json}))
     }
 
     fn close(&mut self) -> Option<Bytes> {
         self.open.take()?;
+        self.is_text = false;
         let stop = event("content_block_stop", json!({"index": self.index}));
         self.index += 1;
         Some(stop)
@@ -93,6 +107,10 @@ impl MessageEvents {
 impl AnswerEvents for MessageEvents {
     fn answered_by(&mut self, model: &str) {
         model.clone_into(&mut self.model);
+    }
+
+    fn begins_with(&mut self, around: &Opaque) {
+        self.around = Some(around.clone());
     }
 
     fn cost(&mut self, usage: Usage) {
@@ -112,6 +130,7 @@ impl AnswerEvents for MessageEvents {
             BlockKind::ToolCall { .. } => return Vec::new(),
         };
         let mut events = self.open(block.id, &content);
+        self.is_text = block.kind == BlockKind::Text;
         events.push(self.delta(&delta));
         events
     }
@@ -119,8 +138,17 @@ impl AnswerEvents for MessageEvents {
     fn stop(&mut self, block: &Block) -> Vec<Bytes> {
         let mut events = Vec::new();
         match (&block.kind, &block.opaque) {
-            (BlockKind::Text | BlockKind::Refusal, _) | (BlockKind::Reasoning, None) => {}
+            // Its citations may follow: it ends with what comes next.
+            (BlockKind::Text, _) => return Vec::new(),
+            (BlockKind::Refusal, _) | (BlockKind::Reasoning, None) => {}
             (BlockKind::Reasoning, Some(opaque)) => {
+                if let Some(citations) = document::citations(opaque).filter(|_| self.is_text) {
+                    let delta = |it| json!({"type": "citations_delta", "citation": it});
+                    let citations = citations.iter().map(|it| self.delta(&delta(it)));
+                    events.extend(citations);
+                    events.extend(self.close());
+                    return events;
+                }
                 if let Some(mut whole) = document::block_of(opaque) {
                     // As the API streams it: clients read the arguments of a call from the deltas
                     // alone.
@@ -160,9 +188,8 @@ impl AnswerEvents for MessageEvents {
         self.answered_by(&completion.model);
         let mut events = Vec::from_iter(self.begin());
         events.extend(self.close());
-        let delta =
-            json!({"stop_reason": document::stop_reason(completion), "stop_sequence": null});
-        let usage = document::usage(completion.usage);
+        let mut delta = document::end(completion, self.only_stop.as_deref());
+        let usage = delta.shift_remove("usage");
         events.push(event(
             "message_delta",
             json!({"delta": delta, "usage": usage}),
@@ -171,7 +198,7 @@ impl AnswerEvents for MessageEvents {
         events
     }
 
-    fn broken(&mut self, refused: &Refused) -> Vec<Bytes> {
+    fn broken(&mut self, refused: &CallError) -> Vec<Bytes> {
         vec![event("error", refused.object(Protocol::Anthropic))]
     }
 }

@@ -14,10 +14,11 @@ use super::content;
 use crate::{
     domain::{
         message::{ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+        own_fields,
         target::Dialect,
     },
     front::{
-        error::Refused,
+        error::CallError,
         fields::RequestFields,
         place::{FieldPath, description},
     },
@@ -31,9 +32,9 @@ const READ_OF_TOOLS: [&str; 5] = ["type", "name", "description", "input_schema",
 pub(in crate::front) struct MessagesRequest {
     /// The model, which is a route here.
     pub(super) model: String,
-    /// Whether the answer is streamed.
+    /// `true` if the completion is streamed.
     pub(super) stream: bool,
-    /// What is asked.
+    /// Call that is requested.
     pub(super) call: ModelCall,
     /// `metadata.user_id`, as the label `user`.
     pub(super) labels: BTreeMap<String, String>,
@@ -46,14 +47,12 @@ impl MessagesRequest {
     ///
     /// # Errors
     /// When a field is missing, is not what it must be, or asks for what this front has not.
-    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
+    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, CallError> {
         let mut fields = RequestFields::read(body)?;
         let model = fields.model()?;
         let stream = fields.boolean("stream")?.unwrap_or(false);
-        let (system, messages) = (
-            fields.take("system")?,
-            fields.take("messages")?.unwrap_or_default(),
-        );
+        let system = fields.take("system")?;
+        let messages = fields.take("messages")?.unwrap_or_default();
         let tools = fields
             .typed("tools", "an array", |value| value.as_array().cloned())?
             .unwrap_or_default();
@@ -63,7 +62,7 @@ impl MessagesRequest {
             .map(tool_choice)
             .transpose()?
             .unwrap_or_default();
-        let (reasoning_effort, response_format) = output_config(&mut fields)?;
+        let (reasoning_effort, response_format, output) = output_config(&mut fields)?;
         let metadata = fields.take("metadata")?;
         let labels = metadata
             .as_ref()
@@ -75,7 +74,7 @@ impl MessagesRequest {
             .iter()
             .enumerate()
             .partition(|(_, tool)| is_custom(tool));
-        let tools: Result<Vec<ToolDefinition>, Refused> = own.into_iter().map(tool).collect();
+        let tools: Result<Vec<ToolDefinition>, CallError> = own.into_iter().map(tool).collect();
         let mut call = ModelCall {
             messages,
             tools: tools?,
@@ -97,6 +96,10 @@ impl MessagesRequest {
         };
         call.extra
             .extend(metadata.map(|metadata| ("metadata".to_owned(), metadata)));
+        if !output.is_empty() {
+            call.extra
+                .insert("output_config".to_owned(), Value::Object(output));
+        }
         if !theirs.is_empty() {
             call.extra.insert(
                 "tools".to_owned(),
@@ -122,7 +125,7 @@ impl MessagesRequest {
 }
 
 /// `metadata.user_id` as the label `user`.
-fn labels(metadata: &Value) -> Result<BTreeMap<String, String>, Refused> {
+fn labels(metadata: &Value) -> Result<BTreeMap<String, String>, CallError> {
     let read = || match metadata.as_object()?.get("user_id") {
         None | Some(Value::Null) => Some(None),
         Some(user) => {
@@ -133,39 +136,38 @@ fn labels(metadata: &Value) -> Result<BTreeMap<String, String>, Refused> {
         }
     };
     let what = "`metadata` must be an object whose `user_id` is a string of at most 512 bytes, without control characters";
-    let user = read().ok_or_else(|| Refused::invalid("metadata", what))?;
+    let user = read().ok_or_else(|| CallError::invalid("metadata", what))?;
     Ok(user
         .map(|user| ("user".to_owned(), user))
         .into_iter()
         .collect())
 }
 
-/// Whether a tool is the client's own, and not one that this API defines.
+/// Returns whether a tool is the client's own, and not one that this API defines.
 fn is_custom(tool: &Value) -> bool {
     tool.get("type")
         .is_none_or(|kind| kind.is_null() || kind == "custom")
 }
 
-fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, Refused> {
+fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, CallError> {
     let list = FieldPath::new("tools");
     let place = list.at(index);
     let name = place.text(tool, "name")?.to_owned();
     let description = description(tool);
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
-    let mut extra = tool.as_object().cloned().unwrap_or_default();
-    extra.retain(|name, value| !READ_OF_TOOLS.contains(&name.as_str()) && !value.is_null());
+    let own = own_fields::unread(&READ_OF_TOOLS, tool);
     Ok(ToolDefinition {
         name,
         description,
         parameters: schema.to_string(),
         strict: None,
-        extra,
+        own: own_fields::kept(Dialect::Anthropic, own),
     })
 }
 
-/// The choice, and whether several calls at once may be made.
-fn tool_choice(value: &Value) -> Result<(ToolChoice, Option<bool>), Refused> {
+/// Returns the choice, and whether several calls at once may be made.
+fn tool_choice(value: &Value) -> Result<(ToolChoice, Option<bool>), CallError> {
     let read = || {
         let one = value
             .get("disable_parallel_tool_use")
@@ -180,22 +182,24 @@ fn tool_choice(value: &Value) -> Result<(ToolChoice, Option<bool>), Refused> {
         Some((choice, one.map(|one| !one)))
     };
     let what = "`tool_choice` must be of type `auto`, `any`, `none` or `tool` with a name";
-    read().ok_or_else(|| Refused::invalid("tool_choice", what))
+    read().ok_or_else(|| CallError::invalid("tool_choice", what))
 }
 
-/// The effort and the shape of the answer; what else is in the field is passed on.
-fn output_config(
-    fields: &mut RequestFields<'_>,
-) -> Result<(Option<String>, ResponseFormat), Refused> {
+/// The effort, the shape of the completion, and what else there is.
+type OutputConfig = (Option<String>, ResponseFormat, Map<String, Value>);
+
+/// Returns the effort and the shape of the completion; the rest of the field is passed on.
+fn output_config(fields: &mut RequestFields<'_>) -> Result<OutputConfig, CallError> {
     let what = "an object whose `effort` is a string and whose `format` is of type `json_schema` with a schema";
     let read = |value: &Value| {
-        let config: &Map<String, Value> = value.as_object()?;
-        let effort = match config.get("effort") {
-            None | Some(Value::Null) => None,
+        let mut rest: Map<String, Value> = value.as_object()?.clone();
+        rest.retain(|_, value| !value.is_null());
+        let effort = match rest.shift_remove("effort") {
+            None => None,
             Some(effort) => Some(effort.as_str()?.to_owned()),
         };
-        let format = match config.get("format") {
-            None | Some(Value::Null) => ResponseFormat::Text,
+        let format = match rest.shift_remove("format") {
+            None => ResponseFormat::Text,
             Some(format) if format.get("type")? == "json_schema" => {
                 let schema = format
                     .get("schema")
@@ -210,14 +214,14 @@ fn output_config(
             }
             Some(_) => return None,
         };
-        Some((effort, format))
+        Some((effort, format, rest))
     };
     Ok(fields
         .typed("output_config", what, read)?
         .unwrap_or_default())
 }
 
-fn stop_sequences(fields: &mut RequestFields<'_>) -> Result<Vec<String>, Refused> {
+fn stop_sequences(fields: &mut RequestFields<'_>) -> Result<Vec<String>, CallError> {
     let read = |value: &Value| {
         value
             .as_array()?

@@ -5,9 +5,11 @@ use serde_json::{Map, Value, json};
 use super::items;
 use crate::{
     domain::{
-        completion::{Completion, Exactness, FinishReason, Usage},
+        completion::{Completion, Exactness, Usage},
         ids::InvocationId,
         message::{Part, ToolCall},
+        own_fields, stop_reason,
+        target::Dialect,
     },
     provider::responses::custom_names,
 };
@@ -17,7 +19,7 @@ use crate::{
 pub(super) struct ResponseDocument {
     invocation: InvocationId,
     created_unix: i64,
-    /// What of the request the response repeats.
+    /// Part of the request that the response repeats.
     echo: Map<String, Value>,
     is_stored: bool,
     /// The names of the tools that take a text and no JSON.
@@ -49,17 +51,24 @@ impl ResponseDocument {
         }
     }
 
-    /// The items of these parts of its answer.
+    /// The same, of a request with these tools that take a text and no JSON.
+    #[must_use]
+    pub(super) fn with_custom_tools(mut self, names: Vec<String>) -> Self {
+        self.custom_tools = names;
+        self
+    }
+
+    /// Returns the items of these parts of its completion.
     pub(super) fn items(&self, parts: impl IntoIterator<Item = Part>) -> Vec<Value> {
         items::of_parts(&self.invocation, &self.custom_tools, parts)
     }
 
-    /// The items of one part, of which the first is the item `index` of the output.
+    /// Returns the items of one part, of which the first is the item `index` of the output.
     pub(super) fn items_of(&self, index: usize, part: &Part) -> Vec<Value> {
         items::of_part(&self.invocation, &self.custom_tools, index, part)
     }
 
-    /// The item of a tool call that has begun.
+    /// Returns the item of a tool call that has begun.
     pub(super) fn begun_call(&self, index: usize, call: &ToolCall) -> Value {
         items::tool_call(
             &self.invocation,
@@ -70,24 +79,14 @@ impl ResponseDocument {
         )
     }
 
-    /// Whose it is.
+    /// Returns the invocation that it belongs to.
     pub(super) fn invocation(&self) -> &InvocationId {
         &self.invocation
     }
 
-    /// A response that ended well, or was cut short by a limit or a filter.
+    /// Returns a response that ended well, or was cut short by a limit or a filter.
     pub(super) fn ended(&self, completion: &Completion, output: &[Value]) -> Value {
-        let why = match completion.finish {
-            FinishReason::Length | FinishReason::ContextFull | FinishReason::Paused => {
-                Some("max_output_tokens")
-            }
-            FinishReason::ContentFilter => Some("content_filter"),
-            FinishReason::Stop
-            | FinishReason::ToolCalls
-            | FinishReason::Refusal
-            | FinishReason::MalformedToolCall
-            | FinishReason::Other => None,
-        };
+        let why = stop_reason::in_responses(completion.finish, &completion.finish_raw);
         let status = if why.is_some() {
             "incomplete"
         } else {
@@ -96,16 +95,28 @@ impl ResponseDocument {
         let mut response = self.in_state(status, &completion.model, output);
         response["incomplete_details"] = why.map_or(Value::Null, |why| json!({"reason": why}));
         response["usage"] = usage(completion.usage);
+        if let Some(last) = response["output"]
+            .as_array_mut()
+            .and_then(|all| all.last_mut())
+            && last["type"] == "message"
+            && why.is_some()
+        {
+            last["status"] = json!("incomplete");
+        }
+        let around = completion.around.as_ref();
+        let around = own_fields::fields_in(Dialect::OpenaiResponses, around);
+        own_fields::merge(&mut response, &around);
         response
     }
 
-    /// A response in this state.
+    /// Returns a response in this state.
     pub(super) fn in_state(&self, status: &str, model: &str, output: &[Value]) -> Value {
         let mut response = json!({
             "id": format!("resp_{}", self.invocation),
             "object": "response",
             "created_at": self.created_unix,
             "status": status,
+            "background": false,
             "error": null,
             "incomplete_details": null,
             "instructions": null,
@@ -132,7 +143,8 @@ impl ResponseDocument {
     }
 }
 
-/// What the answer cost, without the attempts that failed; null where nothing is known.
+/// Returns the cost of the completion, without the attempts that failed; null if nothing is known. This
+/// protocol requires the details, so that counts that the provider does not state are 0.
 fn usage(usage: Usage) -> Value {
     if usage.exactness == Exactness::Unknown && usage.input_tokens == 0 && usage.output_tokens == 0
     {
@@ -140,9 +152,9 @@ fn usage(usage: Usage) -> Value {
     }
     json!({
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens.unwrap_or(0)},
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens.unwrap_or(0)},
         "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
     })
 }

@@ -2,17 +2,19 @@
 //! end.
 
 use axum::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{document::ResponseDocument, items};
 use crate::{
     domain::{
         completion::{BlockKind, Completion},
         fold::Block,
-        message::{Reasoning, ToolCall},
+        message::{Opaque, Reasoning, ToolCall},
+        own_fields,
+        target::Dialect,
     },
     front::{
-        error::{Protocol, Refused},
+        error::{CallError, Protocol},
         stream::AnswerEvents,
     },
     provider::responses::ITEM,
@@ -22,12 +24,16 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ResponseEvents {
     document: ResponseDocument,
-    /// The model that answers, as far as it is known.
+    /// Model that answers, as far as it is known.
     model: String,
+    /// What the provider said around the response when it began.
+    around: Map<String, Value>,
     /// The number of the next event.
     sequence: u64,
     /// The block whose item is being written.
     open: Option<u32>,
+    /// A text that is whole, but for fields of it that may follow.
+    whole: Option<Block>,
     /// The items that are whole.
     output: Vec<Value>,
 }
@@ -40,8 +46,10 @@ impl ResponseEvents {
         Self {
             document,
             model,
+            around: Map::new(),
             sequence: 0,
             open: None,
+            whole: None,
             output: Vec::new(),
         }
     }
@@ -50,7 +58,8 @@ impl ResponseEvents {
         if self.sequence > 0 {
             return Vec::new();
         }
-        let response = self.document.in_state("in_progress", &self.model, &[]);
+        let mut response = self.document.in_state("in_progress", &self.model, &[]);
+        own_fields::merge(&mut response, &self.around);
         let created = self.event("response.created", json!({"response": response}));
         vec![
             created,
@@ -65,7 +74,7 @@ impl ResponseEvents {
         Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
     }
 
-    /// An event about the item that is being written.
+    /// Returns an event about the item that is being written.
     fn about(&mut self, name: &str, item: &Value, mut data: Value) -> Bytes {
         data["item_id"] = item["id"].clone();
         data["output_index"] = json!(self.output.len());
@@ -100,21 +109,20 @@ impl ResponseEvents {
         events
     }
 
-    /// The item of a block of which nothing was said yet.
+    /// Returns the item of a block of which nothing was said yet.
     fn begun(&self, block: &Block) -> Value {
-        let (invocation, index) = (self.document.invocation(), self.output.len());
+        let invocation = self.document.invocation();
+        let index = self.output.len();
         match &block.kind {
             BlockKind::Text | BlockKind::Refusal => {
                 items::message(invocation, index, "in_progress", &[])
             }
             BlockKind::Reasoning => items::reasoning(invocation, index, &Reasoning::default()),
             BlockKind::ToolCall { id, name } => {
-                let (id, name, arguments, opaque) = (
-                    id.clone(),
-                    name.clone(),
-                    String::new(),
-                    block.opaque.clone(),
-                );
+                let id = id.clone();
+                let name = name.clone();
+                let arguments = String::new();
+                let opaque = block.opaque.clone();
                 self.document.begun_call(
                     index,
                     &ToolCall {
@@ -128,7 +136,34 @@ impl ResponseEvents {
         }
     }
 
-    /// The end of an item.
+    /// Returns the end of a text that was whole, with its fields that only this protocol knows.
+    fn end_of_text(&mut self, fields: Map<String, Value>) -> Vec<Bytes> {
+        let Some(block) = self.whole.take() else {
+            return Vec::new();
+        };
+        let mut events = self.open(&block);
+        let invocation = self.document.invocation();
+        let content = [items::output_text(&block.text)];
+        let mut item = items::message(invocation, self.output.len(), "completed", &content);
+        items::add_fields(&mut item, fields);
+        let part = item["content"][0].clone();
+        let annotations = part["annotations"].as_array().into_iter().flatten();
+        for (index, annotation) in annotations.enumerate() {
+            let name = "response.output_text.annotation.added";
+            let data = json!({
+                "content_index": 0, "annotation_index": index, "annotation": annotation,
+            });
+            events.push(self.about(name, &item, data));
+        }
+        let data = json!({"content_index": 0, "text": block.text, "logprobs": []});
+        events.push(self.about("response.output_text.done", &item, data));
+        let data = json!({"content_index": 0, "part": part});
+        events.push(self.about("response.content_part.done", &item, data));
+        events.push(self.done(item));
+        events
+    }
+
+    /// Returns the end of an item.
     fn done(&mut self, item: Value) -> Bytes {
         let done = self.event(
             "response.output_item.done",
@@ -143,6 +178,10 @@ impl ResponseEvents {
 impl AnswerEvents for ResponseEvents {
     fn answered_by(&mut self, model: &str) {
         model.clone_into(&mut self.model);
+    }
+
+    fn begins_with(&mut self, around: &Opaque) {
+        self.around = own_fields::fields_in(Dialect::OpenaiResponses, Some(around));
     }
 
     fn repeats(&self, _: &BlockKind) -> bool {
@@ -165,7 +204,8 @@ impl AnswerEvents for ResponseEvents {
             ),
             BlockKind::ToolCall { .. } => return Vec::new(),
         };
-        let mut events = self.open(block);
+        let mut events = self.end_of_text(Map::new());
+        events.extend(self.open(block));
         let item = self.begun(block);
         events.push(self.about(name, &item, data));
         events
@@ -173,6 +213,17 @@ impl AnswerEvents for ResponseEvents {
 
     fn stop(&mut self, block: &Block) -> Vec<Bytes> {
         let mut events = self.begin();
+        if let Some(fields) = items::fields_of_text(&block.part()).filter(|_| self.whole.is_some())
+        {
+            events.extend(self.end_of_text(fields));
+            return events;
+        }
+        events.extend(self.end_of_text(Map::new()));
+        if block.kind == BlockKind::Text {
+            events.extend(self.open(block));
+            self.whole = Some(block.clone());
+            return events;
+        }
         let came_whole = block
             .opaque
             .as_ref()
@@ -190,12 +241,8 @@ impl AnswerEvents for ResponseEvents {
             }
             events.extend(self.open(block));
             match &block.kind {
-                BlockKind::Text => {
-                    let data = json!({"content_index": 0, "text": block.text, "logprobs": []});
-                    events.push(self.about("response.output_text.done", &item, data));
-                    let data = json!({"content_index": 0, "part": items::output_text(&block.text)});
-                    events.push(self.about("response.content_part.done", &item, data));
-                }
+                // It ends with what comes next.
+                BlockKind::Text => continue,
                 BlockKind::Refusal => {
                     let data = json!({"content_index": 0, "refusal": block.text});
                     events.push(self.about("response.refusal.done", &item, data));
@@ -230,6 +277,7 @@ impl AnswerEvents for ResponseEvents {
     fn end(&mut self, completion: &Completion) -> Vec<Bytes> {
         self.answered_by(&completion.model);
         let mut events = self.begin();
+        events.extend(self.end_of_text(Map::new()));
         let response = self.document.ended(completion, &self.output);
         let name = if response["status"] == "completed" {
             "response.completed"
@@ -240,26 +288,26 @@ impl AnswerEvents for ResponseEvents {
         events
     }
 
-    fn broken(&mut self, refused: &Refused) -> Vec<Bytes> {
+    fn broken(&mut self, refused: &CallError) -> Vec<Bytes> {
         let mut data = refused.object(Protocol::Openai);
         let error = data["error"].clone();
         for field in ["code", "message", "param"] {
             data[field] = error[field].clone();
         }
+        let mut events = self.end_of_text(Map::new());
         let mut response = self.document.in_state("failed", &self.model, &self.output);
         response["error"] = json!({"code": error["code"], "message": error["message"]});
         // Some clients end at the first of the two, some know only the second.
-        vec![
-            self.event("error", data),
-            self.event("response.failed", json!({"response": response})),
-        ]
+        events.push(self.event("error", data));
+        events.push(self.event("response.failed", json!({"response": response})));
+        events
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ids::InvocationId, message::Opaque};
+    use crate::domain::ids::InvocationId;
 
     #[test]
     fn events_are_numbered_and_items_keep_their_place() {

@@ -1,30 +1,66 @@
 //! Items of a request's input, read into the neutral conversation.
 //!
-//! What the model said comes as several items (reasoning, messages, calls), which are one turn. An
+//! Fields of items and of their contents that are not read here go to targets of this dialect as
+//! they came. The model's output comes as several items (reasoning, messages, calls), which are one turn. An
 //! item that the neutral conversation has no word for (those of tools that run at one provider)
 //! goes back to this dialect as it came. One that cannot be carried whole is refused with its
 //! place.
 
-use serde_json::Value;
+use std::iter;
+
+use serde_json::{Value, json};
 
 use crate::{
-    domain::message::{
-        Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult,
+    domain::{
+        message::{
+            Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult,
+        },
+        own_fields,
+        target::Dialect,
     },
     front::{
         carried,
-        error::Refused,
+        error::CallError,
         media::{data_url, decoded, detail, image},
         place::{FieldPath, called},
     },
-    provider::responses::{ITEM, NAMESPACE, REASONING, custom_arguments, is_action},
+    provider::responses::{
+        ANNOTATIONS, BLOCK, ITEM, MESSAGE_FIELDS, NAMESPACE, REASONING, custom_arguments, is_action,
+    },
 };
+
+/// The fields that are read of a content, of a call and of its output.
+const CONTENT_FIELDS: [&str; 12] = [
+    "type",
+    "text",
+    ANNOTATIONS,
+    "logprobs",
+    "refusal",
+    "image_url",
+    "detail",
+    "input_audio.data",
+    "input_audio.format",
+    "filename",
+    "file_url",
+    "file_data",
+];
+const CALL_FIELDS: [&str; 7] = [
+    "type",
+    "id",
+    "status",
+    "call_id",
+    "name",
+    "arguments",
+    "namespace",
+];
+const CUSTOM_CALL_FIELDS: [&str; 6] = ["type", "id", "status", "call_id", "name", "input"];
+const OUTPUT_FIELDS: [&str; 5] = ["type", "id", "status", "call_id", "output"];
 
 /// Reads the conversation.
 ///
 /// # Errors
 /// When an item is not what it must be.
-pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Message>, Refused> {
+pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Message>, CallError> {
     let mut messages: Vec<Message> = Vec::with_capacity(input.len() + 1);
     messages.extend(instructions.map(|text| Message::text(Role::System, text)));
     let mut sealed = Vec::new();
@@ -37,15 +73,16 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
         };
         let (role, parts) = match kind {
             "message" => message(&place, item)?,
-            "function_call" => (
-                Role::Assistant,
-                vec![Part::ToolCall(tool_call(&place, item)?)],
-            ),
+            "function_call" => {
+                let call = Part::ToolCall(tool_call(&place, item)?);
+                (Role::Assistant, with_fields(call, &CALL_FIELDS, item))
+            }
             "custom_tool_call" => {
                 let arguments = custom_arguments(place.text(item, "input")?);
+                let call = Part::ToolCall(called_tool(&place, item, arguments, None)?);
                 (
                     Role::Assistant,
-                    vec![Part::ToolCall(called_tool(&place, item, arguments, None)?)],
+                    with_fields(call, &CUSTOM_CALL_FIELDS, item),
                 )
             }
             "function_call_output" | "custom_tool_call_output" => {
@@ -87,7 +124,7 @@ pub(super) fn read(instructions: Option<&str>, input: &[Value]) -> Result<Vec<Me
     Ok(messages)
 }
 
-fn message(place: &FieldPath<'_>, item: &Value) -> Result<(Role, Vec<Part>), Refused> {
+fn message(place: &FieldPath<'_>, item: &Value) -> Result<(Role, Vec<Part>), CallError> {
     let role = match place.text(item, "role")? {
         "system" => Role::System,
         "developer" => Role::Developer,
@@ -102,60 +139,96 @@ fn message(place: &FieldPath<'_>, item: &Value) -> Result<(Role, Vec<Part>), Ref
     let written = item
         .get("content")
         .ok_or_else(|| place.below("content").refused("is missing"))?;
-    Ok((role, content(&place.below("content"), written)?))
+    let mut parts = content(&place.below("content"), written)?;
+    if role == Role::Assistant {
+        add_fields(&mut parts, item, written);
+    } else {
+        let own = own_fields::unread(&MESSAGE_FIELDS, item);
+        parts.extend(own_fields::part_of_message(Dialect::OpenaiResponses, own));
+    }
+    Ok((role, parts))
 }
 
-fn content(place: &FieldPath<'_>, written: &Value) -> Result<Vec<Part>, Refused> {
+/// Puts behind each text what only targets of this dialect know of it, and of its message.
+fn add_fields(parts: &mut Vec<Part>, item: &Value, written: &Value) {
+    let around = item.as_object();
+    let around = around.and_then(|item| own_fields::beside(&MESSAGE_FIELDS, item));
+    let around = around.unwrap_or_default();
+    for place in (0..parts.len()).rev() {
+        if !matches!(parts[place], Part::Text(_)) {
+            continue;
+        }
+        let mut fields = around.clone();
+        let contents = parts[..place].iter().filter(|part| !part.is_fields());
+        let written = written.get(contents.count());
+        let annotations = written.and_then(|part| part.get(ANNOTATIONS));
+        let annotations = annotations.and_then(Value::as_array);
+        if let Some(annotations) = annotations.filter(|list| !list.is_empty()) {
+            fields.insert(ANNOTATIONS.to_owned(), json!(annotations));
+        }
+        if let Some(own) = own_fields::part_of_text(Dialect::OpenaiResponses, fields) {
+            parts.insert(place + 1, own);
+        }
+    }
+}
+
+fn content(place: &FieldPath<'_>, written: &Value) -> Result<Vec<Part>, CallError> {
     match written {
         Value::String(text) => Ok(vec![Part::Text(text.clone())]),
-        Value::Array(parts) => parts
-            .iter()
-            .enumerate()
-            .map(|(index, part)| content_part(&place.at(index), part))
-            .collect(),
+        Value::Array(parts) => {
+            let mut read = Vec::with_capacity(parts.len());
+            for (index, part) in parts.iter().enumerate() {
+                match content_part(&place.at(index), part)? {
+                    Some(known) => read.extend(with_fields(known, &CONTENT_FIELDS, part)),
+                    None => read.push(own_fields::block(BLOCK, part)),
+                }
+            }
+            Ok(read)
+        }
         _ => Err(place.refused("must be a string or an array of parts")),
     }
 }
 
-fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
+/// Returns a part, with those fields of what it was read from that are none of these.
+fn with_fields(part: Part, known: &[&str], written: &Value) -> Vec<Part> {
+    let own = own_fields::unread(known, written);
+    let own = own_fields::part_behind(Dialect::OpenaiResponses, own);
+    iter::once(part).chain(own).collect()
+}
+
+/// Reads a part; `None` if only this dialect, or only one provider, knows what it is.
+fn content_part(place: &FieldPath<'_>, part: &Value) -> Result<Option<Part>, CallError> {
     if part.get("file_id").is_some_and(|id| !id.is_null()) {
-        return Err(place
-            .below("file_id")
-            .refused("is known to one provider only; send the data"));
+        return Ok(None);
     }
-    match place.text(part, "type")? {
-        "input_text" | "output_text" | "text" => {
-            Ok(Part::Text(place.text(part, "text")?.to_owned()))
-        }
-        "refusal" => Ok(Part::Refusal(place.text(part, "refusal")?.to_owned())),
+    Ok(Some(match place.text(part, "type")? {
+        "input_text" | "output_text" | "text" => Part::Text(place.text(part, "text")?.to_owned()),
+        "refusal" => Part::Refusal(place.text(part, "refusal")?.to_owned()),
         "input_image" => {
             let detail = detail(place, part)?;
-            Ok(Part::Image(Media {
+            Part::Image(Media {
                 detail,
                 ..image(&place.below("image_url"), place.text(part, "image_url")?)?
-            }))
+            })
         }
         "input_audio" => {
             let place = place.below("input_audio");
             let audio = part.get("input_audio").unwrap_or(&Value::Null);
             let mime_type = format!("audio/{}", place.text(audio, "format")?);
             let bytes = decoded(&place.below("data"), place.text(audio, "data")?)?;
-            Ok(Part::File(Media {
+            Part::File(Media {
                 mime_type,
                 source: MediaSource::Bytes(bytes),
                 name: None,
                 detail: None,
-            }))
+            })
         }
-        "input_file" => file(place, part),
-        _ => {
-            let kinds = "must be one of input_text, input_image, input_file, input_audio, output_text and refusal";
-            Err(place.below("type").refused(kinds))
-        }
-    }
+        "input_file" => file(place, part)?,
+        _ => return Ok(None),
+    }))
 }
 
-fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
+fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, CallError> {
     const SOME_FILE: &str = "application/octet-stream";
     let name = part
         .get("filename")
@@ -184,7 +257,7 @@ fn file(place: &FieldPath<'_>, part: &Value) -> Result<Part, Refused> {
     }))
 }
 
-fn tool_call(place: &FieldPath<'_>, item: &Value) -> Result<ToolCall, Refused> {
+fn tool_call(place: &FieldPath<'_>, item: &Value) -> Result<ToolCall, CallError> {
     let namespace = item.get("namespace").and_then(Value::as_str);
     let namespace = namespace.map(|name| Opaque {
         kind: NAMESPACE.to_owned(),
@@ -203,11 +276,9 @@ fn called_tool(
     item: &Value,
     arguments: String,
     opaque: Option<Opaque>,
-) -> Result<ToolCall, Refused> {
-    let (id, name) = (
-        place.text(item, "call_id")?.to_owned(),
-        place.text(item, "name")?.to_owned(),
-    );
+) -> Result<ToolCall, CallError> {
+    let id = place.text(item, "call_id")?.to_owned();
+    let name = place.text(item, "name")?.to_owned();
     Ok(ToolCall {
         id,
         name,
@@ -216,14 +287,14 @@ fn called_tool(
     })
 }
 
-/// An item that only targets of this dialect know: a call that the client executed, its output, or
-/// anything else.
+/// Returns an item that only targets of this dialect know: a call that the client executed, its
+/// output, or anything else.
 fn of_this_dialect(
     place: &FieldPath<'_>,
     kind: &str,
     item: &Value,
     before: &[Message],
-) -> Result<(Role, Vec<Part>), Refused> {
+) -> Result<(Role, Vec<Part>), CallError> {
     let opaque = Some(Opaque {
         kind: ITEM.to_owned(),
         bytes: item.to_string().into_bytes(),
@@ -244,7 +315,8 @@ fn of_this_dialect(
         .filter(|_| kind.ends_with("_output"));
     let name = answered.map(|call_id| (call_id, called(before, call_id)));
     if let Some((call_id, name)) = name.filter(|(_, name)| !name.is_empty()) {
-        let (call_id, content) = (call_id.to_owned(), item.to_string());
+        let call_id = call_id.to_owned();
+        let content = item.to_string();
         return Ok((
             Role::Tool,
             vec![Part::ToolResult(ToolResult {
@@ -264,8 +336,8 @@ fn of_this_dialect(
     ))
 }
 
-/// A tool's output; pictures in it follow it, because results are texts in most dialects.
-fn output(place: &FieldPath<'_>, item: &Value, before: &[Message]) -> Result<Vec<Part>, Refused> {
+/// Returns a tool's output; pictures in it follow it, because results are texts in most dialects.
+fn output(place: &FieldPath<'_>, item: &Value, before: &[Message]) -> Result<Vec<Part>, CallError> {
     let call_id = place.text(item, "call_id")?.to_owned();
     let written = item
         .get("output")
@@ -273,18 +345,28 @@ fn output(place: &FieldPath<'_>, item: &Value, before: &[Message]) -> Result<Vec
     let parts = content(&place.below("output"), written)?;
     let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
     let name = called(before, &call_id);
-    let mut output = vec![Part::ToolResult(ToolResult {
+    let result = Part::ToolResult(ToolResult {
         call_id,
         name,
         content: texts.join("\n"),
         is_error: false,
-    })];
-    output.extend(parts.into_iter().filter(|part| part.as_text().is_none()));
+    });
+    let mut own = own_fields::unread(&OUTPUT_FIELDS, item);
+    let plain = written.as_array().into_iter().flatten();
+    let plain = plain.filter(|part| part["type"] == "input_text").cloned();
+    own.extend(own_fields::unread_of_texts("output", &plain.collect()));
+    let own = own_fields::part_behind(Dialect::OpenaiResponses, own);
+    let mut output: Vec<Part> = iter::once(result).chain(own).collect();
+    let mut is_behind_text = false;
+    output.extend(parts.into_iter().filter(|part| {
+        is_behind_text = part.as_text().is_some() || (is_behind_text && part.is_fields());
+        !is_behind_text
+    }));
     Ok(output)
 }
 
-/// What the model thought, with what its provider needs back: what is in no envelope is `OpenAI`'s
-/// own, and goes back to it as the item that it came in.
+/// Returns the model's reasoning, with the part that its provider needs back: a part without an
+/// envelope is `OpenAI`'s own, and goes back to it as the item that it came in.
 fn reasoning(item: &Value, encrypted: &str) -> Reasoning {
     let parts = ["summary", "content"]
         .iter()

@@ -1,34 +1,66 @@
-//! The items of a response's output: what a message holds, each piece as an item with an id of its
-//! own; items that came from a provider of this protocol, and have no word in the neutral answer,
-//! as they came.
+//! The items of a response's output: the content of a message, each piece as an item with an id of
+//! its own; items that came from a provider of this protocol, and have no word in the neutral
+//! answer, as they came.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     domain::{
         ids::InvocationId,
         message::{Opaque, Part, Reasoning, ToolCall},
+        own_fields,
+        target::Dialect,
     },
     front::carried,
-    provider::responses::{ITEM, NAMESPACE, custom_input},
+    provider::responses::{ANNOTATIONS, ITEM, NAMESPACE, REASONING, custom_input},
 };
 
-/// The items of these parts of an answer; `custom` are the names of the tools that take a text and
-/// no JSON.
+/// Returns the items of these parts of a completion; `custom` are the names of the tools that take a
+/// text instead of JSON.
 pub(super) fn of_parts(
     invocation: &InvocationId,
     custom: &[String],
     parts: impl IntoIterator<Item = Part>,
 ) -> Vec<Value> {
-    let mut items = Vec::new();
+    let mut items: Vec<Value> = Vec::new();
     for part in parts {
+        if let Some(fields) = fields_of_text(&part)
+            && let Some(text) = items.last_mut().filter(|last| is_text(last))
+        {
+            add_fields(text, fields);
+            continue;
+        }
         let more = of_part(invocation, custom, items.len(), &part);
         items.extend(more);
     }
     items
 }
 
-/// The items of one part, of which the first is the item `index` of the output.
+/// Fields of the text before that only this protocol knows; `None` if the part is something else.
+pub(super) fn fields_of_text(part: &Part) -> Option<Map<String, Value>> {
+    let opaque = part.as_opaque();
+    opaque.and_then(|opaque| own_fields::read(Dialect::OpenaiResponses, opaque))
+}
+
+/// Adds such fields to the message of a text: the annotations to its content, others to the
+/// message.
+pub(super) fn add_fields(message: &mut Value, mut fields: Map<String, Value>) {
+    if let (Some(annotations), Some(text)) = (
+        fields.remove(ANNOTATIONS),
+        message.pointer_mut("/content/0"),
+    ) {
+        text[ANNOTATIONS] = annotations;
+    }
+    for (name, value) in fields {
+        message[name] = value;
+    }
+}
+
+fn is_text(item: &Value) -> bool {
+    item.pointer("/content/0/type").and_then(Value::as_str) == Some("output_text")
+}
+
+/// Returns the items of one part, of which the first is the item `index` of the output.
 pub(super) fn of_part(
     invocation: &InvocationId,
     custom: &[String],
@@ -76,13 +108,13 @@ pub(super) fn of_part(
     }
 }
 
-/// The invocation that an item's id names, and its place in the output.
+/// Returns the invocation that an item's id names, and its place in the output.
 pub(super) fn read_id(id: &str) -> Option<(InvocationId, usize)> {
     let (invocation, index) = id.split_once('_')?.1.rsplit_once('_')?;
     Some((InvocationId::from(invocation), index.parse().ok()?))
 }
 
-/// A message of the model.
+/// Returns a message of the model.
 pub(super) fn message(
     invocation: &InvocationId,
     index: usize,
@@ -93,22 +125,23 @@ pub(super) fn message(
     json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
 }
 
-/// A text as a content of a message.
+/// Returns a text as a content of a message.
 pub(super) fn output_text(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-/// A refusal as a content of a message.
+/// Returns a refusal as a content of a message.
 pub(super) fn refusal(text: &str) -> Value {
     json!({"type": "refusal", "refusal": text})
 }
 
-/// What the model thought, with what its provider needs back.
+/// Returns the model's reasoning, with the part that its provider needs back.
 pub(super) fn reasoning(invocation: &InvocationId, index: usize, thought: &Reasoning) -> Value {
     let summary = if thought.text.is_empty() {
         json!([])
     } else {
-        json!([{"type": "summary_text", "text": thought.text}])
+        own_summary(thought)
+            .unwrap_or_else(|| json!([{"type": "summary_text", "text": thought.text}]))
     };
     let mut item =
         json!({"id": format!("rs_{invocation}_{index}"), "type": "reasoning", "summary": summary});
@@ -118,7 +151,18 @@ pub(super) fn reasoning(invocation: &InvocationId, index: usize, thought: &Reaso
     item
 }
 
-/// What a provider needs back with a tool call, for which this protocol's tool calls have no field.
+/// Returns the summary in the parts in which a provider of this protocol gave it.
+fn own_summary(thought: &Reasoning) -> Option<Value> {
+    let opaque = thought.opaque.as_ref()?;
+    let own = (opaque.kind == REASONING).then_some(&opaque.bytes)?;
+    let summary = serde_json::from_slice::<Value>(own).ok()?["summary"].take();
+    let parts = summary.as_array()?.iter();
+    let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str()).collect();
+    (texts.join("\n\n") == thought.text).then_some(summary)
+}
+
+/// Returns the part that a provider needs back with a tool call, for which this protocol's tool
+/// calls have no field.
 pub(super) fn before_call(
     invocation: &InvocationId,
     index: usize,
@@ -129,7 +173,7 @@ pub(super) fn before_call(
     json!({"id": format!("rs_{invocation}_{index}"), "type": "reasoning", "summary": [], "encrypted_content": sealed})
 }
 
-/// A tool call: of a function, or of a custom tool.
+/// Returns a tool call: of a function, or of a custom tool.
 pub(super) fn tool_call(
     invocation: &InvocationId,
     custom: &[String],
@@ -144,7 +188,8 @@ pub(super) fn tool_call(
         opaque,
     } = call;
     if custom.contains(name) {
-        let (item, input) = (format!("ctc_{invocation}_{index}"), custom_input(arguments));
+        let item = format!("ctc_{invocation}_{index}");
+        let input = custom_input(arguments);
         let kind = "custom_tool_call";
         return json!({"id": item, "type": kind, "status": status, "call_id": id, "name": name, "input": input});
     }

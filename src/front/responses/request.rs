@@ -1,9 +1,9 @@
 //! A request of the Responses API, read into the neutral call.
 //!
 //! Fields that are not read here (`truncation`, `service_tier`, …) go as they are to targets of
-//! this dialect, and to no other. So do tools that are no functions (`web_search`, namespaces, …);
-//! a custom tool is offered to others as a function of one text. What was requested and cannot be
-//! given (background, stored prompts) is refused and never silently left out.
+//! this dialect, and to no other. So do tools that are not functions (`web_search`, namespaces, …);
+//! a custom tool is offered to others as a function of one text. Requests that cannot be
+//! met (background, stored prompts) are refused and never silently left out.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,18 @@ use super::input;
 use crate::{
     domain::{
         message::{Message, ModelCall, ResponseFormat, Sampling, ToolChoice, ToolDefinition},
+        own_fields,
         target::Dialect,
     },
     front::{
-        error::Refused,
+        error::CallError,
         fields::{RequestFields, is_null, parsed},
         place::{FieldPath, description},
     },
     provider::responses::CUSTOM_INPUT,
 };
 
-/// What of a request its response repeats.
+/// Fields of a request that its response repeats.
 const REPEATED: [&str; 14] = [
     "instructions",
     "max_output_tokens",
@@ -41,24 +42,30 @@ const REPEATED: [&str; 14] = [
     "truncation",
 ];
 
+/// The fields of a function that are read here.
+const READ_OF_FUNCTIONS: [&str; 5] = ["type", "name", "description", "parameters", "strict"];
+
+/// Parts of a completion that are not available here.
+const LOG_PROBABILITIES: &str = "message.output_text.logprobs";
+
 /// A request as it was asked.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::front) struct ResponsesRequest {
     /// The model, which is a route here.
     pub(super) model: String,
-    /// Whether the answer is streamed.
+    /// `true` if the completion is streamed.
     pub(super) stream: bool,
-    /// Whether the response is to be stored; `None` where that is left to the default.
+    /// If set, the response is to be stored or not; `None` if that is left to the default.
     pub(super) store: Option<bool>,
-    /// The response that it goes on with.
+    /// Response that it continues.
     pub(super) previous: Option<String>,
     /// The items of its input.
     pub(super) input: Vec<Value>,
-    /// What is asked, without its messages.
+    /// Call that is requested, without its messages.
     pub(super) call: ModelCall,
     /// `metadata`, and `user` as the label of that name.
     pub(super) labels: BTreeMap<String, String>,
-    /// What the response repeats.
+    /// Fields that the response repeats.
     pub(super) echo: Map<String, Value>,
     instructions: Option<String>,
 }
@@ -70,7 +77,7 @@ impl ResponsesRequest {
     ///
     /// # Errors
     /// When a field is missing, is not what it must be, or asks for what this front has not.
-    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, Refused> {
+    pub(in crate::front) fn read(body: &[u8]) -> Result<Self, CallError> {
         let mut fields = RequestFields::read(body)?;
         let repeated = fields
             .all()
@@ -81,21 +88,17 @@ impl ResponsesRequest {
             .collect::<Result<_, _>>()?;
         refuse_what_is_not_here(&mut fields)?;
         let model = fields.model()?;
-        let (stream, store) = (
-            fields.boolean("stream")?.unwrap_or(false),
-            fields.boolean("store")?,
-        );
-        let (previous, instructions) = (
-            fields.text("previous_response_id")?,
-            fields.text("instructions")?,
-        );
+        let stream = fields.boolean("stream")?.unwrap_or(false);
+        let store = fields.boolean("store")?;
+        let previous = fields.text("previous_response_id")?;
+        let instructions = fields.text("instructions")?;
         if previous.is_some() && store == Some(false) {
             let message = "`store` may not be false where a stored conversation goes on: its next turn is stored as well";
-            return Err(Refused::unsupported("store", message));
+            return Err(CallError::unsupported("store", message));
         }
         let input = input_items(&mut fields)?;
         if input.is_empty() && previous.is_none() {
-            return Err(Refused::invalid(
+            return Err(CallError::invalid(
                 "input",
                 "`input` is missing: a text or an array of items",
             ));
@@ -121,11 +124,12 @@ impl ResponsesRequest {
             extra_of: Some(Dialect::OpenaiResponses.as_str().to_owned()),
             ..ModelCall::default()
         };
-        // Relight asks for what it needs; encrypted reasoning is always returned.
-        for name in ["include", "stream_options"] {
-            fields.take(name)?;
-        }
+        let include = include(&mut fields)?;
+        // It says how events are padded, which is of no concern here.
+        fields.take("stream_options")?;
         call.extra = fields.rest()?;
+        call.extra
+            .extend(include.map(|include| ("include".to_owned(), include)));
         for (name, rest) in [("reasoning", reasoning), ("text", text)] {
             if !rest.is_empty() {
                 call.extra.insert(name.to_owned(), Value::Object(rest));
@@ -148,21 +152,22 @@ impl ResponsesRequest {
         })
     }
 
-    /// The conversation that the instructions and the input make.
-    pub(in crate::front) fn messages(&self) -> Result<Vec<Message>, Refused> {
+    /// Returns the conversation that the instructions and the input make.
+    pub(in crate::front) fn messages(&self) -> Result<Vec<Message>, CallError> {
         input::read(self.instructions.as_deref(), &self.input)
     }
 }
 
 /// Refuses what a client would wait for in vain; takes out what asks for nothing.
-fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused> {
+fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), CallError> {
     if fields.boolean("background")? == Some(true) {
-        let message = "`background` is not available here; what breaks off is resumed without it";
-        return Err(Refused::unsupported("background", message));
+        let message = "`background` is not available here; a stream whose request has the header \
+                       `x-relight-resumable: true` continues without its client, and is resumed";
+        return Err(CallError::unsupported("background", message));
     }
     for name in ["conversation", "prompt", "max_tool_calls"] {
         if fields.take_raw(name).is_some() {
-            return Err(Refused::unsupported(
+            return Err(CallError::unsupported(
                 name,
                 format!("`{name}` is not available here"),
             ));
@@ -172,7 +177,7 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
         .take("top_logprobs")?
         .is_some_and(|value| value.as_u64() != Some(0))
     {
-        return Err(Refused::unsupported(
+        return Err(CallError::unsupported(
             "top_logprobs",
             "`top_logprobs` is not available here",
         ));
@@ -180,7 +185,24 @@ fn refuse_what_is_not_here(fields: &mut RequestFields<'_>) -> Result<(), Refused
     Ok(())
 }
 
-fn input_items(fields: &mut RequestFields<'_>) -> Result<Vec<Value>, Refused> {
+/// What else a response is to hold, for targets of this dialect; encrypted reasoning it always
+/// does.
+fn include(fields: &mut RequestFields<'_>) -> Result<Option<Value>, CallError> {
+    let read = |value: &Value| value.as_array().cloned();
+    let mut names = fields
+        .typed("include", "an array of strings", read)?
+        .unwrap_or_default();
+    if names.iter().any(|name| name == LOG_PROBABILITIES) {
+        return Err(CallError::unsupported(
+            "include",
+            format!("`{LOG_PROBABILITIES}` is not available here"),
+        ));
+    }
+    names.retain(|name| name != "reasoning.encrypted_content");
+    Ok((!names.is_empty()).then_some(Value::Array(names)))
+}
+
+fn input_items(fields: &mut RequestFields<'_>) -> Result<Vec<Value>, CallError> {
     let read = |value: &Value| match value {
         Value::String(text) => Some(vec![
             json!({"type": "message", "role": "user", "content": text}),
@@ -193,10 +215,10 @@ fn input_items(fields: &mut RequestFields<'_>) -> Result<Vec<Value>, Refused> {
         .unwrap_or_default())
 }
 
-/// The effort, and what else is said of reasoning.
+/// Returns the effort, and what else is said of reasoning.
 fn reasoning(
     fields: &mut RequestFields<'_>,
-) -> Result<(Option<String>, Map<String, Value>), Refused> {
+) -> Result<(Option<String>, Map<String, Value>), CallError> {
     let read = |value: &Value| {
         let mut rest: Map<String, Value> = value.as_object()?.clone();
         rest.retain(|_, value| !value.is_null());
@@ -211,8 +233,8 @@ fn reasoning(
         .unwrap_or_default())
 }
 
-/// The shape of the answer, and what else is said of its text.
-fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, Value>), Refused> {
+/// Returns the shape of the completion, and the other settings of its text.
+fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, Value>), CallError> {
     let what = "an object whose `format` is of type `text`, `json_object` or `json_schema` with a name and a schema";
     let read = |value: &Value| {
         let mut rest: Map<String, Value> = value.as_object()?.clone();
@@ -245,12 +267,14 @@ fn text(fields: &mut RequestFields<'_>) -> Result<(ResponseFormat, Map<String, V
     Ok(fields.typed("text", what, read)?.unwrap_or_default())
 }
 
-/// The tools, and those among them that are no functions, as they came: a custom tool is in both.
-fn tools(fields: &mut RequestFields<'_>) -> Result<(Vec<ToolDefinition>, Vec<Value>), Refused> {
+/// Returns the tools, and those among them that are not functions, as they came: a custom tool is
+/// in both.
+fn tools(fields: &mut RequestFields<'_>) -> Result<(Vec<ToolDefinition>, Vec<Value>), CallError> {
     let tools = fields
         .typed("tools", "an array", |value| value.as_array().cloned())?
         .unwrap_or_default();
-    let (mut functions, mut own) = (Vec::with_capacity(tools.len()), Vec::new());
+    let mut functions = Vec::with_capacity(tools.len());
+    let mut own = Vec::new();
     for (index, tool) in tools.into_iter().enumerate() {
         let list = FieldPath::new("tools");
         let place = list.at(index);
@@ -266,7 +290,7 @@ fn tools(fields: &mut RequestFields<'_>) -> Result<(Vec<ToolDefinition>, Vec<Val
     Ok((functions, own))
 }
 
-fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused> {
+fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, CallError> {
     let parameters = match tool.get("parameters") {
         None | Some(Value::Null) => String::new(),
         Some(schema @ Value::Object(_)) => schema.to_string(),
@@ -280,18 +304,20 @@ fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refus
                 .ok_or_else(|| place.below("strict").refused("must be a boolean"))?,
         ),
     };
-    let (name, description) = (place.text(tool, "name")?.to_owned(), description(tool));
+    let name = place.text(tool, "name")?.to_owned();
+    let description = description(tool);
+    let own = own_fields::unread(&READ_OF_FUNCTIONS, tool);
     Ok(ToolDefinition {
         name,
         description,
         parameters,
         strict,
-        ..ToolDefinition::default()
+        own: own_fields::kept(Dialect::OpenaiResponses, own),
     })
 }
 
-/// A custom tool as a function of one text, whose grammar, where it has one, is described.
-fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused> {
+/// Returns a custom tool as a function of one text, whose grammar, if it has one, is described.
+fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, CallError> {
     let grammar = tool.pointer("/format/definition").and_then(Value::as_str);
     let words = grammar.map_or_else(
         || "The input of the tool, as it is.".to_owned(),
@@ -300,7 +326,8 @@ fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused
     let input = json!({"type": "string", "description": words});
     let schema =
         json!({"type": "object", "properties": {CUSTOM_INPUT: input}, "required": [CUSTOM_INPUT]});
-    let (name, parameters) = (place.text(tool, "name")?.to_owned(), schema.to_string());
+    let name = place.text(tool, "name")?.to_owned();
+    let parameters = schema.to_string();
     Ok(ToolDefinition {
         name,
         description: description(tool),
@@ -309,9 +336,9 @@ fn custom(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, Refused
     })
 }
 
-/// The choice; one that is no function's and no custom tool's goes to targets of this dialect as it
-/// came.
-fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<Value>), Refused> {
+/// Returns the choice; one that belongs to neither a function nor a custom tool goes to targets of
+/// this dialect as it came.
+fn tool_choice(fields: &mut RequestFields<'_>) -> Result<(ToolChoice, Option<Value>), CallError> {
     let read = |value: &Value| match value {
         Value::String(word) => match word.as_str() {
             "auto" => Some((ToolChoice::Auto, None)),

@@ -19,7 +19,7 @@ pub(super) struct SigningKeys {
     keys: Vec<SigningKey>,
 }
 
-/// Why a signature is not accepted.
+/// Error returned if a signature is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignatureFault {
     /// No key of the set has this name and can have made it; a newer set may have one.
@@ -31,7 +31,7 @@ pub(super) enum SignatureFault {
 #[derive(Debug)]
 struct SigningKey {
     id: Option<String>,
-    /// The one algorithm that it is for; none where the set does not say.
+    /// The one algorithm for which it is; `None` if the set does not say.
     algorithm: Option<String>,
     material: KeyMaterial,
 }
@@ -68,10 +68,10 @@ struct Jwk {
 
 impl SigningKeys {
     /// Reads a set. Keys of kinds that are not known, or that are not for signatures, are left out,
-    /// as the specification wants it.
+    /// as the specification requires.
     ///
     /// # Errors
-    /// When it is no set, has too many keys, or none that can be used.
+    /// Returns an error if it is not a valid set, has too many keys, or none that can be used.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let set: JwkSet = serde_json::from_slice(text)
             .map_err(|error| format!("it is no JSON Web Key Set: {error}"))?;
@@ -86,16 +86,16 @@ impl SigningKeys {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether the key with this name, or any where none is named, made this signature of a
+    /// Checks whether the key with this name, or any if none is named, made this signature of a
     /// message.
     ///
     /// # Errors
-    /// Why it is not accepted.
+    /// Returns the reason for which it is not accepted.
     pub(super) fn verify(
         &self,
         algorithm: &str,
@@ -133,7 +133,8 @@ impl SigningKey {
         let bytes =
             |text: Option<&String>| BASE64.decode(text?).ok().filter(|bytes| !bytes.is_empty());
         let point = |length: usize| {
-            let (x, y) = (bytes(jwk.x.as_ref())?, bytes(jwk.y.as_ref())?);
+            let x = bytes(jwk.x.as_ref())?;
+            let y = bytes(jwk.y.as_ref())?;
             (x.len() == length && y.len() == length).then(|| [&[UNCOMPRESSED], &*x, &*y].concat())
         };
         let material = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
@@ -153,7 +154,7 @@ impl SigningKey {
         })
     }
 
-    /// Whether it made this signature; `None` where it is not for this algorithm.
+    /// Returns whether it made this signature; `None` if it is not for this algorithm.
     fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
         if self
             .algorithm
@@ -234,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_signature_is_accepted_from_the_key_and_the_algorithm_that_made_it_and_from_no_other() {
-        let (pkcs1, pss) = (BASE64.decode(PKCS1).unwrap(), BASE64.decode(PSS).unwrap());
+        let pkcs1 = BASE64.decode(PKCS1).unwrap();
+        let pss = BASE64.decode(PSS).unwrap();
         let any = keys(&json!({}));
         assert_eq!(any.verify("RS256", Some("one"), b"signed", &pkcs1), Ok(()));
         assert_eq!(any.verify("PS256", None, b"signed", &pss), Ok(()));

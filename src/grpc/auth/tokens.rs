@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::{sync::Mutex, time::Instant};
@@ -20,6 +21,7 @@ use crate::{
         ids::{RouteName, TenantId},
     },
     outbound,
+    policy::shown_url::shown_url,
 };
 
 /// Longest token.
@@ -28,10 +30,13 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Most bytes of a key set.
 const MAX_SET_BYTES: usize = 256 << 10;
 
-/// How often keys are fetched at most because a token names one that is not known.
+/// Interval at which the keys are fetched again.
+const REFRESH: Duration = Duration::from_mins(5);
+
+/// Shortest interval at which keys are fetched because a token names one that is not known.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// How long fetching the keys may take.
+/// Maximum time for fetching the keys.
 const FETCH_BOUND: Duration = Duration::from_secs(5);
 
 /// Verifies tokens, and keeps the keys for that.
@@ -39,7 +44,7 @@ const FETCH_BOUND: Duration = Duration::from_secs(5);
 pub struct TokenVerifier {
     settings: JwtConfig,
     keys: ArcSwap<SigningKeys>,
-    /// When the keys were last fetched, or that was tried; held while it is done.
+    /// Time of the last fetch of the keys, or of the attempt at it; held while it runs.
     fetched: Mutex<Option<Instant>>,
 }
 
@@ -80,8 +85,8 @@ impl TokenVerifier {
         }
     }
 
-    /// Whether a bearer credential has the form of a token: three parts between dots, of which an
-    /// API key has none.
+    /// Returns whether a bearer credential has the form of a token: three parts between dots, of
+    /// which an API key has none.
     pub(super) fn is_token(credential: &str) -> bool {
         credential.split('.').count() == 3
     }
@@ -91,11 +96,7 @@ impl TokenVerifier {
         loop {
             let fetched = self.fetch(&mut *self.fetched.lock().await).await;
             // Without any key no token is accepted: that is not waited for as long.
-            let wait = if fetched {
-                self.settings.refresh
-            } else {
-                self.settings.refresh.min(QUIET)
-            };
+            let wait = if fetched { REFRESH } else { REFRESH.min(QUIET) };
             tokio::time::sleep(wait).await;
         }
     }
@@ -148,13 +149,13 @@ impl TokenVerifier {
         let url = self.settings.jwks_url.as_deref().unwrap_or_default();
         outbound::fetch(url, MAX_SET_BYTES)
             .await
-            .map_err(|reason| format!("{url}: {reason}"))
+            .map_err(|reason| format!("{}: {reason}", shown_url(url)))
     }
 
-    /// Who a token says that its bearer is.
+    /// Returns who a token says that its bearer is.
     ///
     /// # Errors
-    /// Why it is not accepted.
+    /// Returns the reason for which it is not accepted.
     pub(super) fn identify(&self, token: &str) -> Result<Identity, Unrecognised> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Unrecognised::BrokenToken);
@@ -182,14 +183,27 @@ impl TokenVerifier {
         })?;
         let claims: Claims = part(claims)?;
         self.judge(&claims)?;
-        self.identity(&claims.others)
+        Ok(Identity {
+            until: self.end(&claims),
+            ..self.identity(&claims.others)?
+        })
+    }
+
+    /// Returns the keys in force.
+    pub(super) fn keys_in_force(&self) -> Arc<SigningKeys> {
+        self.keys.load_full()
+    }
+
+    /// Returns the time from which a token is no longer valid.
+    fn end(&self, claims: &Claims) -> Option<Timestamp> {
+        let end = claims.exp + self.settings.clock_skew.as_secs_f64();
+        let end = Duration::try_from_secs_f64(end).ok()?;
+        Timestamp::UNIX_EPOCH.checked_add(end).ok()
     }
 
     fn judge(&self, claims: &Claims) -> Result<(), Unrecognised> {
-        let (now, skew) = (
-            wall_now().as_duration().as_secs_f64(),
-            self.settings.clock_skew.as_secs_f64(),
-        );
+        let now = wall_now().as_duration().as_secs_f64();
+        let skew = self.settings.clock_skew.as_secs_f64();
         if now >= claims.exp + skew {
             return Err(Unrecognised::ExpiredToken);
         }
@@ -240,6 +254,7 @@ impl TokenVerifier {
             tenant: TenantId::from(tenant),
             role,
             routes,
+            until: None,
         })
     }
 }
@@ -249,7 +264,7 @@ fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Unrecognised> {
     serde_json::from_slice(&bytes).map_err(|_| Unrecognised::BrokenToken)
 }
 
-/// The claim of this name; where there is none, the one that a path with dots leads to.
+/// Returns the claim of this name; if there is none, the one that a path with dots leads to.
 fn claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
@@ -258,7 +273,7 @@ fn claim<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     claim(claims.get(first)?.as_object()?, rest)
 }
 
-/// The words of a list, or of a text with spaces between them, as scopes are written.
+/// Returns the words of a list, or of a text with spaces between them, as scopes are written.
 fn words(value: &Value) -> impl Iterator<Item = &str> {
     let list = value
         .as_array()

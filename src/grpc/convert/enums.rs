@@ -1,4 +1,4 @@
-//! The enumerations of the contract and of the domain, value for value in both directions.
+//! The enumerations of the contract and of the domain, value for value.
 //!
 //! Every match is exhaustive on the domain's side, so that a new value there does not compile until
 //! the contract has one for it. Where the domain is more precise than the contract, the nearest
@@ -12,6 +12,7 @@ use crate::{
         failure::{FailureClass, FailureCode, InvalidRequestDetail, Surface, Wait, WaitSource},
         invocation::{AttemptCause, InjectionMode, RecoveryStrategy},
         message::Role,
+        release::{ReleaseAction, ReleaseLane},
     },
     grpc::v1,
 };
@@ -21,21 +22,42 @@ use crate::{
 #[error("is not set")]
 pub struct Unset;
 
+/// A value of the domain that the contract has too. In place of `From`, since both types belong to
+/// other crates.
+pub trait IntoProto {
+    /// The contract's type.
+    type Proto;
+
+    /// Returns the contract's value.
+    fn into_proto(self) -> Self::Proto;
+}
+
+/// A value of the contract that the domain has too, unless it is the unset one.
+pub trait IntoDomain {
+    /// The domain's type.
+    type Domain;
+
+    /// Returns the domain's value.
+    fn into_domain(self) -> Result<Self::Domain, Unset>;
+}
+
 macro_rules! same_words {
-    ($($ours:ident { $($word:ident),+ $(,)? })+) => {$(
-        impl From<$ours> for v1::$ours {
-            fn from(ours: $ours) -> Self {
-                match ours { $($ours::$word => Self::$word),+ }
+    ($($ours:ident = $theirs:ident { $($word:ident),+ $(,)? })+) => {$(
+        impl IntoProto for $ours {
+            type Proto = v1::$theirs;
+
+            fn into_proto(self) -> v1::$theirs {
+                match self { $(Self::$word => v1::$theirs::$word),+ }
             }
         }
 
-        impl TryFrom<v1::$ours> for $ours {
-            type Error = Unset;
+        impl IntoDomain for v1::$theirs {
+            type Domain = $ours;
 
-            fn try_from(wire: v1::$ours) -> Result<Self, Unset> {
-                match wire {
-                    v1::$ours::Unspecified => Err(Unset),
-                    $(v1::$ours::$word => Ok(Self::$word)),+
+            fn into_domain(self) -> Result<$ours, Unset> {
+                match self {
+                    Self::Unspecified => Err(Unset),
+                    $(Self::$word => Ok($ours::$word)),+
                 }
             }
         }
@@ -43,168 +65,112 @@ macro_rules! same_words {
 }
 
 same_words! {
-    FailureClass {
+    FailureClass = FailureClass {
         RateLimited, QuotaExceeded, Overloaded, ServerError, Timeout, Network, Crash, Authentication, PermissionDenied,
         InvalidRequest, ContextLength, ContentFiltered, NotFound, MalformedResponse, Configuration, Cancelled,
         ApprovalRejected, ToolFailed, OutcomeUnknown, StreamInterrupted, State, Checkpoint, Cache, CircuitOpen, Shed,
         BudgetEmpty, Deadline, Unknown,
     }
-    InvalidRequestDetail { ParameterMismatch, MessageOrder, UnsupportedParameter, BadSchema, Other }
-    FailureCode {
+    InvalidRequestDetail = InvalidRequestDetail { ParameterMismatch, MessageOrder, UnsupportedParameter, BadSchema, Other }
+    FailureCode = FailureCode {
         LlmError, ToolError, StateError, ContextError, ApprovalRejected, CacheError, StreamingError,
     }
-    RecoveryStrategy { None, Retry, Fallback, Adapt, Chunk, Continue, Impossible }
-    Role { System, Developer, User, Assistant, Tool }
-    InjectionMode { WhenActionable, Always, Never }
-    GateKind { Rate, Credential, Configuration }
-    CircuitState { Closed, Open, HalfOpen, Recovering, ForcedOpen, ForcedClosed }
+    RecoveryStrategy = RecoveryStrategy { None, Retry, Fallback, Adapt, Chunk, Continue, Impossible }
+    Role = Role { System, Developer, User, Assistant, Tool }
+    InjectionMode = InjectionMode { WhenActionable, Always, Never }
+    GateKind = GateKind { Rate, Credential, Configuration }
+    CircuitState = CircuitState { Closed, Open, HalfOpen, Recovering, ForcedOpen, ForcedClosed }
+    ReleaseAction = ReleaseAction { RolledBack, Promoted, Reinstated, Held }
+    ReleaseLane = ReleaseLane { Contract, Immediate, Fast, Evidence, Standard }
+    Surface = FailureSurface { Http, Transport, Stream, Grpc, Tool }
+    Exactness = UsageExactness { Unknown, Estimated, Exact }
 }
 
-impl From<FinishReason> for v1::FinishReason {
-    fn from(reason: FinishReason) -> Self {
-        match reason {
-            FinishReason::Stop => Self::Stop,
-            FinishReason::ToolCalls => Self::ToolCalls,
-            FinishReason::Length => Self::Length,
-            FinishReason::ContextFull => Self::ContextFull,
-            FinishReason::ContentFilter => Self::ContentFilter,
-            FinishReason::Refusal => Self::Refusal,
-            FinishReason::Paused => Self::Paused,
+impl IntoProto for FinishReason {
+    type Proto = v1::FinishReason;
+
+    fn into_proto(self) -> v1::FinishReason {
+        match self {
+            Self::Stop => v1::FinishReason::Stop,
+            Self::ToolCalls => v1::FinishReason::ToolCalls,
+            Self::Length => v1::FinishReason::Length,
+            Self::ContextFull => v1::FinishReason::ContextFull,
+            Self::ContentFilter => v1::FinishReason::ContentFilter,
+            Self::Refusal => v1::FinishReason::Refusal,
+            Self::Paused => v1::FinishReason::Paused,
             // The provider's raw value beside it names the reason.
-            FinishReason::MalformedToolCall | FinishReason::Other => Self::Other,
+            Self::MalformedToolCall | Self::Other => v1::FinishReason::Other,
         }
     }
 }
 
-impl TryFrom<v1::FinishReason> for FinishReason {
-    type Error = Unset;
+impl IntoProto for Severity {
+    type Proto = v1::Severity;
 
-    fn try_from(reason: v1::FinishReason) -> Result<Self, Unset> {
-        match reason {
-            v1::FinishReason::Unspecified => Err(Unset),
-            v1::FinishReason::Stop => Ok(Self::Stop),
-            v1::FinishReason::ToolCalls => Ok(Self::ToolCalls),
-            v1::FinishReason::Length => Ok(Self::Length),
-            v1::FinishReason::ContextFull => Ok(Self::ContextFull),
-            v1::FinishReason::ContentFilter => Ok(Self::ContentFilter),
-            v1::FinishReason::Refusal => Ok(Self::Refusal),
-            v1::FinishReason::Paused => Ok(Self::Paused),
-            v1::FinishReason::Other => Ok(Self::Other),
-        }
-    }
-}
-
-impl From<Exactness> for v1::UsageExactness {
-    fn from(exactness: Exactness) -> Self {
-        match exactness {
-            Exactness::Unknown => Self::Unknown,
-            Exactness::Estimated => Self::Estimated,
-            Exactness::Exact => Self::Exact,
-        }
-    }
-}
-
-impl From<v1::UsageExactness> for Exactness {
-    fn from(exactness: v1::UsageExactness) -> Self {
-        match exactness {
-            v1::UsageExactness::Unspecified | v1::UsageExactness::Unknown => Self::Unknown,
-            v1::UsageExactness::Estimated => Self::Estimated,
-            v1::UsageExactness::Exact => Self::Exact,
-        }
-    }
-}
-
-impl From<Surface> for v1::FailureSurface {
-    fn from(surface: Surface) -> Self {
-        match surface {
-            Surface::Http => Self::Http,
-            Surface::Transport => Self::Transport,
-            Surface::Stream => Self::Stream,
-            Surface::Grpc => Self::Grpc,
-            Surface::Tool => Self::Tool,
-        }
-    }
-}
-
-impl TryFrom<v1::FailureSurface> for Surface {
-    type Error = Unset;
-
-    fn try_from(surface: v1::FailureSurface) -> Result<Self, Unset> {
-        match surface {
-            v1::FailureSurface::Unspecified => Err(Unset),
-            v1::FailureSurface::Http => Ok(Self::Http),
-            v1::FailureSurface::Transport => Ok(Self::Transport),
-            v1::FailureSurface::Stream => Ok(Self::Stream),
-            v1::FailureSurface::Grpc => Ok(Self::Grpc),
-            v1::FailureSurface::Tool => Ok(Self::Tool),
-        }
-    }
-}
-
-impl From<Severity> for v1::Severity {
-    fn from(severity: Severity) -> Self {
-        match severity {
+    fn into_proto(self) -> v1::Severity {
+        match self {
             // To a watcher both are the course of things.
-            Severity::Debug | Severity::Info => Self::Info,
-            Severity::Warning => Self::Warning,
-            Severity::Error => Self::Error,
+            Self::Debug | Self::Info => v1::Severity::Info,
+            Self::Warning => v1::Severity::Warning,
+            Self::Error => v1::Severity::Error,
         }
     }
 }
 
-impl From<AttemptCause> for v1::AttemptCause {
-    fn from(cause: AttemptCause) -> Self {
-        match cause {
-            AttemptCause::Initial => Self::First,
-            AttemptCause::Retry(_) => Self::Retry,
-            AttemptCause::Fallback(_) => Self::Fallback,
-            AttemptCause::Hedge => Self::Hedge,
-            AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => {
-                Self::Continue
-            }
-            AttemptCause::Chunk(_) => Self::Chunk,
-            AttemptCause::Adapt(_) => Self::Adapt,
+impl IntoProto for AttemptCause {
+    type Proto = v1::AttemptCause;
+
+    fn into_proto(self) -> v1::AttemptCause {
+        match self {
+            Self::Initial => v1::AttemptCause::First,
+            Self::Retry(_) => v1::AttemptCause::Retry,
+            Self::Fallback(_) => v1::AttemptCause::Fallback,
+            Self::Hedge => v1::AttemptCause::Hedge,
+            Self::Continue(_) | Self::Extend | Self::Attach(_) => v1::AttemptCause::Continue,
+            Self::Chunk(_) => v1::AttemptCause::Chunk,
+            Self::Rotate(_) => v1::AttemptCause::Rotate,
+            Self::Adapt(_) => v1::AttemptCause::Adapt,
         }
     }
 }
 
-impl From<&BlockKind> for v1::BlockKind {
-    fn from(kind: &BlockKind) -> Self {
-        match kind {
-            BlockKind::Text => Self::Text,
-            BlockKind::Reasoning => Self::Reasoning,
-            BlockKind::ToolCall { .. } => Self::ToolCall,
-            BlockKind::Refusal => Self::Refusal,
+impl IntoProto for &BlockKind {
+    type Proto = v1::BlockKind;
+
+    fn into_proto(self) -> v1::BlockKind {
+        match self {
+            BlockKind::Text => v1::BlockKind::Text,
+            BlockKind::Reasoning => v1::BlockKind::Reasoning,
+            BlockKind::ToolCall { .. } => v1::BlockKind::ToolCall,
+            BlockKind::Refusal => v1::BlockKind::Refusal,
         }
     }
 }
 
-/// A failure class as a field of the contract; `None` is "it did not fail".
+/// Returns a failure class as a field of the contract; `None` is "it did not fail".
 #[must_use]
 pub fn class_field(class: Option<FailureClass>) -> i32 {
     class
-        .map_or(v1::FailureClass::Unspecified, v1::FailureClass::from)
+        .map_or(v1::FailureClass::Unspecified, IntoProto::into_proto)
         .into()
 }
 
-/// What is wrong with an invalid request, as a field of the contract.
+/// Returns the fault of an invalid request, as a field of the contract.
 #[must_use]
 pub fn detail_field(detail: Option<InvalidRequestDetail>) -> i32 {
     detail
-        .map_or(
-            v1::InvalidRequestDetail::Unspecified,
-            v1::InvalidRequestDetail::from,
-        )
+        .map_or(v1::InvalidRequestDetail::Unspecified, IntoProto::into_proto)
         .into()
 }
 
-/// What was done to recover, as a field of the contract: exactly `NONE` when nothing was.
+/// Returns the actions that were taken to recover, as a field of the contract: exactly `NONE` if
+/// there were none.
 #[must_use]
 pub fn strategies_field(applied: &[RecoveryStrategy]) -> Vec<i32> {
     let done: Vec<i32> = applied
         .iter()
         .filter(|strategy| **strategy != RecoveryStrategy::None)
-        .map(|strategy| v1::RecoveryStrategy::from(*strategy).into())
+        .map(|strategy| strategy.into_proto().into())
         .collect();
     if done.is_empty() {
         vec![v1::RecoveryStrategy::None.into()]
@@ -213,22 +179,9 @@ pub fn strategies_field(applied: &[RecoveryStrategy]) -> Vec<i32> {
     }
 }
 
-/// The class of the failure that led to an attempt; `None` for a first one and for a hedge.
-#[must_use]
-pub const fn cause_class(cause: AttemptCause) -> Option<FailureClass> {
-    match cause {
-        AttemptCause::Retry(class)
-        | AttemptCause::Fallback(class)
-        | AttemptCause::Continue(class)
-        | AttemptCause::Attach(class)
-        | AttemptCause::Chunk(class)
-        | AttemptCause::Adapt(class) => Some(class),
-        AttemptCause::Initial | AttemptCause::Hedge | AttemptCause::Extend => None,
-    }
-}
-
-/// Where a wait was read. `to_other_target` distinguishes the spread before a switch from a
-/// backoff; `class` distinguishes a gate from a circuit, which share one value in the domain.
+/// Returns the source from which a wait was read. `to_other_target` distinguishes the spread before
+/// a switch from a backoff; `class` distinguishes a gate from a circuit, which share one value in
+/// the domain.
 #[must_use]
 pub fn wait_source(
     source: WaitSource,
@@ -251,8 +204,8 @@ pub fn wait_source(
     }
 }
 
-/// A wait as the two fields of the contract: milliseconds, and where it was read (not set when
-/// there is no wait).
+/// Returns a wait as the two fields of the contract: milliseconds, and the source from which it was
+/// read (not set if there is no wait).
 #[must_use]
 pub fn wait_fields(
     wait: Option<Wait>,
@@ -268,8 +221,8 @@ pub fn wait_fields(
     }
 }
 
-/// The position of a note, by its name in snake case as in events: the contract's own value, or the
-/// two that `policy::inject` has beside them.
+/// Returns the position of a note, by its name in snake case as in events: the contract's own
+/// value, or the two that `policy::inject` has beside them.
 #[must_use]
 pub fn vehicle(name: &str) -> v1::InjectionVehicle {
     match name {
@@ -284,9 +237,10 @@ pub fn vehicle(name: &str) -> v1::InjectionVehicle {
     }
 }
 
-/// Why there was no note, as in events: the contract's value in snake case (`not_actionable`), the
-/// value by which `layers::inject` marks a target that rejected earlier notes, or other text for
-/// people, which always concerns the position. Empty: there was a note, or none was needed.
+/// Returns the reason for which there was no note, as in events: the contract's value in snake case
+/// (`not_actionable`), the value by which `layers::inject` marks a target that rejected earlier
+/// notes, or other text for people, which always concerns the position. Empty: there was a note, or
+/// none was needed.
 #[must_use]
 pub fn skip_reason(reason: &str) -> v1::InjectionSkipReason {
     match reason {
@@ -301,13 +255,14 @@ pub fn skip_reason(reason: &str) -> v1::InjectionSkipReason {
     }
 }
 
-/// The store, by its name in an event (`journal`, `fleet`).
+/// Returns the store, by its name in an event (`journal`, `fleet`).
 #[must_use]
 pub fn store_kind(name: &str) -> v1::StoreKind {
     by_name(name, "STORE_KIND_", v1::StoreKind::from_str_name).unwrap_or_default()
 }
 
-fn by_name<W>(name: &str, prefix: &str, find: fn(&str) -> Option<W>) -> Option<W> {
+/// Returns the value of the contract by its name in snake case, behind the prefix of its type.
+pub(super) fn by_name<W>(name: &str, prefix: &str, find: fn(&str) -> Option<W>) -> Option<W> {
     find(&format!("{prefix}{}", name.to_ascii_uppercase()))
 }
 

@@ -1,17 +1,20 @@
 //! Events as watchers receive them: the envelope, one typed body, and cursors.
 //!
 //! A cursor is opaque to clients; it is the event's position in this process's journal in decimal
-//! digits. Two kinds of event are not sent, since the contract has no body for them: a first token
-//! and a successful attempt.
+//! digits, or in a fleet the positions at all replicas (`fleet_cursor`). Three kinds of event are not sent, since the contract has no body for them: a first token,
+//! a successful attempt and the count of refused calls.
 
 use jiff::Timestamp;
 
-use super::{outcome::target_field, time::wire_time};
+use super::{
+    enums::{IntoProto as _, by_name},
+    outcome::target_field,
+    time::wire_time,
+};
 use crate::{
     domain::{
         event::{Event, EventBody},
         ids::Cursor,
-        release::ReleaseAction,
     },
     grpc::v1,
 };
@@ -21,17 +24,17 @@ mod body;
 
 pub(in crate::grpc) use self::body::{circuit_evidence, setting_faults};
 
-/// The text of a cursor, as a client gives it back.
+/// Returns the text of a cursor, as a client gives it back.
 #[must_use]
 pub fn cursor_text(cursor: Cursor) -> String {
     cursor.0.to_string()
 }
 
-/// The place that a cursor's text names.
+/// Returns the place that a cursor's text names.
 ///
 /// # Errors
-/// When the text is none that Relight gave out; the reason completes a sentence that begins with
-/// the field.
+/// Returns an error if the text is not one that Relight gave out; the reason completes a
+/// sentence that starts with the field.
 pub fn parse_cursor(text: &str) -> Result<Cursor, &'static str> {
     const GARBAGE: &str = "is no cursor: give back the cursor of an event, unchanged";
     if text.is_empty() || text.len() > 20 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -40,7 +43,7 @@ pub fn parse_cursor(text: &str) -> Result<Cursor, &'static str> {
     text.parse().map(Cursor).map_err(|_| GARBAGE)
 }
 
-/// An event as watchers receive it; `None` for one that the contract does not include.
+/// Returns an event as watchers receive it; `None` for one that the contract does not include.
 #[must_use]
 pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
     let body = body::body(event)?;
@@ -72,7 +75,7 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
                     .collect()
             })
             .unwrap_or_default(),
-        severity: v1::Severity::from(event.body.severity()).into(),
+        severity: event.body.severity().into_proto().into(),
         trace_id: scope
             .map(|scope| scope.trace_id.clone())
             .unwrap_or_default(),
@@ -84,6 +87,7 @@ pub fn recovery_event(event: &Event) -> Option<v1::RecoveryEvent> {
             .and_then(|scope| scope.request_id.as_ref())
             .map(|request| request.as_str().to_owned())
             .unwrap_or_default(),
+        replica: String::new(),
         body: Some(body),
     })
 }
@@ -114,8 +118,14 @@ pub fn missed(count: u64, from: Cursor, to: Cursor, at: Timestamp) -> v1::Recove
 /// Keeps an idle watcher's cursor fresh.
 #[must_use]
 pub fn bookmark(cursor: Cursor, at: Timestamp) -> v1::RecoveryEvent {
+    bookmark_at(cursor_text(cursor), at)
+}
+
+/// The same for the text of a cursor.
+#[must_use]
+pub fn bookmark_at(cursor: String, at: Timestamp) -> v1::RecoveryEvent {
     v1::RecoveryEvent {
-        cursor: cursor_text(cursor),
+        cursor,
         time: Some(wire_time(at)),
         severity: v1::Severity::Info.into(),
         body: Some(Body::Bookmark(v1::Bookmark {})),
@@ -123,47 +133,15 @@ pub fn bookmark(cursor: Cursor, at: Timestamp) -> v1::RecoveryEvent {
     }
 }
 
-/// The contract's type of an event; `None` for one that the contract does not include.
+/// Returns the contract's type of an event, by its name; `None` for one that the contract does not
+/// include.
 #[must_use]
-pub const fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
-    use v1::RecoveryEventType as Type;
-    Some(match body {
-        EventBody::FirstToken { .. }
-        | EventBody::AttemptSucceeded { .. }
-        | EventBody::CallsRefused { .. } => {
-            return None;
-        }
-        EventBody::InvocationStarted { .. } => Type::InvocationStarted,
-        EventBody::InvocationSucceeded { .. } => Type::InvocationSucceeded,
-        EventBody::InvocationRecovered { .. } => Type::InvocationRecovered,
-        EventBody::InvocationFailed { .. } => Type::InvocationFailed,
-        EventBody::InvocationParked { .. } => Type::InvocationParked,
-        EventBody::AttemptStarted { .. } => Type::AttemptStarted,
-        EventBody::AttemptReadOn { .. } => Type::AttemptReadOn,
-        EventBody::AttemptFailed { .. } => Type::AttemptFailed,
-        EventBody::RecoveryAttempted { .. } => Type::RecoveryAttempted,
-        EventBody::ContextInjected { .. } => Type::ContextInjected,
-        EventBody::ContextInjectionSkipped { .. } => Type::ContextInjectionSkipped,
-        EventBody::FallbackChosen { .. } => Type::FallbackChosen,
-        EventBody::HedgeStarted { .. } => Type::HedgeStarted,
-        EventBody::CircuitOpened { .. } => Type::CircuitOpened,
-        EventBody::CircuitHalfOpen { .. } => Type::CircuitHalfOpen,
-        EventBody::CircuitRecovering { .. } => Type::CircuitRecovering,
-        EventBody::CircuitClosed { .. } => Type::CircuitClosed,
-        EventBody::GateClosed { .. } => Type::GateClosed,
-        EventBody::GateOpened { .. } => Type::GateOpened,
-        EventBody::BudgetExhausted { .. } => Type::BudgetExhausted,
-        EventBody::ReleaseDecided { decision, .. } => match decision.action {
-            ReleaseAction::RolledBack => Type::ReleaseRolledBack,
-            ReleaseAction::Promoted | ReleaseAction::Reinstated | ReleaseAction::Held => {
-                Type::ReleaseDecided
-            }
-        },
-        EventBody::ConfigurationReloaded { .. } => Type::ConfigurationReloaded,
-        EventBody::ConfigurationRejected { .. } => Type::ConfigurationRejected,
-        EventBody::StoreLost { .. } => Type::StoreLost,
-        EventBody::StoreFound { .. } => Type::StoreFound,
-    })
+pub fn event_type(body: &EventBody) -> Option<v1::RecoveryEventType> {
+    by_name(
+        body.kind(),
+        "RECOVERY_EVENT_TYPE_",
+        v1::RecoveryEventType::from_str_name,
+    )
 }
 
 #[cfg(test)]

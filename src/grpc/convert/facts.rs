@@ -1,6 +1,7 @@
 //! The raw facts of a failure that a caller wants classified.
 
 use super::{
+    enums::IntoDomain as _,
     invocation::{check_id, named},
     violation::{Path, Violations},
 };
@@ -32,8 +33,8 @@ pub struct FailureFacts {
     pub attempt: u32,
 }
 
-/// The facts of a failure. Where no surface is named it is an HTTP response, raw or as a client
-/// library words it.
+/// Returns the facts of a failure. If no surface is named, it is an HTTP response, raw or as a
+/// client library words it.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -65,7 +66,7 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
         &mut faults,
     );
     let surface = if let Ok(surface) = v1::FailureSurface::try_from(wire.surface) {
-        Surface::try_from(surface).unwrap_or_default()
+        surface.into_domain().unwrap_or_default()
     } else {
         faults.add(
             at.field("surface"),
@@ -113,6 +114,8 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
         body: wire.body,
         message: wire.message,
         fault: None,
+        returned: false,
+        reply: None,
     };
     let operation = if wire.operation.is_empty() {
         DEFAULT_OPERATION.into()
@@ -128,7 +131,7 @@ pub fn failure_facts(wire: v1::ClassifyFailureRequest) -> Result<FailureFacts, V
     })
 }
 
-/// The status as HTTP's or as gRPC's, by where the failure showed.
+/// Returns the status as HTTP's or as gRPC's, by the place where the failure showed.
 fn status(
     wire: Option<u32>,
     surface: Surface,

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{
+    enums::IntoProto as _,
     event::event_type,
     violation::{Path, Violations},
 };
@@ -62,8 +63,10 @@ pub(super) fn read_filter(
         ("routes", wire.routes),
         ("targets", wire.targets),
         ("operations", wire.operations),
+        // Which replicas are watched is decided elsewhere.
+        ("replicas", wire.replicas),
     ];
-    let [invocations, threads, routes, targets, operations] = names.map(|(field, names)| {
+    let [invocations, threads, routes, targets, operations, _] = names.map(|(field, names)| {
         for (index, name) in names.iter().enumerate() {
             if name.is_empty() {
                 faults.add(at.field(field).item(index), "is empty");
@@ -87,30 +90,31 @@ pub(super) fn read_filter(
 // === impl EventFilter ===
 
 impl EventFilter {
-    /// The names of routes that it is about.
+    /// Returns the names of routes that it is about.
     pub fn routes(&self) -> impl Iterator<Item = &str> {
         self.routes.iter().map(String::as_str)
     }
 
-    /// The ids of targets that it is about.
+    /// Returns the ids of targets that it is about.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         self.targets.iter().map(String::as_str)
     }
 
-    /// Whether the watcher wants this event; false for one that the contract does not include.
+    /// Returns whether the watcher wants this event; `false` for one that the contract does not
+    /// include.
     #[must_use]
     pub fn matches(&self, event: &Event) -> bool {
         let Some(event_type) = event_type(&event.body) else {
             return false;
         };
-        let severity = i32::from(v1::Severity::from(event.body.severity()));
+        let severity = i32::from(event.body.severity().into_proto());
         severity >= self.min_severity
             && (self.types.is_empty() || self.types.contains(&event_type))
             && wanted(&self.targets, event.target.as_ref().map(TargetId::as_str))
             && self.wants_invocation(event.scope.as_deref())
     }
 
-    /// An event without an invocation matches no filter on one.
+    /// Returns whether the filter wants an invocation; an event without one matches no filter on one.
     fn wants_invocation(&self, scope: Option<&EventScope>) -> bool {
         wanted(
             &self.invocations,

@@ -10,16 +10,15 @@ use std::{
 };
 
 use super::{
+    enums::IntoDomain as _,
     model::{check_json_object, read_model_call},
     violation::{Path, Violations},
 };
 use crate::{
     domain::{
         ids::{MAX_ID_BYTES, RequestId, RouteName, TargetId, ThreadId},
-        invocation::{
-            Call, DEFAULT_OPERATION, InjectionMode, Overrides, RewindMode, SideEffects,
-            ToolInvocation,
-        },
+        invocation::{Call, DEFAULT_OPERATION, Overrides, RewindMode, SideEffects, ToolInvocation},
+        tool::passed_on_meta,
     },
     engine::{Arrival, InvocationRequest},
     grpc::v1,
@@ -36,11 +35,12 @@ const MAX_LABELS: usize = 16;
 const MAX_LABEL_KEY_BYTES: usize = 64;
 const MAX_LABEL_VALUE_BYTES: usize = 256;
 const MAX_GOAL_BYTES: usize = 1024;
+const MAX_META_BYTES: usize = 16 << 10;
 
-/// The request that a message makes, which arrived in this way.
+/// Returns the request that a message makes, which arrived in this way.
 ///
 /// # Errors
-/// With every fault, by paths that begin with `invocation`.
+/// Returns every fault, by paths that start with `invocation`.
 pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationRequest, Violations> {
     let mut faults = Violations::default();
     let at = Path::Root("invocation");
@@ -94,6 +94,8 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
         call,
         request_id: named(wire.request_id).map(RequestId::from),
         thread: named(wire.thread_id).map(ThreadId::from),
+        affinity: None,
+        session: None,
         labels,
         overrides,
         deadline,
@@ -102,7 +104,7 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
     faults.or_some(requested)
 }
 
-/// Checks a name from outside; an empty one is no fault here.
+/// Checks a name from outside; an empty one is not a fault here.
 pub fn check_id(at: impl std::fmt::Display, id: &str, max_bytes: usize, faults: &mut Violations) {
     if id.len() > max_bytes {
         faults.add(at, format!("is longer than {max_bytes} bytes"));
@@ -111,7 +113,7 @@ pub fn check_id(at: impl std::fmt::Display, id: &str, max_bytes: usize, faults: 
     }
 }
 
-/// The name, where there is one.
+/// Returns the name, if there is one.
 pub fn named(name: String) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
@@ -130,6 +132,15 @@ fn tool_call(at: &Path<'_>, wire: v1::ToolCall, faults: &mut Violations) -> Tool
     }
     let arguments = named(wire.arguments_json).unwrap_or_else(|| "{}".to_owned());
     check_json_object(at.field("arguments_json"), &arguments, faults);
+    let meta = named(wire.meta_json);
+    if let Some(meta) = &meta {
+        if meta.len() > MAX_META_BYTES {
+            let fault = format!("is longer than {MAX_META_BYTES} bytes");
+            faults.add(at.field("meta_json"), fault);
+        }
+        check_json_object(at.field("meta_json"), meta, faults);
+    }
+    let meta = meta.as_deref().and_then(passed_on_meta);
     let side_effects = wire.side_effects.map(|stated| SideEffects {
         read_only: stated.read_only,
         idempotent: stated.idempotent,
@@ -142,6 +153,7 @@ fn tool_call(at: &Path<'_>, wire: v1::ToolCall, faults: &mut Violations) -> Tool
         goal: wire.goal,
         call_id: named(wire.call_id),
         side_effects,
+        meta,
     }
 }
 
@@ -206,16 +218,21 @@ fn overrides(at: &Path<'_>, wire: v1::Overrides, faults: &mut Violations) -> Ove
             "is 0; the least is 1",
         );
     }
-    for (index, target) in wire.allowed_targets.iter().enumerate() {
-        let targets_at = at.field("allowed_targets");
-        if target.is_empty() {
-            faults.add(targets_at.item(index), "is empty");
+    for (name, targets) in [
+        ("allowed_targets", &wire.allowed_targets),
+        ("targets", &wire.targets),
+    ] {
+        for (index, target) in targets.iter().enumerate() {
+            let targets_at = at.field(name);
+            if target.is_empty() {
+                faults.add(targets_at.item(index), "is empty");
+            }
+            check_id(targets_at.item(index), target, MAX_ID_BYTES, faults);
         }
-        check_id(targets_at.item(index), target, MAX_ID_BYTES, faults);
     }
     check_id(at.field("preset"), &wire.preset, MAX_ID_BYTES, faults);
     let injection = if let Ok(mode) = v1::InjectionMode::try_from(wire.injection_mode) {
-        InjectionMode::try_from(mode).ok()
+        mode.into_domain().ok()
     } else {
         faults.add(
             at.field("injection_mode"),
@@ -231,6 +248,7 @@ fn overrides(at: &Path<'_>, wire: v1::Overrides, faults: &mut Violations) -> Ove
             .into_iter()
             .map(TargetId::from)
             .collect(),
+        targets: wire.targets.into_iter().map(TargetId::from).collect(),
         preset: named(wire.preset),
         rewind_mode: rewind_mode(
             &at.field("rewind_mode"),

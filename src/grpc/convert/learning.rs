@@ -5,14 +5,15 @@ use jiff::Timestamp;
 use super::time::wire_time;
 use crate::{grpc::v1, policy::tool_recovery::learning::ToolLearning};
 
-/// What was learnt, as it weighs now.
+/// Returns what was learnt, as it weighs now.
 #[must_use]
 pub fn tool_learning(learning: &ToolLearning, now: Timestamp) -> v1::GetToolLearningResponse {
     let confusions = learning
         .confusions(now)
         .into_iter()
         .map(|pair| v1::ToolConfusion {
-            operation: pair.operation.to_string(),
+            tenant: pair.learner.tenant.to_string(),
+            operation: pair.learner.operation.to_string(),
             chosen: pair.chosen,
             right: pair.right,
             weight: pair.weight,
@@ -22,7 +23,8 @@ pub fn tool_learning(learning: &ToolLearning, now: Timestamp) -> v1::GetToolLear
         .records(now)
         .into_iter()
         .map(|record| v1::ToolTrackRecord {
-            operation: record.operation.to_string(),
+            tenant: record.learner.tenant.to_string(),
+            operation: record.learner.operation.to_string(),
             tool: record.tool,
             succeeded: record.succeeded,
             failed: record.failed,

@@ -5,7 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::violation::{Path, Violations};
+use super::{
+    enums::{IntoDomain as _, IntoProto as _},
+    violation::{Path, Violations},
+};
 use crate::{
     domain::{
         message::{
@@ -24,7 +27,7 @@ const MAX_NAME_BYTES: usize = 64;
 #[must_use]
 pub fn wire_message(message: &Message, by_relight: bool) -> v1::Message {
     v1::Message {
-        role: v1::Role::from(message.role).into(),
+        role: message.role.into_proto().into(),
         parts: message
             .parts
             .iter()
@@ -72,7 +75,7 @@ struct Reader<'v> {
 
 impl Reader<'_> {
     fn message(&mut self, at: &Path<'_>, wire: v1::Message) -> Message {
-        let role = match v1::Role::try_from(wire.role).map(Role::try_from) {
+        let role = match v1::Role::try_from(wire.role).map(v1::Role::into_domain) {
             Ok(Ok(role)) => Some(role),
             Ok(Err(_)) => self.fault(at.field("role"), "is not set"),
             Err(_) => self.fault(at.field("role"), format!("{} is no role", wire.role)),
@@ -115,6 +118,12 @@ impl Reader<'_> {
         let Some(content) = wire.content else {
             return self.fault(at, "holds nothing; exactly one kind of content is required");
         };
+        if wire.left_out_bytes > 0 {
+            self.faults.add(
+                at.field("left_out_bytes"),
+                "is set; put the text of the answer that was left out here in its place",
+            );
+        }
         if !wire.opaque.is_empty()
             && !matches!(content, Content::Reasoning(_) | Content::ToolCall(_))
         {
@@ -335,6 +344,7 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
             content: text_content(&result.content),
             is_error: result.is_error,
             structured_json: None,
+            mcp_json: None,
         }),
         Part::Refusal(text) => Content::Refusal(v1::RefusalPart { text: text.clone() }),
     };
@@ -342,6 +352,7 @@ fn wire_part(part: &Part, injected: bool) -> v1::Part {
         content: Some(content),
         opaque,
         injected,
+        left_out_bytes: 0,
     }
 }
 
@@ -367,21 +378,22 @@ fn wire_file(media: &Media) -> v1::FilePart {
     }
 }
 
-/// A piece of what a tool returned.
-pub(super) fn tool_content(content: &ToolContent) -> v1::ToolContent {
+/// Returns a piece of what a tool returned, with what an MCP server sent beside its form.
+pub(super) fn tool_content(content: &ToolContent, beside: Option<String>) -> v1::ToolContent {
+    use v1::tool_content::Content as Form;
     let content = match content {
-        ToolContent::Text(text) => {
-            v1::tool_content::Content::Text(v1::TextPart { text: text.clone() })
-        }
-        ToolContent::Image(media) => v1::tool_content::Content::Image(wire_image(media)),
-        ToolContent::File(media) => v1::tool_content::Content::File(wire_file(media)),
+        ToolContent::Text(text) => Some(Form::Text(v1::TextPart { text: text.clone() })),
+        ToolContent::Image(media) => Some(Form::Image(wire_image(media))),
+        ToolContent::File(media) => Some(Form::File(wire_file(media))),
+        ToolContent::Other(_) => None,
     };
     v1::ToolContent {
-        content: Some(content),
+        content,
+        mcp_json: beside,
     }
 }
 
-/// A tool's result as content of the contract; an empty result is no content at all.
+/// Returns a tool's result as content of the contract; an empty result is no content at all.
 pub(super) fn text_content(text: &str) -> Vec<v1::ToolContent> {
     if text.is_empty() {
         return Vec::new();
@@ -391,6 +403,7 @@ pub(super) fn text_content(text: &str) -> Vec<v1::ToolContent> {
     };
     vec![v1::ToolContent {
         content: Some(v1::tool_content::Content::Text(text)),
+        mcp_json: None,
     }]
 }
 

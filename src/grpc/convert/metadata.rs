@@ -12,11 +12,11 @@ use crate::domain::invocation::TraceContext;
 /// The header that holds the caller's deadline as a time from now.
 pub const TIMEOUT_HEADER: &str = "grpc-timeout";
 
-/// How long the caller waits; `None` when it set no deadline.
+/// Returns the time for which the caller waits; `None` if it set no deadline.
 ///
 /// # Errors
-/// When the header is there but is no timeout (1 to 8 digits and one of `H`, `M`, `S`, `m`, `u`,
-/// `n`).
+/// Returns an error if the header is there but is not a valid timeout (1 to 8 digits and one of
+/// `H`, `M`, `S`, `m`, `u`, `n`).
 pub fn grpc_timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Violations> {
     let Some(value) = metadata.get(TIMEOUT_HEADER) else {
         return Ok(None);
@@ -31,7 +31,7 @@ pub fn grpc_timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Violatio
     }
 }
 
-/// The trace that the call belongs to; empty where the caller sends none.
+/// Returns the trace that the call belongs to; empty if the caller sends none.
 #[must_use]
 pub fn trace_context(metadata: &MetadataMap) -> TraceContext {
     TraceContext {

@@ -262,6 +262,19 @@ fn extra(at: &Path<'_>, wire: prost_types::Struct, faults: &mut Violations) -> M
             "is set by Relight: the model by the route, the conversation by `messages`",
         );
     }
+    for (name, value) in &extra {
+        let asks_for_nothing = match name.as_str() {
+            "n" => value.as_f64() == Some(1.0),
+            "logprobs" | "top_logprobs" => value.as_f64() == Some(0.0),
+            _ => continue,
+        };
+        if !asks_for_nothing && !matches!(value, Value::Null | Value::Bool(false)) {
+            faults.add(
+                at.key(name),
+                "is not available here: an answer is recovered as one, without log probabilities",
+            );
+        }
+    }
     extra
 }
 

@@ -4,8 +4,10 @@
 //! Nothing is decided here. What the domain does not record is sent as the contract's "unknown".
 
 use super::{
-    enums::{cause_class, class_field, detail_field, skip_reason, strategies_field, wait_fields},
-    message::{tool_content, wire_message},
+    enums::{
+        IntoProto as _, class_field, detail_field, skip_reason, strategies_field, wait_fields,
+    },
+    message::{tool_content, wire_message, wire_opaque},
     time::{millis, wait_millis, wire_time},
 };
 use crate::{
@@ -14,8 +16,8 @@ use crate::{
         failure::{Failure, FailureClass},
         ids::{Operation, TargetId, ThreadId},
         invocation::{AttemptCause, AttemptRecord, Outcome},
-        message::{Message, Role},
-        tool::ToolOutput,
+        message::{Message, Part, Role},
+        tool::{ToolOutput, ToolReply},
     },
     execution::Disposition,
     grpc::v1,
@@ -27,18 +29,18 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 /// Most alternatives that are reported.
 const MAX_ALTERNATIVES: usize = 3;
 
-/// What the contract reports of an invocation beside its outcome.
+/// Facts that the contract reports of an invocation beside its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseContext {
-    /// What the caller is doing.
+    /// Kind of work that the caller does.
     pub operation: Operation,
     /// The conversation that Relight keeps.
     pub thread: Option<ThreadId>,
-    /// Whether the invocation is new, was joined, or is replayed.
+    /// Disposition of the request: the invocation is new, was joined, or is replayed.
     pub disposition: v1::RequestDisposition,
 }
 
-/// The response of `InvokeWithRecovery`.
+/// Returns the response of `InvokeWithRecovery`.
 #[must_use]
 pub fn response(outcome: &Outcome, context: &ResponseContext) -> v1::InvokeWithRecoveryResponse {
     use v1::invoke_with_recovery_response::Outcome as End;
@@ -60,7 +62,7 @@ pub fn response(outcome: &Outcome, context: &ResponseContext) -> v1::InvokeWithR
     }
 }
 
-/// A complete answer, or what a tool returned.
+/// Returns a complete completion, or what a tool returned.
 #[must_use]
 pub fn completion_of(completion: &Completion) -> v1::Completion {
     let output = completion.tool_output.as_deref();
@@ -73,15 +75,19 @@ pub fn completion_of(completion: &Completion) -> v1::Completion {
             |output| output.reply.text(),
         ),
         finish_reason: output
-            .map_or_else(|| completion.finish.into(), |_| v1::FinishReason::Stop)
+            .map_or_else(
+                || completion.finish.into_proto(),
+                |_| v1::FinishReason::Stop,
+            )
             .into(),
         raw_finish_reason: completion.finish_raw.clone(),
         usage: Some(usage(&completion.usage)),
         tool_output: output.map(tool_output),
+        around: completion.around.as_ref().map(wire_opaque),
     }
 }
 
-/// The failure that an invocation ended with, complete in itself; `None` when it succeeded.
+/// Returns the failure that an invocation ended with, complete in itself; `None` when it succeeded.
 #[must_use]
 pub fn failure_of(outcome: &Outcome, context: &ResponseContext) -> Option<v1::Failure> {
     let failure = outcome.result.as_ref().err()?;
@@ -102,18 +108,26 @@ pub fn failure_of(outcome: &Outcome, context: &ResponseContext) -> Option<v1::Fa
                 reason: reason.clone(),
             })
             .collect(),
+        tool_result: failure.reply.as_deref().map(|reply| v1::ToolResultPart {
+            call_id: call_id(outcome).unwrap_or_default(),
+            name: failure.tool.clone().unwrap_or_default(),
+            content: reply_content(reply),
+            is_error: true,
+            structured_json: reply.structured.clone(),
+            mcp_json: reply.beside(),
+        }),
         attempts: attempts(outcome),
         stopped_by: class_field(outcome.stopped_by()),
         ..bare_failure(failure)
     })
 }
 
-/// A judged failure alone, without its invocation and attempts.
+/// Returns a judged failure alone, without its invocation and attempts.
 fn bare_failure(failure: &Failure) -> v1::Failure {
     v1::Failure {
         failure_class: class_field(Some(failure.class)),
         detail: detail_field(failure.detail),
-        code: v1::FailureCode::from(failure.code()).into(),
+        code: failure.code().into_proto().into(),
         retryable: failure.retryable,
         message: bounded(&failure.message),
         user_message: failure.user_message.clone(),
@@ -132,13 +146,12 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
     let failure = record.failure.as_ref();
     let class = failure.map(|failure| failure.class);
     let to_other = matches!(record.cause, AttemptCause::Fallback(_));
-    let (wait_before_ms, wait_source) =
-        wait_fields(record.wait, to_other, cause_class(record.cause));
+    let (wait_before_ms, wait_source) = wait_fields(record.wait, to_other, record.cause.class());
     v1::Attempt {
         number: record.number,
         target: target_field(record.target.as_ref()),
         model: record.model.clone(),
-        cause: v1::AttemptCause::from(record.cause).into(),
+        cause: record.cause.into_proto().into(),
         state: state(record, ended).into(),
         started_at: Some(wire_time(record.started_at)),
         duration_ms: millis(record.duration),
@@ -163,12 +176,13 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
         sent: record.sent,
         http_status: failure.and_then(|failure| failure.status).map(u32::from),
         upstream_request_id: record.upstream_request_id.clone(),
-        adaptation: record.adaptation.clone().unwrap_or_default(),
+        adaptation: record.changes().cloned().collect::<Vec<_>>().join("; "),
         unchecked: record.unchecked.clone().unwrap_or_default(),
+        key: record.key.clone().unwrap_or_default(),
     }
 }
 
-/// Every attempt of an outcome, in order.
+/// Returns every attempt of an outcome, in order.
 #[must_use]
 pub fn attempts(outcome: &Outcome) -> Vec<v1::Attempt> {
     outcome
@@ -178,27 +192,28 @@ pub fn attempts(outcome: &Outcome) -> Vec<v1::Attempt> {
         .collect()
 }
 
-/// Tokens; counts are absent where nothing is known.
+/// Returns the tokens; counts are absent if nothing is known.
 #[must_use]
 pub fn usage(usage: &Usage) -> v1::Usage {
     let known = |count: u64| (usage.exactness != Exactness::Unknown).then_some(count);
     v1::Usage {
-        exactness: v1::UsageExactness::from(usage.exactness).into(),
+        exactness: usage.exactness.into_proto().into(),
         input_tokens: known(usage.input_tokens),
         output_tokens: known(usage.output_tokens),
-        cached_input_tokens: known(usage.cached_input_tokens),
-        cache_write_tokens: known(usage.cache_write_tokens),
-        reasoning_tokens: known(usage.reasoning_tokens),
+        cached_input_tokens: usage.cached_input_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
     }
 }
 
-/// The messages that the caller appends to its history; empty after a failure. What was added,
-/// except the answer itself, is marked as written by Relight; a message that replaces one of the
-/// caller's is the caller's, with a note in it.
+/// Returns the messages that the caller appends to its history; after a failure, those of a tool
+/// call alone. What was added, except the completion itself, is marked as written by Relight; a message
+/// that replaces one of the caller's is the caller's, with a note in it.
 #[must_use]
 pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
-    let Ok(completion) = &outcome.result else {
-        return Vec::new();
+    let completion = match &outcome.result {
+        Ok(completion) => completion,
+        Err(failure) => return failed_tool_call(outcome, failure),
     };
     let patch = &outcome.history_patch;
     let replaced = usize::try_from(patch.replace_tail).unwrap_or(usize::MAX);
@@ -210,8 +225,21 @@ pub fn history_patch(outcome: &Outcome) -> Vec<v1::Message> {
     patch.messages.iter().enumerate().map(by_relight).collect()
 }
 
-/// How many of the caller's last messages the patch replaces; none after a failure, whose patch is
-/// empty.
+/// Returns the result of a tool call that failed, after its call; nothing for a call of a model.
+fn failed_tool_call(outcome: &Outcome, failure: &Failure) -> Vec<v1::Message> {
+    let messages = &outcome.history_patch.messages;
+    if messages.last().is_none_or(|last| last.role != Role::Tool) {
+        return Vec::new();
+    }
+    let is_made_up = |message: &Message| message.role == Role::Tool && failure.reply.is_none();
+    let messages = messages.iter();
+    messages
+        .map(|message| wire_message(message, is_made_up(message)))
+        .collect()
+}
+
+/// Returns the number of the caller's last messages that the patch replaces; none after a failure,
+/// whose patch is empty.
 #[must_use]
 pub fn history_replace_tail(outcome: &Outcome) -> u32 {
     if outcome.result.is_ok() {
@@ -221,7 +249,7 @@ pub fn history_replace_tail(outcome: &Outcome) -> u32 {
     }
 }
 
-/// The model that succeeded, or was called last; empty when none was called.
+/// Returns the model that succeeded, or was called last; empty when none was called.
 #[must_use]
 pub fn final_model(outcome: &Outcome) -> String {
     let answered = outcome
@@ -243,7 +271,7 @@ pub fn final_model(outcome: &Outcome) -> String {
         .unwrap_or_default()
 }
 
-/// The target that succeeded, or was called last; empty when none was called.
+/// Returns the target that succeeded, or was called last; empty when none was called.
 #[must_use]
 pub fn final_target(outcome: &Outcome) -> String {
     let context = outcome
@@ -268,8 +296,9 @@ fn state(record: &AttemptRecord, ended: bool) -> v1::AttemptState {
 fn tool_output(output: &ToolOutput) -> v1::ToolOutput {
     v1::ToolOutput {
         tool: output.tool.clone(),
-        content: output.reply.content.iter().map(tool_content).collect(),
+        content: reply_content(&output.reply),
         structured_json: output.reply.structured.clone(),
+        mcp_json: output.reply.beside(),
         arguments_json: output.arguments.clone(),
         coverage: output.coverage.as_ref().map(|coverage| v1::Coverage {
             done: coverage.done,
@@ -280,18 +309,35 @@ fn tool_output(output: &ToolOutput) -> v1::ToolOutput {
     }
 }
 
+/// Returns what a tool returned, piece by piece.
+fn reply_content(reply: &ToolReply) -> Vec<v1::ToolContent> {
+    let pieces = reply.content.iter().zip(reply.pieces_beside());
+    pieces
+        .map(|(content, beside)| tool_content(content, beside))
+        .collect()
+}
+
+/// Returns the id of the call that the patch has the result of.
+fn call_id(outcome: &Outcome) -> Option<String> {
+    let last = outcome.history_patch.messages.last()?;
+    last.parts.iter().find_map(|part| match part {
+        Part::ToolResult(result) => Some(result.call_id.clone()),
+        _ => None,
+    })
+}
+
 pub(super) fn target_field(target: Option<&TargetId>) -> String {
     target
         .map(|target| target.as_str().to_owned())
         .unwrap_or_default()
 }
 
-/// A technical message within the contract's bound.
+/// Returns a technical message within the contract's bound.
 pub(in crate::grpc) fn bounded(message: &str) -> String {
     message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned()
 }
 
-/// How a request was accepted, as the contract's value.
+/// Returns the disposition of a request, as the contract's value.
 pub(in crate::grpc) fn wire_disposition(disposition: Disposition) -> v1::RequestDisposition {
     match disposition {
         Disposition::New => v1::RequestDisposition::New,

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::time::wire_time;
+use super::{enums::IntoProto, time::wire_time};
 use crate::{
-    domain::release::{ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseLane},
+    domain::release::{ReleaseDecision, ReleaseEvidence},
     grpc::v1,
     policy::release::{Release, ReleaseMonitor, ReleasePolicy, ReleaseState},
 };
 
-/// All releases of a subject, the newest first.
+/// Returns all releases of a subject, the newest first.
 pub(in crate::grpc) fn wire_releases(
     monitor: &ReleaseMonitor,
     policy: &ReleasePolicy,
@@ -46,7 +46,7 @@ pub(in crate::grpc) fn wire_release(
         target: release.version.target.clone(),
         version: release.id.rsplit('@').next().unwrap_or_default().to_owned(),
         channel: channel.into(),
-        state: v1::ReleaseState::from(release.state).into(),
+        state: release.state.into_proto().into(),
         traffic_share: share,
         model: release.version.model.clone(),
         schema_hash: release.version.schema_hash.clone(),
@@ -57,7 +57,7 @@ pub(in crate::grpc) fn wire_release(
         evidence: Some(wire_evidence(&figures)),
         decisions: release.decisions.iter().map(wire_decision).collect(),
         pinned: monitor.pinned,
-        promotion_frozen: monitor.is_frozen(policy, now),
+        promotion_frozen: monitor.is_frozen(now),
         unused: release.unused_reported,
     }
 }
@@ -66,10 +66,10 @@ pub(in crate::grpc) fn wire_release(
 pub(in crate::grpc) fn wire_decision(decision: &ReleaseDecision) -> v1::ReleaseDecision {
     v1::ReleaseDecision {
         time: Some(wire_time(decision.at)),
-        action: v1::ReleaseAction::from(decision.action).into(),
+        action: decision.action.into_proto().into(),
         lane: decision
             .lane
-            .map_or(v1::ReleaseLane::Unspecified, v1::ReleaseLane::from)
+            .map_or(v1::ReleaseLane::Unspecified, IntoProto::into_proto)
             .into(),
         provisional: decision.provisional,
         evidence: Some(wire_evidence(&decision.evidence)),
@@ -92,36 +92,15 @@ fn wire_evidence(evidence: &ReleaseEvidence) -> v1::ReleaseEvidence {
 
 // === impl conversions ===
 
-impl From<ReleaseState> for v1::ReleaseState {
-    fn from(state: ReleaseState) -> Self {
-        match state {
-            ReleaseState::Active => Self::Active,
-            ReleaseState::Provisional => Self::ProvisionallyRolledBack,
-            ReleaseState::RolledBack => Self::RolledBack,
-            ReleaseState::Superseded => Self::Superseded,
-        }
-    }
-}
+impl IntoProto for ReleaseState {
+    type Proto = v1::ReleaseState;
 
-impl From<ReleaseAction> for v1::ReleaseAction {
-    fn from(action: ReleaseAction) -> Self {
-        match action {
-            ReleaseAction::RolledBack => Self::RolledBack,
-            ReleaseAction::Promoted => Self::Promoted,
-            ReleaseAction::Reinstated => Self::Reinstated,
-            ReleaseAction::Held => Self::Held,
-        }
-    }
-}
-
-impl From<ReleaseLane> for v1::ReleaseLane {
-    fn from(lane: ReleaseLane) -> Self {
-        match lane {
-            ReleaseLane::Contract => Self::Contract,
-            ReleaseLane::Immediate => Self::Immediate,
-            ReleaseLane::Fast => Self::Fast,
-            ReleaseLane::Evidence => Self::Evidence,
-            ReleaseLane::Standard => Self::Standard,
+    fn into_proto(self) -> v1::ReleaseState {
+        match self {
+            Self::Active => v1::ReleaseState::Active,
+            Self::Provisional => v1::ReleaseState::ProvisionallyRolledBack,
+            Self::RolledBack => v1::ReleaseState::RolledBack,
+            Self::Superseded => v1::ReleaseState::Superseded,
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::{
     event::parse_cursor,
     filter::{EventFilter, read_filter},
+    fleet_cursor::FleetCursor,
     invocation::{check_id, request},
     violation::{Path, Violations},
 };
@@ -27,7 +28,7 @@ pub enum StreamStart {
     Resume(Resume),
 }
 
-/// Which earlier invocation to resume, and from where.
+/// Earlier invocation to resume, and the position from which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
     /// The invocation.
@@ -46,18 +47,20 @@ pub enum ResumeName {
     Request(RequestId),
 }
 
-/// Where a watcher begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Position at which a watcher starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchStart {
-    /// After the event with this cursor.
+    /// After the event with this cursor, of one replica.
     After(Cursor),
+    /// After these positions at the replicas of a fleet.
+    AfterAll(FleetCursor),
     /// With the oldest event that is kept.
     Oldest,
     /// With what happens from now on.
     Live,
 }
 
-/// The invocation that an `InvokeWithRecovery` request describes.
+/// Returns the invocation that an `InvokeWithRecovery` request describes.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -71,7 +74,7 @@ pub fn invoke_request(
     request(invocation, arrival)
 }
 
-/// The stream that a `StreamWithRecovery` request describes.
+/// Returns the stream that a `StreamWithRecovery` request describes.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -92,7 +95,7 @@ pub fn stream_request(
     }
 }
 
-/// The filter and start of a `WatchRecovery` request.
+/// Returns the filter and start of a `WatchRecovery` request.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -112,8 +115,12 @@ pub fn watch_request(
         Some(Start::After(text)) => match parse_cursor(&text) {
             Ok(cursor) => WatchStart::After(cursor),
             Err(reason) => {
-                faults.add("after", reason);
-                WatchStart::Live
+                if let Some(cursor) = FleetCursor::parse(&text) {
+                    WatchStart::AfterAll(cursor)
+                } else {
+                    faults.add("after", reason);
+                    WatchStart::Live
+                }
             }
         },
         Some(Start::Live(false)) => only_true("live", &mut faults),
@@ -122,7 +129,7 @@ pub fn watch_request(
     faults.or((filter, start))
 }
 
-/// The invocation that a `GetInvocation` request names.
+/// Returns the invocation that a `GetInvocation` request names.
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -138,8 +145,8 @@ pub fn get_request(wire: v1::GetInvocationRequest) -> Result<InvocationName, Vio
     faults.or_some(name)
 }
 
-/// The invocation that a `CancelInvocation` request names, and the reason for cancelling it (empty:
-/// none given).
+/// Returns the invocation that a `CancelInvocation` request names, and the reason for cancelling it
+/// (empty: none given).
 ///
 /// # Errors
 /// With every fault, by paths from the request's root.
@@ -158,7 +165,7 @@ pub fn cancel_request(
     faults.or_some(name.map(|name| (name, wire.reason)))
 }
 
-/// The thread that a request names in its field `thread_id`.
+/// Returns the thread that a request names in its field `thread_id`.
 ///
 /// # Errors
 /// When it is empty, too long or holds control characters.
@@ -287,7 +294,11 @@ mod tests {
         let resume = |invocation, cursor| {
             stream_request(
                 v1::StreamWithRecoveryRequest {
-                    start: Some(StreamWire::Resume(v1::Resume { invocation, cursor })),
+                    start: Some(StreamWire::Resume(v1::Resume {
+                        invocation,
+                        cursor,
+                        ..v1::Resume::default()
+                    })),
                 },
                 arrival(),
             )

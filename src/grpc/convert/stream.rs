@@ -10,7 +10,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    enums::{cause_class, class_field, strategies_field, vehicle, wait_fields},
+    answer_view::see_end,
+    enums::{IntoProto as _, class_field, strategies_field, vehicle, wait_fields},
     message::wire_opaque,
     outcome::{
         ResponseContext, attempts, completion_of, failure_of, final_model, final_target,
@@ -25,6 +26,7 @@ use crate::{
         fold::{AnswerState, Block, FoldError, StreamStep, hash_text},
         ids::{InvocationId, TargetId},
         invocation::{Outcome, RecoveryStrategy, RewindMode},
+        message::Opaque,
     },
     grpc::{folder::bytes as hash_bytes, v1},
 };
@@ -37,20 +39,20 @@ pub struct EventPosition {
     pub epoch: u64,
     /// Number within the epoch, without gaps; 1 and up.
     pub seq: u64,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
-/// What a client receives when its stream begins.
+/// First message to a client when its stream starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamHeader {
     /// Token to resume the invocation with.
     pub resume_token: String,
-    /// When the invocation ends at the latest.
+    /// Latest end of the invocation.
     pub deadline: Timestamp,
-    /// How long its events are kept after its end; zero: they are not.
+    /// Time for which its events are kept after its end; zero if they are not.
     pub retention: Duration,
-    /// How content is delivered.
+    /// Mode in which content is delivered.
     pub mode: RewindMode,
 }
 
@@ -64,6 +66,7 @@ pub struct StreamWriter {
     /// The attempt that runs, or ran last.
     attempt: u32,
     started: u32,
+    view: v1::AnswerView,
 }
 
 // === impl StreamWriter ===
@@ -80,10 +83,17 @@ impl StreamWriter {
             fold: AnswerState::default(),
             attempt: 0,
             started: 0,
+            view: v1::AnswerView::Unspecified,
         }
     }
 
-    /// The first event of a stream.
+    /// The same writer, whose stream holds the completion as often as this view has it.
+    #[must_use]
+    pub fn seen(self, view: v1::AnswerView) -> Self {
+        Self { view, ..self }
+    }
+
+    /// Returns the first event of a stream.
     #[must_use]
     pub fn accepted(&self, place: EventPosition, header: &StreamHeader) -> v1::StreamEvent {
         let (mode, hold_back_bytes) = match header.mode {
@@ -104,7 +114,7 @@ impl StreamWriter {
         self.event(place, 0, body)
     }
 
-    /// The next step.
+    /// Returns the next step.
     ///
     /// # Errors
     /// When the step does not fit those before it; nothing of it is kept then.
@@ -127,7 +137,7 @@ impl StreamWriter {
         Ok(self.event(place, attempt, body))
     }
 
-    /// All blocks at once, in place of the steps up to `place`, whose number it carries.
+    /// Returns all blocks at once, in place of the steps up to `place`, whose number it carries.
     #[must_use]
     pub fn snapshot(&self, place: EventPosition) -> v1::StreamEvent {
         let mut blocks: Vec<&Block> = self.fold.blocks().iter().collect();
@@ -140,8 +150,8 @@ impl StreamWriter {
         self.event(place, self.attempt, body)
     }
 
-    /// A heartbeat. `upstream_silence` is the time since the last byte from the target that is
-    /// being called.
+    /// Returns a heartbeat. `upstream_silence` is the time since the last byte from the target that
+    /// is being called.
     #[must_use]
     pub fn heartbeat(
         &self,
@@ -174,7 +184,7 @@ impl StreamWriter {
         }
     }
 
-    /// The body of a step that was folded already, and the attempt that it belongs to.
+    /// Returns the body of a step that was folded already, and the attempt that it belongs to.
     fn body(&self, step: &StreamStep, known_arguments: Option<String>) -> (u32, Body) {
         match step {
             StreamStep::AttemptStarted {
@@ -187,8 +197,8 @@ impl StreamWriter {
                 let started = v1::AttemptStarted {
                     target: target.as_str().to_owned(),
                     model: model.clone(),
-                    cause: v1::AttemptCause::from(*cause).into(),
-                    after: class_field(cause_class(*cause)),
+                    cause: cause.into_proto().into(),
+                    after: class_field(cause.class()),
                 };
                 (*attempt, Body::AttemptStarted(started))
             }
@@ -198,10 +208,9 @@ impl StreamWriter {
                 vehicle: place,
                 message,
             } => {
-                let (note, vehicle) = (note.clone(), vehicle(place).into());
                 let injected = v1::ContextInjected {
-                    note,
-                    vehicle,
+                    note: note.clone(),
+                    vehicle: vehicle(place).into(),
                     message_index: *message,
                 };
                 (*attempt, Body::ContextInjected(injected))
@@ -213,14 +222,10 @@ impl StreamWriter {
                 block,
                 offset,
                 text,
-            } => {
-                let delta = v1::BlockDelta {
-                    block_id: *block,
-                    start_offset_bytes: *offset,
-                    text: text.clone(),
-                };
-                (self.attempt, Body::BlockDelta(delta))
-            }
+            } => (
+                self.attempt,
+                Body::BlockDelta(block_delta(*block, *offset, text)),
+            ),
             StreamStep::BlockStop {
                 block,
                 bytes,
@@ -270,6 +275,14 @@ impl StreamWriter {
                 attempt,
                 usage: spent,
             } => (*attempt, Body::Usage(usage(spent))),
+            StreamStep::ResponseStarted {
+                attempt,
+                model,
+                around,
+            } => (
+                *attempt,
+                Body::ResponseStarted(response_started(model.as_deref(), around)),
+            ),
             StreamStep::Terminal(outcome) => (0, Body::Terminal(self.terminal(outcome))),
         }
     }
@@ -286,7 +299,7 @@ impl StreamWriter {
         let (wait_ms, wait_source) = wait_fields(Some(wait), to_other, Some(class));
         v1::Recovery {
             failure_class: class_field(Some(class)),
-            strategy: v1::RecoveryStrategy::from(strategy).into(),
+            strategy: strategy.into_proto().into(),
             wait_ms,
             wait_source,
             attempts_left: self
@@ -303,13 +316,17 @@ impl StreamWriter {
         let end = match &outcome.result {
             Ok(completion) => {
                 let whole = completion_of(completion);
+                let mut history_patch = history_patch(outcome);
+                let turn = whole.message.as_ref();
+                see_end(self.view, self.fold.blocks(), turn, &mut history_patch);
                 End::Completed(v1::Completed {
                     finish_reason: whole.finish_reason,
                     raw_finish_reason: whole.raw_finish_reason,
-                    history_patch: history_patch(outcome),
+                    history_patch,
                     history_replace_tail: outcome.history_patch.replace_tail,
                     usage: whole.usage,
                     tool_output: whole.tool_output,
+                    around: whole.around,
                 })
             }
             Err(failure) => {
@@ -326,6 +343,10 @@ impl StreamWriter {
         };
         v1::Terminal {
             outcome: Some(end),
+            history_patch: match &outcome.result {
+                Ok(_) => Vec::new(),
+                Err(_) => history_patch(outcome),
+            },
             result_hash: self.hash(),
             recovery_applied: strategies_field(&outcome.recovery_applied),
             reasoning: outcome.reasoning.clone(),
@@ -336,7 +357,7 @@ impl StreamWriter {
         }
     }
 
-    /// The raw arguments of a block that is a tool call.
+    /// Returns the raw arguments of a block that is a tool call.
     fn arguments(&self, block: u32) -> Option<String> {
         let known = self.fold.blocks().iter().find(|known| known.id == block)?;
         arguments_of(known)
@@ -344,6 +365,21 @@ impl StreamWriter {
 
     fn hash(&self) -> Vec<u8> {
         hash_bytes(&self.fold.hash())
+    }
+}
+
+fn block_delta(block: u32, offset: u64, text: &str) -> v1::BlockDelta {
+    v1::BlockDelta {
+        block_id: block,
+        start_offset_bytes: offset,
+        text: text.to_owned(),
+    }
+}
+
+fn response_started(model: Option<&str>, around: &Opaque) -> v1::ResponseStarted {
+    v1::ResponseStarted {
+        model: model.unwrap_or_default().to_owned(),
+        around: Some(wire_opaque(around)),
     }
 }
 
@@ -380,7 +416,7 @@ fn block_start(block: u32, kind: &BlockKind) -> v1::BlockStart {
     };
     v1::BlockStart {
         block_id: block,
-        kind: v1::BlockKind::from(kind).into(),
+        kind: kind.into_proto().into(),
         call_id,
         tool_name,
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// A measured time in whole milliseconds, rounded down.
+/// Returns a measured time in whole milliseconds, rounded down.
 #[must_use]
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A wait in whole milliseconds, rounded up.
+/// Returns a wait in whole milliseconds, rounded up.
 #[must_use]
 pub fn wait_millis(wait: Duration) -> u64 {
     let whole = millis(wait);
@@ -42,7 +42,7 @@ pub fn wire_time(time: Timestamp) -> prost_types::Timestamp {
     }
 }
 
-/// The time so long after another, or the last time there is.
+/// Returns the time so long after another, or the last time there is.
 #[must_use]
 pub fn after(time: Timestamp, wait: Duration) -> Timestamp {
     time.checked_add(wait).unwrap_or(Timestamp::MAX)

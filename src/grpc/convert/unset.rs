@@ -7,8 +7,8 @@ use prost_reflect::{DescriptorPool, DynamicMessage, Kind, ReflectMessage, Value,
 
 use crate::grpc::v1;
 
-/// The paths of all fields in this message and its descendants that look like unset ones to a
-/// client. Of a `oneof`, one set field is enough.
+/// Returns the paths of all fields in this message and its descendants that look like unset ones to
+/// a client. Of a `oneof`, one set field is enough.
 pub(in crate::grpc) fn unset(name: &str, message: &impl Message) -> Vec<String> {
     let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap();
     let described = pool

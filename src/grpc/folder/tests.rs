@@ -44,7 +44,8 @@ fn answer() -> Vec<StreamStep> {
         text: text.to_owned(),
     };
     let stop = |block, text: &str, committed| {
-        let (bytes, hash) = (text.len() as u64, hash_text(text));
+        let bytes = text.len() as u64;
+        let hash = hash_text(text);
         StreamStep::BlockStop {
             block,
             bytes,
@@ -103,7 +104,8 @@ fn what_the_service_writes_folds_to_what_it_means() {
     assert_eq!(folder.blocks(), fold.blocks());
     assert_eq!(folder.text(), "Hello");
     assert_eq!(folder.cursor(), Some(v1::StreamCursor { epoch: 1, seq: 9 }));
-    let (rewind, delta) = (&events[3], &events[4]);
+    let rewind = &events[3];
+    let delta = &events[4];
     let mut again = folded(&events[..3]).unwrap();
     assert_eq!(again.fold(rewind), Ok(Change::Replaced));
     assert_eq!(

@@ -1,134 +1,30 @@
 //! Tests of `status`, one for each guarantee.
 
-use super::*;
+use std::time::Duration;
 
-fn reason(status: &Status) -> String {
-    let info = status.get_details_error_info().unwrap();
-    assert_eq!(info.domain, "relight.dev");
-    info.reason
-}
+use super::*;
+use crate::call_error::table::{ROUTE_NOT_FOUND, SHED, TABLE};
 
 fn fact(status: &Status, key: &str) -> Option<String> {
-    status
-        .get_details_error_info()
-        .unwrap()
-        .metadata
-        .get(key)
-        .cloned()
-}
-
-fn pushback(status: &Status) -> Option<&str> {
-    status
-        .metadata()
-        .get(PUSHBACK)
-        .map(|value| value.to_str().unwrap())
-}
-
-fn retry_delay(status: &Status) -> Option<Duration> {
-    status
-        .get_details_retry_info()
-        .and_then(|info| info.retry_delay)
+    let info = status.get_details_error_info().unwrap();
+    assert_eq!(info.domain, "relight.dev");
+    info.metadata.get(key).cloned()
 }
 
 #[test]
 fn every_status_names_its_reason_and_only_those_that_may_be_repeated_lack_the_pushback() {
-    let (thread, id) = (ThreadId::from("t1"), InvocationId::from("i1"));
-    let soon = Duration::from_secs(2);
-    for (status, code, name, again) in [
-        (
-            invalid_field("route", "is empty"),
-            Code::InvalidArgument,
-            "INVALID_REQUEST",
-            false,
-        ),
-        (
-            route_not_found("x", None),
-            Code::NotFound,
-            "ROUTE_NOT_FOUND",
-            false,
-        ),
-        (
-            invocation_not_found("i1"),
-            Code::NotFound,
-            "INVOCATION_NOT_FOUND",
-            false,
-        ),
-        (
-            thread_not_found(&thread),
-            Code::NotFound,
-            "THREAD_NOT_FOUND",
-            false,
-        ),
-        (
-            not_found("target", "x", Some("y")),
-            Code::NotFound,
-            "TARGET_NOT_FOUND",
-            false,
-        ),
-        (
-            request_id_reused(&"r".into(), Some(&id)),
-            Code::AlreadyExists,
-            "REQUEST_ID_REUSED",
-            false,
-        ),
-        (
-            shed("tenant:a", "64 calls at once", soon),
-            Code::ResourceExhausted,
-            "SHED",
-            true,
-        ),
-        (draining(soon), Code::Unavailable, "DRAINING", true),
-        (
-            store_unavailable("journal", soon),
-            Code::Unavailable,
-            "STORE_UNAVAILABLE",
-            true,
-        ),
-        (
-            unauthenticated(),
-            Code::Unauthenticated,
-            "UNAUTHENTICATED",
-            false,
-        ),
-        (
-            permission_denied("not yours"),
-            Code::PermissionDenied,
-            "PERMISSION_DENIED",
-            false,
-        ),
-        (
-            deadline_exceeded(Some(&id)),
-            Code::DeadlineExceeded,
-            "DEADLINE_EXCEEDED",
-            false,
-        ),
-        (
-            cancelled("client gone"),
-            Code::Cancelled,
-            "CANCELLED",
-            false,
-        ),
-        (
-            thread_busy(&thread, &id),
-            Code::FailedPrecondition,
-            "THREAD_BUSY",
-            false,
-        ),
-        (
-            failed_precondition("NO_STABLE", "none", Vec::new()),
-            Code::FailedPrecondition,
-            "NO_STABLE",
-            false,
-        ),
-        (internal("fold"), Code::Internal, "INTERNAL", false),
-    ] {
-        assert_eq!((status.code(), reason(&status).as_str()), (code, name));
-        assert_eq!(
-            pushback(&status),
-            if again { None } else { Some("-1") },
-            "{name}"
-        );
-        assert_eq!(retry_delay(&status), again.then_some(soon), "{name}");
+    for row in TABLE {
+        let status = Status::from(CallError::new(row));
+        let name = row.name;
+        let reason = status.get_details_error_info().unwrap().reason;
+        assert_eq!((status.code(), reason.as_str()), (row.grpc, row.reason));
+        let pushback = status.metadata().get(PUSHBACK);
+        let pushback = pushback.map(|value| value.to_str().unwrap());
+        let retry = status
+            .get_details_retry_info()
+            .and_then(|info| info.retry_delay);
+        assert_eq!(retry, row.retry_ms.map(Duration::from_millis), "{name}");
+        assert_eq!(pushback, retry.is_none().then_some("-1"), "{name}");
     }
 }
 
@@ -164,7 +60,7 @@ fn a_flood_of_violations_still_fits_a_client_s_trailers() {
             "is empty",
         );
     }
-    let status = invalid_argument(&faults);
+    let status = Status::from(faults);
     let mut headers = http::HeaderMap::new();
     status.add_header(&mut headers).unwrap();
     let bytes: usize = headers
@@ -185,19 +81,26 @@ fn a_flood_of_violations_still_fits_a_client_s_trailers() {
 
 #[test]
 fn a_wrong_route_names_the_nearest_one_and_a_long_name_is_cut() {
-    let status = route_not_found("defualt", Some("default"));
+    let missing =
+        |name: &str, nearest| Status::from(CallError::not_found(ROUTE_NOT_FOUND, name, nearest));
+    let status = missing("defualt", Some("default"));
     assert_eq!(
         status.message(),
         "there is no route `defualt`; did you mean `default`?"
     );
     assert_eq!(fact(&status, "nearest").as_deref(), Some("default"));
-    assert!(route_not_found(&"é".repeat(10_000), None).message().len() < 200);
+    assert!(missing(&"é".repeat(10_000), None).message().len() < 200);
 }
 
 #[test]
 fn shed_work_names_the_bound_that_was_reached() {
-    let status = shed("tenant:a", "64 calls at once", Duration::from_millis(250));
+    let error = CallError::new(SHED)
+        .fact("subject", "tenant:a")
+        .word("bound", "64 calls at once");
+    let status = Status::from(error.after(Duration::from_millis(250)));
     let quota = status.get_details_quota_failure().unwrap();
     assert_eq!(quota.violations[0].subject, "tenant:a");
     assert_eq!(quota.violations[0].description, "64 calls at once");
+    let retry = status.get_details_retry_info().unwrap().retry_delay;
+    assert_eq!(retry, Some(Duration::from_millis(250)));
 }

@@ -1,5 +1,4 @@
-//! Checks responses within a bounded time, and off the runtime's workers where a check may take
-//! long.
+//! Checks responses within a bounded time, and off the runtime's workers if a check may take long.
 
 use std::{panic::resume_unwind, time::Duration};
 
@@ -11,7 +10,7 @@ use crate::policy::answer::{AnswerCheck, Checked, Unusable};
 const MAX_CHECKS: usize = 2;
 static PLACES: Semaphore = Semaphore::const_new(MAX_CHECKS);
 
-/// How long a check may take, the wait for a place included.
+/// Time that a check may take, the wait for a place included.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 const LATE: Checked = Checked::Unchecked("checking it took longer than 2 s");
@@ -27,7 +26,7 @@ impl BoundedCheck {
         Self { check: Some(check) }
     }
 
-    /// What was seen of the response so far; `None` once a check was given up.
+    /// Returns the observations of the response so far; `None` once a check was given up.
     pub(super) fn seen(&mut self) -> Option<&mut AnswerCheck> {
         self.check.as_mut()
     }

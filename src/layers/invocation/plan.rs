@@ -3,37 +3,51 @@
 use std::sync::Arc;
 
 use crate::{
-    domain::{ids::RouteName, invocation::InjectionMode, target::Target},
+    domain::{
+        ids::{RouteName, TargetId},
+        invocation::InjectionMode,
+        target::Target,
+    },
     layers::tools::ToolPlan,
     policy::{
-        hedge::HedgePolicy, inject::InjectionPolicy, retry::RetryPolicy, select::SelectPolicy,
-        texts::Texts, timers::TimersPolicy,
+        hedge::HedgePolicy,
+        inject::InjectionPolicy,
+        overflow::Overflow,
+        retry::RetryPolicy,
+        select::{AffinityKey, SelectPolicy},
+        texts::Texts,
+        timers::TimersPolicy,
     },
 };
 
-/// How an invocation is served: the route's targets and policies, with the caller's overrides
-/// applied.
+/// Plan of an invocation: the route's targets and policies, with the caller's overrides applied.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The route.
     pub route: RouteName,
     /// Its targets in order of preference, already narrowed to those that the caller allows.
     pub targets: Vec<Arc<Target>>,
-    /// How often, and after which waits, it is tried again.
+    /// Number of retries, and the waits before them.
     pub retry: RetryPolicy,
-    /// How a note about a failure is injected.
+    /// Form of a note about a failure.
     pub injection: InjectionPolicy,
-    /// When a note about a failure is injected.
+    /// Condition under which a note about a failure is injected.
     pub injection_mode: InjectionMode,
+    /// What is done about a conversation that outgrew all targets.
+    pub overflow: Overflow,
     /// In which order targets are tried.
     pub select: SelectPolicy,
-    /// How long an attempt may be silent.
+    /// The conversation that stays at one of them, if it does.
+    pub conversation: Option<AffinityKey>,
+    /// The conversation that stays with one key of a pool, if it does.
+    pub key_stays: Option<AffinityKey>,
+    /// Time that an attempt may be silent.
     pub timers: TimersPolicy,
-    /// Whether a second attempt starts beside a slow first.
+    /// Policy of a second attempt beside a slow first.
     pub hedge: HedgePolicy,
-    /// What is known of the tools that are its targets; `None` where models are.
+    /// Known facts of the tools that are its targets; `None` if they are models.
     pub tool: Option<Arc<ToolPlan>>,
-    /// What people read of a failure.
+    /// Texts that people read of a failure.
     pub texts: Arc<Texts>,
     /// Seed of the dice.
     pub seed: u64,
@@ -50,12 +64,21 @@ impl Plan {
             retry: RetryPolicy::default(),
             injection_mode: injection.mode,
             injection,
+            overflow: Overflow::default(),
             select: SelectPolicy::default(),
+            conversation: None,
+            key_stays: None,
             timers: TimersPolicy::default(),
             hedge: HedgePolicy::default(),
             tool: None,
             texts: Arc::default(),
             seed: 0,
         }
+    }
+
+    /// Returns the target that is the conversation's own, if it stays at one.
+    pub fn own_target(&self) -> Option<&TargetId> {
+        let targets = self.targets.iter().map(|target| &target.id);
+        self.select.own_target(self.conversation?, targets)
     }
 }

@@ -1,35 +1,29 @@
 //! What follows a failed attempt: has the policy decide, pays for what it allows, and prepares it.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 use super::RetryLoop;
-use crate::layers::{
-    BoxFuture, attempt::PendingAttempt, event::InvocationEvent, spans::AttemptTrace,
-};
 use crate::{
     domain::{
         completion::{Exactness, estimated_tokens},
+        event::{EventBody, recovery_words},
         failure::{Failure, FailureClass, Wait},
         fold::StreamStep,
         ids::TargetId,
         invocation::{AttemptCause, AttemptRecord, RecoveryStrategy},
         message::{ModelCall, ResponseFormat},
     },
+    layers::{BoxFuture, targets::Reserved},
     policy::{
         continuation::MAX_BREAKS,
         inject::Finding,
-        retry::{
-            Candidate, Cost, Counter, Decision, Relayed, Situation, StopReason,
-            larger_window_first, plan, recovery_options,
-        },
+        retry::{Candidate, Decision, Relayed, Situation, StopReason, larger_window_first, plan},
         retry_budget::Settled,
         rng::SeededRng,
     },
 };
 
-/// What comes after a failure.
+/// Next step after a failure.
 pub(super) enum AfterFailure {
     Stop(StreamStep),
     Park {
@@ -38,8 +32,29 @@ pub(super) enum AfterFailure {
         changed: BoxFuture<()>,
     },
     Again(Vec<StreamStep>),
-    /// Nothing: what followers hold, with these, is the answer.
+    /// Nothing: the content that followers hold, with these, is the completion.
     Complete(Vec<StreamStep>),
+}
+
+/// State of the phase that judges: what was decided so far, and of what.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    /// Target of the last failure.
+    pub(super) last: Option<TargetId>,
+    /// Class of the last failure.
+    pub(super) after: Option<FailureClass>,
+    /// Last failure that was no refusal of Relight's own.
+    pub(super) upstream: Option<Failure>,
+    /// Refusals of Relight's own since then.
+    pub(super) refusals: u32,
+    /// Payment for the next attempt, until it is known how that went.
+    pub(super) reserved: Option<Reserved>,
+    /// Nothing that may be tried would help.
+    pub(super) impossible: bool,
+    /// Fault of the completion that is passed on all the same.
+    pub(super) passed_on: Option<String>,
+    /// The local refusal that ended recovery after a real failure.
+    pub(super) stopped_by: Option<FailureClass>,
 }
 
 /// The breaks after content was delivered.
@@ -48,7 +63,7 @@ pub(super) struct StreamBreaks {
     made: usize,
     /// Bytes that followers held at most.
     reached: usize,
-    /// Whether followers held more at the last break than at any before it.
+    /// `true` if followers held more at the last break than at any before it.
     advanced: bool,
 }
 
@@ -56,17 +71,7 @@ impl<S> RetryLoop<S> {
     /// Takes up the counts of an earlier owner, whose last attempt is yet to be decided upon.
     pub(super) fn recount(&mut self, before: &[AttemptRecord]) {
         let decided = before.split_last().map_or(&[][..], |(_, decided)| decided);
-        // A request that was changed for its target counts as an unusable answer does.
-        let semantic = |record: &&AttemptRecord| {
-            let counter = record
-                .failure
-                .as_ref()
-                .map(|failure| recovery_options(&self.scope.plan.retry, failure).counter);
-            counter == Some(Counter::Semantic) || record.adaptation.is_some()
-        };
-        self.semantic_made =
-            u32::try_from(decided.iter().filter(semantic).count()).unwrap_or(u32::MAX);
-        self.breaks.made = decided
+        self.read.breaks.made = decided
             .iter()
             .filter(|record| {
                 record.failure.is_some()
@@ -74,54 +79,24 @@ impl<S> RetryLoop<S> {
                     && !record.lost_with_replica
             })
             .count();
-        self.extension.made = before
+        self.read.extension.made = before
             .iter()
             .filter(|record| record.cause == AttemptCause::Extend)
             .count();
     }
 
-    pub(super) fn next_attempt(&mut self, trace: AttemptTrace) -> PendingAttempt {
-        self.diverged = false;
-        let policy = &self.scope.plan.retry;
-        let avoid_last = self
-            .last_upstream_failure
-            .as_ref()
-            .is_some_and(|failure| recovery_options(policy, failure).other_first);
-        let parked = Wait {
-            duration: self.parked,
-            source: self.parked_source(),
-        };
-        let parked = Some(parked).filter(|wait| !wait.duration.is_zero());
-        PendingAttempt {
-            scope: Arc::clone(&self.scope),
-            call: Arc::clone(&self.call),
-            after: self.after,
-            last: self.last.clone(),
-            avoid_last,
-            adapted: self.adapted,
-            changes: self.changes.clone(),
-            hint: self.hint.take(),
-            wait: self.waited.or(parked),
-            extends: self.extension.is_under_way(),
-            held: self.assembler.held_text(),
-            attach: self.attach.clone(),
-            tool: None,
-            trace,
-        }
-    }
-
-    /// Whether the attempt that failed had begun to answer.
+    /// Returns whether the attempt that failed had started to respond.
     fn broke(&self, failure: &Failure) -> bool {
         let began = self
             .scope
             .attempts()
             .last()
             .is_some_and(|record| record.first_token.is_some());
-        began && !failure.class.is_local_refusal() && self.assembler.bytes() > 0
+        began && !failure.class.is_local_refusal() && self.read.assembler.bytes() > 0
     }
 
-    /// The failure of an attempt that says something else than what was sent and cannot be taken
-    /// back.
+    /// Returns the failure of an attempt that says something else than what was sent and cannot be
+    /// taken back.
     pub(super) fn diverged_from_what_was_sent(&self) -> Failure {
         let words = "the new answer does not begin with the text that was sent already";
         let mut failure = Failure::local(FailureClass::StreamInterrupted, words);
@@ -133,47 +108,63 @@ impl<S> RetryLoop<S> {
         self.scope.reject(failure)
     }
 
+    /// Returns whether no further attempt of this kind mends a completion of which something was sent
+    /// that cannot be taken back: what was sent is the fault itself, or the last call is left for
+    /// its rest, which another request asks for.
+    fn is_beyond_mending(&self, failure: &Failure) -> bool {
+        let is_last = self.scope.sent_attempts() >= self.scope.plan.retry.max_retries;
+        Finding::of(failure).is_some_and(|finding| finding.is_of_the_text())
+            || (self.read.diverged && is_last && self.scope.append_only().is_continued())
+    }
+
     /// Decides by the policy what to do about a failure, and prepares it.
     pub(super) fn decide(&mut self, failure: Failure) -> AfterFailure {
         if failure.class.is_local_refusal() {
-            self.refusals += 1;
+            self.verdict.refusals += 1;
         } else {
-            self.refusals = 0;
-            self.last.clone_from(&failure.target);
-            self.after = Some(failure.class);
-            self.last_upstream_failure = Some(failure.clone());
+            self.verdict.refusals = 0;
+            self.verdict.last.clone_from(&failure.target);
+            self.verdict.after = Some(failure.class);
+            self.verdict.upstream = Some(failure.clone());
         }
-        self.relayed = if self.assembler.has_content() {
+        self.read.relayed = if self.read.assembler.has_content() {
             Relayed::Rewindable
         } else {
             Relayed::Nothing
         };
         if self.broke(&failure) {
-            // An attempt that says something else is no break of an answer that could be repeated.
-            if self.breaks.one_more(self.assembler.bytes()) && !self.diverged {
+            // An attempt that says something else is not a break of a completion that could be
+            // repeated.
+            if self.read.breaks.one_more(self.read.assembler.bytes()) && !self.read.diverged {
                 return self.stopped(failure, &StopReason::AttemptsUsedUp);
             }
-            if self.scope.append_only().has_sent() && self.breaks.advanced {
-                self.relayed = Relayed::AppendOnly;
+            if self.scope.append_only().has_sent() && self.read.breaks.advanced {
+                self.read.relayed = Relayed::AppendOnly;
             }
         }
+        if self.scope.append_only().has_sent() && self.is_beyond_mending(&failure) {
+            self.read.relayed = Relayed::Irrevocable;
+        }
         let now = Instant::now();
+        if let Some(next) = self.rotate(&failure, now) {
+            return next;
+        }
         let mut candidates = self.targets.candidates(&self.scope, now);
         let note_refused = self
             .scope
             .attempts()
             .last()
             .is_some_and(|record| record.note_refused);
-        self.adapted = note_refused && !failure.class.is_local_refusal();
-        if self.adapted {
-            self.report_change(&failure, "the note about earlier failures was left out");
+        self.request.adapted = note_refused && !failure.class.is_local_refusal();
+        if self.request.adapted {
+            self.record_change(&failure, "the note about earlier failures was left out");
         }
-        if self.changes_for(&failure, &candidates) {
-            self.adapted = true;
+        if self.changes_for(&failure, &candidates) || self.shorten_for(&failure, &candidates) {
+            self.request.adapted = true;
             candidates = self.targets.candidates(&self.scope, now);
         }
-        if let Some(step) = &self.step {
-            self.adapted = step.adapts;
+        if let Some(step) = &self.request.step {
+            self.request.adapted = step.adapts;
             for candidate in &mut candidates {
                 candidate.ruled_out = candidate.target != step.target;
             }
@@ -200,19 +191,16 @@ impl<S> RetryLoop<S> {
                     cost,
                 } => (wait, strategy, target_hint, cost),
             };
-            let Some(payer) = hint.clone().or_else(|| self.last.clone()) else {
-                return self.again(&failure, wait, strategy, hint, cost);
+            let Some(payer) = hint.clone().or_else(|| self.verdict.last.clone()) else {
+                return self.again(&failure, wait, strategy, hint);
             };
-            self.reserved = self.targets.reserve(&payer, cost, now);
-            if self.reserved.is_some() {
-                return self.again(&failure, wait, strategy, hint, cost);
+            self.verdict.reserved = self.targets.reserve(&payer, cost, now);
+            if self.verdict.reserved.is_some() {
+                return self.again(&failure, wait, strategy, hint);
             }
             let (level, capacity) = self.targets.budget(&payer, now);
-            self.scope.report(
-                0,
-                Some(&payer),
-                &InvocationEvent::BudgetExhausted { level, capacity },
-            );
+            let exhausted = EventBody::BudgetExhausted { level, capacity };
+            self.scope.publish(0, Some(&payer), exhausted);
             let poor = candidates
                 .iter_mut()
                 .find(|candidate| candidate.target == payer && !candidate.ruled_out);
@@ -232,27 +220,30 @@ impl<S> RetryLoop<S> {
             return false;
         };
         if larger_window_first(failure, candidates)
-            || self.changes.iter().any(|(_, made)| made.same_kind(change))
+            || self
+                .request
+                .changes
+                .iter()
+                .any(|(_, made)| made.same_kind(change))
         {
             return false;
         }
-        self.changes.push((target.clone(), change.clone()));
-        self.report_change(failure, &change.to_string());
+        self.request.changes.push((target.clone(), change.clone()));
+        self.record_change(failure, &change.to_string());
         true
     }
 
-    /// Reports what is changed because of a failure, of the attempt that failed.
-    pub(super) fn report_change(&self, failure: &Failure, words: &str) {
+    /// Records what is changed because of a failure, of the attempt that failed.
+    pub(super) fn record_change(&self, failure: &Failure, words: &str) {
         if let Some(number) = self.failed_record(failure).map(|record| record.number) {
-            self.scope.report(
-                number,
-                failure.target.as_ref(),
-                &InvocationEvent::RequestChanged { words },
-            );
+            self.scope.amend(number, |record| {
+                record.adaptation = Some(words.to_owned());
+            });
         }
     }
 
-    /// The last attempt on the target that failed; of two in a race, that may not be the last one.
+    /// Returns the last attempt on the target that failed; of two in a race, that may not be the
+    /// last one.
     fn failed_record(&self, failure: &Failure) -> Option<AttemptRecord> {
         self.scope
             .attempts()
@@ -265,8 +256,14 @@ impl<S> RetryLoop<S> {
     /// One decision of the policy.
     pub(super) fn plan(&self, word: &Failure, candidates: &[Candidate], now: Instant) -> Decision {
         let attempts = self.scope.attempts();
-        let counted = self.scope.counted_attempts();
-        let unsent = self.scope.unsent_attempts();
+        let limited = if self.scope.plan.retry.uniform_waits {
+            0
+        } else {
+            let limited = attempts.iter().filter(|record| {
+                was_limited(record) && !matches!(record.cause, AttemptCause::Rotate(_))
+            });
+            u32::try_from(limited.count()).unwrap_or(u32::MAX)
+        };
         let mut rng = SeededRng::new(
             self.scope.plan.seed,
             &self.scope.invocation.id,
@@ -277,23 +274,25 @@ impl<S> RetryLoop<S> {
             deadline: self.scope.invocation.deadline,
             failure: word,
             decisive: self
-                .last_upstream_failure
+                .verdict
+                .upstream
                 .as_ref()
                 .filter(|_| word.class.is_local_refusal()),
             failed_target: word.target.as_ref(),
-            retries_made: counted
-                .saturating_sub(unsent)
-                .saturating_sub(1)
-                .saturating_sub(self.semantic_made),
-            unsent_made: unsent,
-            semantic_made: self.semantic_made,
-            refusals: self.refusals,
-            previous_wait: self.previous_wait,
-            relayed: self.relayed,
-            adapted: self.adapted,
-            given: self.step.as_ref().map(|step| step.options),
+            retries_made: self
+                .scope
+                .sent_attempts()
+                .saturating_sub(limited)
+                .saturating_sub(1),
+            unsent_made: self.scope.unsent_attempts(),
+            limited_made: limited,
+            refusals: self.verdict.refusals,
+            previous_wait: self.waits.previous,
+            relayed: self.read.relayed,
+            adapted: self.request.adapted,
+            given: self.request.step.as_ref().map(|step| step.options),
             candidates,
-            first_attempt_tokens: expected_tokens(&self.call, attempts.first()),
+            first_attempt_tokens: expected_tokens(&self.request.call, attempts.first()),
             spent_tokens: attempts
                 .iter()
                 .map(|record| record.usage.input_tokens + record.usage.output_tokens)
@@ -308,11 +307,7 @@ impl<S> RetryLoop<S> {
         wait: Wait,
         strategy: RecoveryStrategy,
         hint: Option<TargetId>,
-        cost: Cost,
     ) -> AfterFailure {
-        if cost == Cost::Semantic {
-            self.semantic_made += 1;
-        }
         // A local refusal failed no attempt: there is nothing to be announced, or it was announced
         // before.
         let refused = failure.class.is_local_refusal();
@@ -321,23 +316,23 @@ impl<S> RetryLoop<S> {
         } else {
             self.announce(failure, strategy, wait)
         };
-        self.previous_wait = Some(wait.duration);
-        self.wait = Some(wait);
-        self.hint = hint;
+        self.waits.previous = Some(wait.duration);
+        self.waits.next = Some(wait);
+        self.request.hint = hint;
         AfterFailure::Again(steps)
     }
 
-    /// What followers receive of a failed attempt that is made again after a wait, whatever is
-    /// waited for.
+    /// Returns the steps that followers receive of a failed attempt that is made again after a
+    /// wait, whatever is waited for.
     pub(super) fn announce(
         &mut self,
         failure: &Failure,
         strategy: RecoveryStrategy,
         wait: Wait,
     ) -> Vec<StreamStep> {
-        if let Some(whole) = self.answer.take() {
-            // Its target answered, but not so that it is of use; that end comes before what follows
-            // it.
+        if let Some(whole) = self.read.deltas.take() {
+            // Its target responded, but not so that it is of use; that end comes before what
+            // follows it.
             self.scope.reject(failure.clone());
             drop(whole);
         }
@@ -345,13 +340,8 @@ impl<S> RetryLoop<S> {
         let adaptation = adapts
             .then(|| self.failed_record(failure)?.adaptation)
             .flatten();
-        let mut steps = Vec::from_iter(self.report_recovery(
-            failure,
-            strategy,
-            wait,
-            adaptation.as_deref(),
-            None,
-        ));
+        let mut steps =
+            vec![self.report_recovery(failure, strategy, wait, adaptation.as_deref(), None)];
         steps.extend(self.abandon(failure));
         steps
     }
@@ -365,44 +355,66 @@ impl<S> RetryLoop<S> {
         wait: Wait,
         adaptation: Option<&str>,
         going_on: Option<&'static str>,
-    ) -> Option<StreamStep> {
-        let target = failure.target.as_ref().or(self.last.as_ref());
-        let decided = InvocationEvent::RecoveryDecided {
-            operation: &self.scope.invocation.operation,
-            class: failure.class,
-            count: self.count(),
+    ) -> StreamStep {
+        let class = failure.class;
+        let error = failure.phrase();
+        let operation = &self.scope.invocation.operation;
+        let attempt = self.scope.next_number() - 1;
+        let (retry, max_retries) = self.count();
+        let decided = EventBody::RecoveryAttempted {
+            error: error.to_owned(),
+            class,
+            recovery_hint: failure.recovery_hint.clone(),
+            retry,
+            max_retries,
             strategy,
             wait,
-            adaptation,
-            going_on,
+            adaptation: adaptation.map(str::to_owned),
+            going_on: going_on.map(str::to_owned),
+        };
+        self.scope
+            .publish(attempt, failure.target.as_ref(), decided);
+        let display = if let (RecoveryStrategy::Chunk, Some(reason)) = (strategy, adaptation) {
+            format!("Splitting {operation}: {reason}")
+        } else {
+            let count = (retry, max_retries);
+            recovery_words(operation.as_str(), error, count, adaptation, going_on)
+        };
+        let target = failure.target.as_ref().or(self.verdict.last.as_ref());
+        StreamStep::Recovery {
+            attempt,
+            class,
+            strategy,
+            wait,
+            display,
             budget_left: target.map_or(0.0, |target| {
                 self.targets.budget_share(target, Instant::now())
             }),
-        };
-        self.scope.report(
-            self.scope.next_number() - 1,
-            failure.target.as_ref(),
-            &decided,
-        )
+            adaptation: adaptation.map(str::to_owned),
+        }
     }
 
     /// Abandons what the last attempt delivered.
     pub(super) fn abandon(&mut self, failure: &Failure) -> Vec<StreamStep> {
-        // An answer that is unusable for what it says is not gone on with.
-        let is_text = self.call.response_format == ResponseFormat::Text;
-        let seamless = is_text && Finding::of(failure).is_none() && !self.diverged;
-        self.assembler
+        // A completion that is unusable for what it says is not continued.
+        let is_text = self.request.call.response_format == ResponseFormat::Text;
+        let seamless = is_text && Finding::of(failure).is_none() && !self.read.diverged;
+        self.read
+            .assembler
             .abandon(self.scope.next_number() - 1, failure.class, seamless)
     }
 
-    /// The number of the recovery that starts now, and how many are allowed.
+    /// Returns the number of the recovery that starts now, and how many are allowed. Attempts that
+    /// were sent and those that were not have an allowance each, of the same size; the number is
+    /// that of the one that is used up further.
     pub(super) fn count(&self) -> (u32, u32) {
-        let retry = self.scope.counted_attempts();
-        (retry, self.scope.plan.retry.max_retries.max(retry))
+        let allowed = self.scope.plan.retry.max_retries;
+        let made = self.scope.sent_attempts().max(self.scope.unsent_attempts());
+        (made.min(allowed), allowed)
     }
 
     pub(super) fn settle(&mut self, how: Settled) {
-        if let Some(reserved) = self.reserved.take() {
+        if let Some(reserved) = self.verdict.reserved.take() {
             reserved.settle(how);
         } else if matches!(how, Settled::Succeeded)
             && self.scope.counted_attempts() == 1
@@ -430,7 +442,15 @@ impl StreamBreaks {
     }
 }
 
-/// What the first attempt was expected to cost: what it did cost where that is known, else by the
+/// Returns whether an attempt was only told to come later.
+fn was_limited(record: &AttemptRecord) -> bool {
+    record
+        .failure
+        .as_ref()
+        .is_some_and(|failure| failure.class == FailureClass::RateLimited && !failure.never_sent)
+}
+
+/// Returns the expected cost of the first attempt: its actual cost if that is known, else by the
 /// length of the prompt (four bytes a token, as is usual for English) and the output limit.
 fn expected_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
     let known = first

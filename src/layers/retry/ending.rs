@@ -1,11 +1,11 @@
-//! The end of an invocation: an answer, or the first upstream failure and what else could be tried.
+//! The end of an invocation: a completion, or the first upstream failure and other options to try.
 
 use std::sync::Arc;
 
 use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
-        failure::{Failure, FailureClass, WaitSource},
+        failure::{Failure, FailureClass, WaitSource, words},
         fold::StreamStep,
         ids::TargetId,
         invocation::{AttemptRecord, Call, HistoryPatch, RecoveryStrategy},
@@ -30,7 +30,7 @@ impl<S> RetryLoop<S> {
             .map(|record| record.model.clone())
             .unwrap_or_default();
         let target = winner.and_then(|record| record.target.clone());
-        let Some(completion) = self.assembler.completion(&asked) else {
+        let Some(completion) = self.read.assembler.completion(&asked) else {
             return self.failed(
                 Failure::local(
                     FailureClass::StreamInterrupted,
@@ -39,11 +39,11 @@ impl<S> RetryLoop<S> {
                 "the answer was not whole",
             );
         };
-        let reasoning = match (attempts.len(), self.after) {
-            _ if self.extension.made > 0 => {
+        let reasoning = match (attempts.len(), self.verdict.after) {
+            _ if self.read.extension.made > 0 => {
                 format!(
                     "Cut by the output limit of the model, and gone on with {} time(s).",
-                    self.extension.made
+                    self.read.extension.made
                 )
             }
             _ if winner.is_some_and(|record| record.cause.reads_existing_response()) => {
@@ -68,7 +68,7 @@ impl<S> RetryLoop<S> {
             },
             (count, Some(class)) => format!(
                 "Answered by attempt {count}, after {}.",
-                class.phrase().to_lowercase()
+                self.phrase(class).to_lowercase()
             ),
         };
         let reasoning = match attempts
@@ -80,6 +80,10 @@ impl<S> RetryLoop<S> {
             changes if changes.is_empty() => reasoning,
             changes => format!("{reasoning} To fit the model, {}.", changes.join(", and ")),
         };
+        let reasoning = match &self.verdict.passed_on {
+            Some(words) => format!("{reasoning} It is passed on as it is, though {words}."),
+            None => reasoning,
+        };
         let history_patch = match (&self.scope.invocation.call, self.scope.sent()) {
             (Call::Model(asked), Some(sent)) => {
                 inject::history_patch(&sent, asked, &completion.message)
@@ -87,6 +91,14 @@ impl<S> RetryLoop<S> {
             (Call::Model(_) | Call::Tool(_), _) => HistoryPatch::default(),
         };
         self.terminal(Ok(completion), reasoning, Vec::new(), history_patch, target)
+    }
+
+    /// Relight's own phrase for the class of a failure of this call.
+    fn phrase(&self, class: FailureClass) -> &'static str {
+        match &self.scope.invocation.call {
+            Call::Model(_) => class.phrase(),
+            Call::Tool(_) => words::phrase_of_tool(class),
+        }
     }
 
     pub(super) fn stopped(&mut self, failure: Failure, reason: &StopReason) -> AfterFailure {
@@ -97,7 +109,7 @@ impl<S> RetryLoop<S> {
             StopReason::NoTarget { retry_in: Some(_) } => self.targets.rate_limit(&self.scope),
             _ => None,
         };
-        let (mut decisive, refused_before) = match (self.last_upstream_failure.take(), refusal) {
+        let (mut decisive, refused_before) = match (self.verdict.upstream.take(), refusal) {
             _ if !failure.class.is_local_refusal() => (failure, false),
             (Some(last_upstream_failure), _) => (last_upstream_failure, false),
             (None, Some(refusal)) => (refusal, true),
@@ -117,8 +129,8 @@ impl<S> RetryLoop<S> {
         }
         let target = decisive.target.clone();
         let for_good = refused_before && decisive.class != FailureClass::RateLimited;
-        self.impossible = for_good || matches!(reason, StopReason::NotRetryable);
-        self.stopped_by = reason.refusal().filter(|_| !refused_before);
+        self.verdict.impossible = for_good || matches!(reason, StopReason::NotRetryable);
+        self.verdict.stopped_by = reason.refusal().filter(|_| !refused_before);
         AfterFailure::Stop(self.terminal(
             Err(decisive),
             sentence,
@@ -148,16 +160,16 @@ impl<S> RetryLoop<S> {
         target: Option<TargetId>,
     ) -> StreamStep {
         let mut outcome = self.scope.outcome(result, reasoning, target);
-        if self.impossible {
+        if self.verdict.impossible {
             outcome.recovery_applied.push(RecoveryStrategy::Impossible);
         }
-        outcome.stopped_by = self.stopped_by;
+        outcome.stopped_by = self.verdict.stopped_by;
         outcome.alternatives = alternatives;
         outcome.history_patch = history_patch;
         StreamStep::Terminal(Arc::new(outcome))
     }
 
-    /// What else could be tried, in words.
+    /// Returns other options to try, in words.
     pub(super) fn alternatives(&self, reason: &StopReason) -> Vec<String> {
         let mut words = Vec::new();
         if self.scope.plan.targets.len() < 2 {
@@ -177,7 +189,6 @@ impl<S> RetryLoop<S> {
             StopReason::Disabled => words.push("Enable retries for this operation.".to_owned()),
             StopReason::NotRetryable
             | StopReason::Irrevocable
-            | StopReason::SemanticUsedUp
             | StopReason::BudgetEmpty
             | StopReason::NoTarget { retry_in: None }
             | StopReason::TokensUsedUp => {}
@@ -186,7 +197,8 @@ impl<S> RetryLoop<S> {
     }
 }
 
-/// Why a call was refused without an attempt, because the same failed for everybody just before.
+/// Returns the reason why a call was refused without an attempt, because the same failed for
+/// everybody just before.
 fn refused_sentence(failure: &Failure) -> String {
     let again = failure.retry_after.map(|wait| wait.duration.as_secs() + 1);
     let again = again

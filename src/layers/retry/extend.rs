@@ -1,9 +1,10 @@
-//! An answer that the model's output limit cut: continued, requested again but shorter, or passed
-//! on as it is.
+//! A complete completion that is not yet taken: one that the model's output limit cut is continued,
+//! requested again but shorter, or passed on as it is; one whose tool calls do not fit is requested
+//! again, or passed on for the caller to have the model correct them.
 //!
-//! Continuing is no recovery of a failure: it draws on no budget, but on the hard cap of attempts
-//! and on the deadline. An extension that fails loses nothing: the answer then stays as long as it
-//! was.
+//! Continuing is not a recovery of a failure: it draws on no budget, but on `max_retries`, as every
+//! call does, and on the deadline. An extension that fails loses nothing: the completion then stays as
+//! long as it was.
 
 use tokio::time::Instant;
 
@@ -13,38 +14,84 @@ use crate::{
         completion::FinishReason,
         failure::{Failure, FailureClass},
         fold::StreamStep,
+        invocation::AttemptCause,
     },
+    layers::spans::AttemptSpan,
     policy::{
         continuation::{MAX_EXTENSIONS, OnLength, cut_off, way},
         inject::Finding,
-        retry::HARD_CAP_ATTEMPTS,
+        retry::MIN_ATTEMPT_TIME,
     },
 };
 
-/// How far an answer was extended.
+/// Extent to which a completion was extended.
 #[derive(Debug, Default)]
 pub(super) struct Extension {
     pub(super) made: usize,
-    /// The finish of the answer that is being extended, and its length.
+    /// Finish of the completion that is being extended, and its length.
     of: Option<((FinishReason, String), usize)>,
 }
 
 // === impl Extension ===
 
 impl Extension {
-    /// Whether the next attempt only continues the answer.
+    /// Returns whether the next attempt only continues the completion.
     pub(super) fn is_under_way(&self) -> bool {
         self.of.is_some()
     }
 }
 
 impl<S> RetryLoop<S> {
-    /// What is done about a complete answer that its output limit cut: `None` where it is passed
-    /// on. With a failure, the answer counts as too long.
-    pub(super) fn cut_by_length(&mut self) -> Option<(Option<Failure>, AfterFailure)> {
-        let grown = self.extension.of.take().map_or(0, |(_, length)| length);
-        let (blocks, finish) = self.assembler.finished()?;
-        let text = cut_off(blocks, finish, &self.call)?.text.clone();
+    /// Returns what follows a whole answer.
+    pub(super) fn judge_answer(&mut self, span: AttemptSpan) -> AfterFailure {
+        let other = self.cut_by_length().or_else(|| {
+            self.unfit_calls()
+                .map(|(failure, next)| (Some(failure), next))
+        });
+        self.read.deltas = None;
+        match other {
+            Some((Some(unusable), next)) => {
+                span.finish_failed(&unusable, true);
+                next
+            }
+            Some((None, next)) => {
+                span.finish_ok(true);
+                next
+            }
+            None => {
+                self.end_answered(span);
+                AfterFailure::Complete(self.read.assembler.commit())
+            }
+        }
+    }
+
+    /// Ends the span of an attempt whose turn succeeded: by it, or by the hedge beside it.
+    fn end_answered(&self, span: AttemptSpan) {
+        let attempts = self.scope.attempts();
+        match attempts.last_chunk::<2>() {
+            Some([first, hedge]) if hedge.cause == AttemptCause::Hedge && hedge.winner => {
+                match &first.failure {
+                    Some(failure) if failure.class != FailureClass::Cancelled => {
+                        span.finish_failed(failure, first.sent);
+                    }
+                    _ => span.finish_cancelled(),
+                }
+            }
+            _ => span.finish_ok(true),
+        }
+    }
+
+    /// Decides on a complete completion that its output limit cut: `None` if it is passed on. With a
+    /// failure, the completion counts as too long.
+    fn cut_by_length(&mut self) -> Option<(Option<Failure>, AfterFailure)> {
+        let grown = self
+            .read
+            .extension
+            .of
+            .take()
+            .map_or(0, |(_, length)| length);
+        let (blocks, finish) = self.read.assembler.finished()?;
+        let text = cut_off(blocks, finish, &self.request.call)?.text.clone();
         let retry = &self.scope.plan.retry;
         match retry.on_length {
             _ if !retry.enabled => None,
@@ -57,31 +104,30 @@ impl<S> RetryLoop<S> {
         }
     }
 
-    /// What follows a failure of an extension; `None` where it was none.
+    /// Returns the step that follows a failure of an extension; `None` if it was not one.
     pub(super) fn after_extension(&mut self, failure: &Failure) -> Option<AfterFailure> {
         if failure.class == FailureClass::Cancelled {
             return None;
         }
-        let (finish, length) = self.extension.of.take()?;
-        let (again, number) = (
-            failure.class == FailureClass::StreamInterrupted,
-            self.scope.next_number() - 1,
-        );
+        let (finish, length) = self.read.extension.of.take()?;
+        let again = failure.class == FailureClass::StreamInterrupted;
+        let number = self.scope.next_number() - 1;
         let mut pending_events = if again {
-            self.assembler.abandon(number, failure.class, true)
+            self.read.assembler.abandon(number, failure.class, true)
         } else {
             Vec::new()
         };
         if let Some(held) = self
+            .read
             .assembler
             .held_text()
             .filter(|held| again && held.len() > length && self.may_extend(held))
         {
-            self.extension.made += 1;
-            self.extension.of = Some((finish, held.len()));
+            self.read.extension.made += 1;
+            self.read.extension.of = Some((finish, held.len()));
             return Some(AfterFailure::Again(pending_events));
         }
-        pending_events.extend(self.assembler.settle(finish));
+        pending_events.extend(self.read.assembler.settle(finish));
         Some(AfterFailure::Complete(pending_events))
     }
 
@@ -89,17 +135,16 @@ impl<S> RetryLoop<S> {
         if !self.may_extend(text) {
             return None;
         }
-        let finish = self.assembler.reopen(self.scope.next_number() - 1)?;
-        self.extension.made += 1;
-        self.extension.of = Some((finish, text.len()));
-        Some(self.assembler.flush())
+        let finish = self.read.assembler.reopen(self.scope.next_number() - 1)?;
+        self.read.extension.made += 1;
+        self.read.extension.of = Some((finish, text.len()));
+        Some(self.read.assembler.flush())
     }
 
-    /// Whether the target can continue the answer, and may.
+    /// Returns whether the target can continue the completion, and may.
     fn may_extend(&mut self, text: &str) -> bool {
         let attempts = self.scope.attempts();
-        let many =
-            attempts.len() >= HARD_CAP_ATTEMPTS as usize || self.extension.made >= MAX_EXTENSIONS;
+        let many = !self.scope.may_try_again() || self.read.extension.made >= MAX_EXTENSIONS;
         let time_left = self
             .scope
             .invocation
@@ -114,17 +159,24 @@ impl<S> RetryLoop<S> {
             .find(|target| Some(&target.id) == answered.as_ref());
         let prompt_allowed = self.scope.invocation.overrides.allow_continuation_prompt;
         let can = target
-            .and_then(|target| way(text, &self.call, &target.capabilities, prompt_allowed))
+            .and_then(|target| {
+                way(
+                    text,
+                    &self.request.call,
+                    &target.capabilities,
+                    prompt_allowed,
+                )
+            })
             .is_some();
-        if many || !can || time_left < self.scope.plan.retry.min_attempt_time {
+        if many || !can || time_left < MIN_ATTEMPT_TIME {
             return false;
         }
-        self.hint = answered;
-        self.wait = None;
+        self.request.hint = answered;
+        self.waits.next = None;
         true
     }
 
-    /// Has the answer generated again, where the policy of unusable answers allows it.
+    /// Has the completion generated again, if the policy of unusable completions allows it.
     fn shorten(&mut self) -> Option<(Failure, AfterFailure)> {
         let target = self.scope.running().and_then(|record| record.target);
         let mut failure = Failure::local(
@@ -138,11 +190,42 @@ impl<S> RetryLoop<S> {
             failure.target,
         ) = (true, true, false, target);
         Finding::OutputLimit.mark(&mut failure);
-        let (last_upstream_failure, after) = (self.last_upstream_failure.clone(), self.after);
+        self.instead_of_the_answer(failure)
+    }
+
+    /// Decides on a complete completion whose tool calls do not fit: `None` if it is passed on, because
+    /// no attempt is left or what was sent with it cannot be taken back.
+    fn unfit_calls(&mut self) -> Option<(Failure, AfterFailure)> {
+        let failure = self.scope.unfit.take()?;
+        let words = failure.message.clone();
+        let next = if self.scope.append_only().has_sent() {
+            None
+        } else {
+            self.instead_of_the_answer(failure)
+        };
+        if next.is_none() {
+            let number = self.scope.running().map_or(0, |record| record.number);
+            let reason = "its tool calls do not fit, and were passed on as they are";
+            self.scope
+                .amend(number, |record| record.unchecked = Some(reason.to_owned()));
+            self.scope.unfit.pass_on();
+            self.verdict.passed_on = Some(words);
+        }
+        next
+    }
+
+    /// Returns another attempt in place of a complete completion; `None` if there is none, and the
+    /// answer stays.
+    fn instead_of_the_answer(&mut self, failure: Failure) -> Option<(Failure, AfterFailure)> {
+        let last_upstream_failure = self.verdict.upstream.clone();
+        let last = self.verdict.last.clone();
+        let after = self.verdict.after;
+        let refusals = self.verdict.refusals;
         match self.decide(failure.clone()) {
             AfterFailure::Stop(_) | AfterFailure::Complete(_) => {
-                (self.last_upstream_failure, self.after, self.impossible) =
-                    (last_upstream_failure, after, false);
+                (self.verdict.upstream, self.verdict.last) = (last_upstream_failure, last);
+                (self.verdict.after, self.verdict.refusals) = (after, refusals);
+                (self.verdict.impossible, self.verdict.stopped_by) = (false, None);
                 None
             }
             next @ (AfterFailure::Again(_) | AfterFailure::Park { .. }) => Some((failure, next)),

@@ -8,23 +8,24 @@ use tokio::time::Instant;
 use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
+        event::{EventBody, millis, parked_words},
         failure::{Failure, FailureClass, Wait, WaitSource},
         fold::StreamStep,
         ids::TargetId,
         invocation::RecoveryStrategy,
     },
-    layers::{BoxFuture, event::InvocationEvent, targets::Parked},
+    layers::{BoxFuture, targets::Parked},
     policy::retry::StopReason,
 };
 
-/// How often one invocation may be refused locally before that ends it: a bound on pathological
-/// ping-pong.
+/// Number of times one invocation may be refused locally before that ends it: a bound on
+/// pathological ping-pong.
 const MAX_PARKED_ROUNDS: u32 = 256;
 
 /// Waits that differ by less are one and the same.
 const SAME: Duration = Duration::from_millis(250);
 
-/// How soon a wait that is no longer than the one before it is reported again.
+/// Time after which a wait that is no longer than the one before it is reported again.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
 /// The wait that was reported last.
@@ -41,17 +42,17 @@ pub(super) struct ReportedWait {
 // === impl ReportedWait ===
 
 impl ReportedWait {
-    /// How long it was then.
+    /// Returns its duration at that time.
     pub(super) fn duration(&self) -> Duration {
         self.until - self.at
     }
 
-    /// What is waited for: a gate or a circuit.
+    /// Returns the source of the wait: a gate or a circuit.
     pub(super) fn source(&self) -> WaitSource {
         self.source
     }
 
-    /// Whether the report of the one before covers this one too.
+    /// Returns whether the report of the one before covers this one too.
     fn is_known_from(&self, before: &Self) -> bool {
         let alike = (&self.target, self.class, self.in_line)
             == (&before.target, before.class, before.in_line);
@@ -73,7 +74,7 @@ impl<S> RetryLoop<S> {
             () = changed => {}
             () = tokio::time::sleep_until(until) => {}
         }
-        self.parked += began.elapsed();
+        self.waits.parked += began.elapsed();
     }
 
     pub(super) fn park(
@@ -83,8 +84,8 @@ impl<S> RetryLoop<S> {
         target: &TargetId,
         strategy: RecoveryStrategy,
     ) -> AfterFailure {
-        self.parked_rounds += 1;
-        if self.parked_rounds > MAX_PARKED_ROUNDS {
+        self.waits.parked_rounds += 1;
+        if self.waits.parked_rounds > MAX_PARKED_ROUNDS {
             let retry_in = until.saturating_duration_since(Instant::now());
             return self.stopped(
                 failure,
@@ -104,8 +105,9 @@ impl<S> RetryLoop<S> {
                 self.report_parked(wait).into_iter().collect()
             } else {
                 // The retry that is announced says for how long it waits.
-                let (duration, source) = (wait.duration(), wait.source());
-                self.reported_wait = Some(wait);
+                let duration = wait.duration();
+                let source = wait.source();
+                self.waits.reported = Some(wait);
                 self.announce(&failure, strategy, Wait { duration, source })
             };
             return AfterFailure::Park {
@@ -123,7 +125,7 @@ impl<S> RetryLoop<S> {
         )
     }
 
-    /// What this invocation waits for at a target until then, and why.
+    /// Returns the wait of this invocation at a target until then, and its reason.
     pub(super) fn parked_for(
         &self,
         target: &TargetId,
@@ -134,7 +136,7 @@ impl<S> RetryLoop<S> {
         let gate = self
             .targets
             .state(target)
-            .and_then(|state| state.closed_for(now));
+            .and_then(|state| state.closed_for());
         let gate = gate.or(in_line.then_some(FailureClass::RateLimited));
         let source = match gate {
             // The gate closed for the wait that the provider stated in this very invocation.
@@ -153,17 +155,19 @@ impl<S> RetryLoop<S> {
         }
     }
 
-    /// Where the target's last failure in this invocation stated how long its limit holds.
+    /// Returns the source in which the target's last failure in this invocation stated how long its
+    /// limit holds.
     fn stated_by(&self, target: &TargetId) -> Option<WaitSource> {
-        let failure = self.last_upstream_failure.as_ref()?;
+        let failure = self.verdict.upstream.as_ref()?;
         let is_limit =
             failure.class == FailureClass::RateLimited && failure.target.as_ref() == Some(target);
         is_limit.then_some(failure.retry_after?.source)
     }
 
-    /// What the last wait was for.
+    /// Returns the source of the last wait.
     pub(super) fn parked_source(&self) -> WaitSource {
-        self.reported_wait
+        self.waits
+            .reported
             .as_ref()
             .map_or(WaitSource::Parked, |reported| reported.source)
     }
@@ -171,13 +175,14 @@ impl<S> RetryLoop<S> {
     /// Reports a wait, unless followers know of it already.
     pub(super) fn report_parked(&mut self, reported: ReportedWait) -> Option<StreamStep> {
         if self
-            .reported_wait
+            .waits
+            .reported
             .as_ref()
             .is_some_and(|before| reported.is_known_from(before))
         {
             return None;
         }
-        let reported = self.reported_wait.insert(reported);
+        let reported = self.waits.reported.insert(reported);
         let ReportedWait {
             class,
             in_line,
@@ -188,16 +193,23 @@ impl<S> RetryLoop<S> {
             duration: reported.duration(),
             source,
         };
-        let parked = InvocationEvent::Parked {
+        let wait_ms = millis(wait.duration);
+        let parked = EventBody::InvocationParked {
             class,
-            wait,
+            wait_ms,
             in_line,
         };
-        self.scope.report(
-            self.scope.next_number() - 1,
-            Some(&reported.target),
-            &parked,
-        )
+        let target = reported.target.clone();
+        let attempt = self.scope.next_number() - 1;
+        self.scope.publish(attempt, Some(&target), parked);
+        let display = parked_words(target.as_str(), class, wait_ms, in_line);
+        Some(StreamStep::Parked {
+            attempt,
+            target,
+            class,
+            wait,
+            display,
+        })
     }
 }
 
@@ -220,7 +232,8 @@ mod tests {
     fn a_wait_is_reported_once_and_another_one_anew() {
         let began = Instant::now();
         let later = |ms| began + Duration::from_millis(ms);
-        let (limit, open) = (FailureClass::RateLimited, FailureClass::CircuitOpen);
+        let limit = FailureClass::RateLimited;
+        let open = FailureClass::CircuitOpen;
         let first = reported(limit, began, 12_000);
         assert!(
             reported(limit, later(3000), 9000).is_known_from(&first),

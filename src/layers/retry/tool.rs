@@ -1,20 +1,19 @@
 //! A tool call: executed, recovered by the ladder of tools, and ended once.
 //!
-//! It is beside the retry loop for models and uses what that has: its decisions about waits, budget
-//! and deadline, its announcements, its parking and its end. What comes after a failure is decided
-//! in `ladder`.
+//! The loop is that of models, with its decisions about waits, budget and deadline, its
+//! announcements, its parking and its end. What comes after a failure is decided in `ladder`.
 
 mod chunks;
 mod ending;
 mod ladder;
 mod learning;
+mod names;
 
 use std::sync::Arc;
 
-use async_stream::stream;
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::StreamExt as _;
 
-use super::{RetryLoop, decide::AfterFailure, pending_events};
+use super::{RetryLoop, decide::AfterFailure};
 use crate::{
     domain::{
         completion::Delta,
@@ -24,12 +23,12 @@ use crate::{
         tool::{ExecutedTool, ToolOutput, ToolReply, ToolRequest, ToolSpec},
     },
     layers::{
-        Deltas, StepStream,
+        Deltas,
         assembler::DeltaAssembler,
         attempt::{PendingAttempt, ToolAttempt},
         guarded::NextLayer,
-        invocation::InvocationScope,
-        spans::AttemptSpan,
+        invocation::{InvocationScope, PreviousRun},
+        spans::{AttemptSpan, AttemptTrace},
         tools::{ToolOffer, ToolPlan},
     },
     policy::{
@@ -39,8 +38,9 @@ use crate::{
         tool_recovery::{
             ToolTrials,
             adapt::{AdaptedArguments, ArgumentChange},
-            arguments::{self, Arguments},
+            arguments::{self, Arguments, quoted},
             effects,
+            learning::Learner,
         },
     },
 };
@@ -55,9 +55,9 @@ const MAX_GOAL_BYTES: usize = 1024;
 pub(super) struct LadderStep {
     /// The tool that is called next, as a target.
     pub(super) target: TargetId,
-    /// Why that may help, in the planner's terms.
+    /// Reason why that may help, in the planner's terms.
     pub(super) options: RecoveryOptions,
-    /// Whether the same tool is called with other arguments.
+    /// If set, the same tool is called with other arguments.
     pub(super) adapts: bool,
 }
 
@@ -73,18 +73,21 @@ pub(super) struct ToolCallState {
     /// The arguments, without an idempotency key of Relight's own.
     arguments: Arguments,
     cause: AttemptCause,
-    /// What of the call was changed for the next attempt, in words.
+    /// Change of the call for the next attempt, in words.
     changed: String,
     tried: ToolTrials,
-    /// Why the call was changed, split or given to another tool, in plain words, one a step.
+    /// Reasons why the call was changed, split or given to another tool, in plain words, one a
+    /// step.
     reasons: Vec<String>,
-    /// Whether the list of the tool's server was fetched after its last failure.
+    /// `true` if the list of the tool's server was fetched after its last failure.
     list_is_fresh: bool,
+    /// Learner whose outcomes these are, and the operation.
+    learner: Learner,
     /// The tool that was called at first and was not the right one.
     mistaken: Option<TargetId>,
     /// The tool that was learnt to be meant and is called in place of the one that was named.
     preferred: bool,
-    /// What of the arguments was changed, to be remembered once it worked.
+    /// Changes of the arguments, to be remembered once they worked.
     adaptation: Option<SchemaAdaptation>,
 }
 
@@ -95,7 +98,7 @@ struct SchemaAdaptation {
     changes: Vec<ArgumentChange>,
 }
 
-/// What follows a failed execution.
+/// Next step after a failed execution.
 enum AfterExecution {
     /// As after any failed attempt.
     Planned(AfterFailure),
@@ -105,11 +108,26 @@ enum AfterExecution {
     Chunks(Box<ChunkedCall>, Vec<crate::domain::fold::StreamStep>),
 }
 
+// === impl AfterExecution ===
+
+impl AfterExecution {
+    /// Returns whether a tool is executed next.
+    fn goes_on(&self) -> bool {
+        match self {
+            Self::Planned(AfterFailure::Again(_) | AfterFailure::Park { .. })
+            | Self::Chunks(..) => true,
+            Self::Planned(AfterFailure::Stop(_) | AfterFailure::Complete(_)) | Self::Ended(_) => {
+                false
+            }
+        }
+    }
+}
+
 // === impl ToolCallState ===
 
 impl ToolCallState {
-    /// The state of the tool call that this invocation is; `None` where it calls a model. Where it
-    /// was learnt that another tool is meant, or how arguments are adapted, it starts with that.
+    /// Returns the state of the tool call that this invocation is; `None` if it calls a model. If
+    /// it was learnt that another tool is meant, or how arguments are adapted, it starts with that.
     pub(super) fn of(scope: &InvocationScope) -> Option<Self> {
         let Call::Tool(call) = &scope.invocation.call else {
             return None;
@@ -128,24 +146,36 @@ impl ToolCallState {
             tried: ToolTrials::default(),
             reasons: Vec::new(),
             list_is_fresh: false,
+            learner: Learner {
+                tenant: scope.invocation.tenant.clone(),
+                operation: scope.invocation.operation.clone(),
+            },
             mistaken: None,
             preferred: false,
             adaptation: None,
         };
         tool_call.arguments = tool_call.written();
-        if tool_call.begin_with_release() {
-            tool_call.recall(&scope.invocation.operation);
+        if let Some(named) = &tool_call.plan.unlisted {
+            let called = quoted(tool_call.offer.target.id.as_str());
+            let named = quoted(named.as_str());
+            tool_call.reasons.push(format!(
+                "{called} was called in place of {named}, because the server of that does not list its tools and its \
+                 operator declared both as equivalent"
+            ));
+            tool_call.cause = AttemptCause::Fallback(FailureClass::Network);
+        } else if tool_call.begin_with_release() {
+            tool_call.recall();
         }
         Some(tool_call)
     }
 
-    /// The arguments as the caller wrote them.
+    /// Returns the arguments as the caller wrote them.
     fn written(&self) -> Arguments {
         // They were found to be an object when the call came in.
         arguments::read(&self.call.arguments).unwrap_or_default()
     }
 
-    /// The next execution, with these arguments.
+    /// Returns the next execution, with these arguments.
     fn attempt(&self, arguments: &Arguments) -> Arc<ToolAttempt> {
         let written = arguments::write(arguments);
         let keyed = self.offer.effects.key_argument.as_ref().map(|argument| {
@@ -164,11 +194,13 @@ impl ToolCallState {
             request: Arc::new(ToolRequest {
                 tool: self.offer.spec.name.clone(),
                 arguments: keyed.unwrap_or(plain),
+                meta: self.call.meta.clone(),
             }),
             cause: self.cause,
             changed: self.changed.clone(),
             timeout: self.offer.timeout,
             effects: self.offer.effects.clone(),
+            output_schema: self.offer.spec.output_schema.clone(),
             kept: ExecutedTool {
                 arguments: self
                     .plan
@@ -194,7 +226,7 @@ impl ToolCallState {
         }
     }
 
-    /// Why the call was changed, in sentences.
+    /// Returns the reason why the call was changed, in sentences.
     fn reasoning(&self) -> String {
         let sentence = |reason: &String| format!("{}.", reason.trim_end_matches('.'));
         self.reasons
@@ -204,20 +236,27 @@ impl ToolCallState {
             .join(" ")
     }
 
-    /// Takes arguments that were changed to fit the tool as it is listed now.
-    fn adapt(&mut self, adapted: AdaptedArguments) {
+    /// Takes the tool as it is listed now.
+    fn relist(&mut self) {
         let server = &self.offer.target.provider;
-        if let Some(now) =
-            self.plan
-                .catalogue
-                .offer(server, &self.offer.spec.name, self.call.side_effects)
-        {
+        let name = &self.offer.spec.name;
+        let listed = self
+            .plan
+            .catalogue
+            .offer(server, name, self.call.side_effects);
+        if let Some(now) = listed {
             self.offer = ToolOffer {
                 target: Arc::clone(&self.offer.target),
                 ..now
             };
         }
-        let (old, new) = (Arc::clone(&self.listed), Arc::clone(&self.offer.spec));
+    }
+
+    /// Takes arguments that were changed to fit the tool as it is listed now.
+    fn adapt(&mut self, adapted: AdaptedArguments) {
+        self.relist();
+        let old = Arc::clone(&self.listed);
+        let new = Arc::clone(&self.offer.spec);
         self.adaptation = Some(SchemaAdaptation {
             old,
             new,
@@ -232,115 +271,78 @@ impl<S> RetryLoop<S>
 where
     S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {
-    /// Runs a tool call.
-    pub(super) fn run_tool(mut self, mut tool_call: ToolCallState) -> StepStream {
-        Box::pin(stream! {
-            let Some(mut steps) = self.scope.take_steps() else {
-                yield self.failed(Failure::local(FailureClass::State, "the invocation runs already"), "it runs already");
-                return;
-            };
-            let before = self.scope.take_before();
-            self.recount(&before.attempts);
-            self.assembler = DeltaAssembler::after(before.blocks, before.last_block);
-            if before.was_owned && let Some(end) = self.taken_over(&mut tool_call) {
-                yield end;
-                return;
-            }
-            loop {
-                let span = self.scope.trace.attempt();
-                self.wait_out(&span.trace()).await;
-                let attempt = PendingAttempt {
-                    tool: Some(tool_call.attempt(&tool_call.arguments)),
-                    ..self.next_attempt(span.trace())
-                };
-                let executing = execute(Arc::clone(&self.inner), attempt);
-                tokio::pin!(executing);
-                let executed = loop {
-                    tokio::select! {
-                        biased;
-                        Some(step) = steps.recv() => yield step,
-                        executed = &mut executing => break executed,
-                    }
-                };
-                while let Some(step) = pending_events(&mut steps) { yield step; }
-                let failure = match executed {
-                    Ok(reply) => {
-                        self.settle(Settled::Succeeded);
-                        span.finish_ok(true);
-                        let output = tool_call.output(Arc::unwrap_or_clone(reply));
-                        tool_call.learn_success(&self.scope);
-                        for step in self.returned(&tool_call, output) { yield step; }
-                        return;
-                    }
-                    Err(failure) => failure,
-                };
-                let next = self.after_execution(&mut tool_call, span, failure).await;
-                let next = match next {
-                    AfterExecution::Planned(next) => next,
-                    AfterExecution::Ended(end) => {
-                        yield end;
-                        return;
-                    }
-                    AfterExecution::Chunks(mut chunked, announced) => {
-                        for step in announced { yield step; }
-                        if let Some(wait) = self.wait.take() {
-                            tokio::time::sleep(wait.duration).await;
-                        }
-                        let mut running = FuturesUnordered::new();
-                        loop {
-                            for task in chunked.next(&self.scope) {
-                                running.push(chunks::execute(Arc::clone(&self.inner), self.chunk(&tool_call, &task), task));
-                            }
-                            tokio::select! {
-                                biased;
-                                Some(step) = steps.recv() => yield step,
-                                executed = running.next() => match executed {
-                                    Some(executed) => chunked.take(executed),
-                                    None => break,
-                                },
-                            }
-                        }
-                        while let Some(step) = pending_events(&mut steps) { yield step; }
-                        for step in self.after_chunks(&mut tool_call, *chunked) { yield step; }
-                        return;
-                    }
-                };
-                match next {
-                    AfterFailure::Stop(terminal) => {
-                        yield self.explained(&tool_call, terminal);
-                        return;
-                    }
-                    // Only an answer of a model can be complete by what was delivered of it.
-                    AfterFailure::Complete(pending_events) | AfterFailure::Again(pending_events) => {
-                        for step in pending_events { yield step; }
-                    }
-                    AfterFailure::Park { pending_events, until, changed } => {
-                        for step in pending_events { yield step; }
-                        self.wait_parked(until, changed).await;
-                    }
-                }
-            }
-        })
+    /// Takes over what an earlier owner of the call did, checks the arguments' names, and returns
+    /// what follows: the first execution, or the end.
+    pub(super) async fn begin_execution(
+        &mut self,
+        tool_call: &mut ToolCallState,
+        before: PreviousRun,
+    ) -> AfterFailure {
+        self.read.assembler = DeltaAssembler::after(before.blocks, before.last_block);
+        if before.was_owned
+            && let Some(end) = self.taken_over(tool_call)
+        {
+            return AfterFailure::Stop(end);
+        }
+        match self.check_names(tool_call).await {
+            Some(end) => AfterFailure::Stop(end),
+            None => AfterFailure::Again(Vec::new()),
+        }
     }
 
-    /// What follows an execution that failed.
-    async fn after_execution(
+    /// Executes the tool with the arguments as they are now.
+    pub(super) async fn execute(
+        &mut self,
+        tool_call: &ToolCallState,
+        trace: AttemptTrace,
+    ) -> Result<Arc<ToolReply>, Failure> {
+        let attempt = PendingAttempt {
+            tool: Some(tool_call.attempt(&tool_call.arguments)),
+            ..self.next_attempt(trace)
+        };
+        Box::pin(result_of(Arc::clone(&self.inner), attempt)).await
+    }
+
+    /// Returns what follows an execution: its result ends the call, and after a failure the ladder
+    /// decides.
+    pub(super) async fn judge_execution(
         &mut self,
         tool_call: &mut ToolCallState,
         span: AttemptSpan,
-        failure: Failure,
-    ) -> AfterExecution {
-        if !failure.class.is_local_refusal() {
-            (self.waited, self.parked) = (None, std::time::Duration::ZERO);
-        }
+        executed: Result<Arc<ToolReply>, Failure>,
+    ) -> AfterFailure {
+        let failure = match executed {
+            Ok(reply) => {
+                self.settle(Settled::Succeeded);
+                span.finish_ok(true);
+                let output = tool_call.output(Arc::unwrap_or_clone(reply));
+                tool_call.learn_success();
+                let (steps, end) = self.returned(tool_call, output);
+                self.give_all(steps).await;
+                return AfterFailure::Stop(end);
+            }
+            Err(failure) => failure,
+        };
         self.close_failed(span, &failure);
-        self.take_step(tool_call, failure).await
+        match self.take_step(tool_call, failure).await {
+            AfterExecution::Planned(AfterFailure::Stop(end)) => {
+                AfterFailure::Stop(self.explained(tool_call, end))
+            }
+            // Only a completion of a model can be complete by the delivered part of it.
+            AfterExecution::Planned(AfterFailure::Complete(steps)) => AfterFailure::Again(steps),
+            AfterExecution::Planned(next) => next,
+            AfterExecution::Ended(end) => AfterFailure::Stop(end),
+            AfterExecution::Chunks(chunked, announced) => {
+                self.give_all(announced).await;
+                self.execute_chunks(tool_call, *chunked).await
+            }
+        }
     }
 }
 
 /// One execution, up to its result: what its server says of itself on the way is read by the layers
 /// below.
-async fn execute<S>(inner: Arc<S>, attempt: PendingAttempt) -> Result<Arc<ToolReply>, Failure>
+async fn result_of<S>(inner: Arc<S>, attempt: PendingAttempt) -> Result<Arc<ToolReply>, Failure>
 where
     S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
 {

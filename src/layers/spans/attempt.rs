@@ -5,12 +5,9 @@
 //! what was left of the budget, the note. It is opened when the attempt starts, backdated to when
 //! it was planned: one that Relight refuses itself has no span.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
-};
+use std::{mem, sync::Arc, time::SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use opentelemetry::{
@@ -34,8 +31,8 @@ pub struct AttemptSpan {
     finished: bool,
 }
 
-/// Where the spans of an attempt hang and what is written to them: given to the layers below, cheap
-/// to clone.
+/// Parent of the spans of an attempt and the data that is written to them: given to the layers
+/// below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct AttemptTrace {
     shared: Arc<Mutex<AttemptSpanState>>,
@@ -48,7 +45,7 @@ enum AttemptSpanState {
     Open(SpanNode),
 }
 
-/// What is known of the span of an attempt that has not begun.
+/// Known data of the span of an attempt that has not started.
 #[derive(Debug)]
 struct Planned {
     parent: SpanNode,
@@ -74,16 +71,16 @@ pub struct BackoffSpan {
     began: SystemTime,
 }
 
-/// Which target was chosen, and what was known then.
+/// The chosen target, and what was known then.
 #[derive(Debug, Clone, Copy)]
 pub struct TargetChoice<'a> {
     /// The target.
     pub target: &'a TargetId,
     /// The state of its circuit: `closed`, `open`, `half_open`, `recovering`.
     pub circuit: &'a str,
-    /// What is left of its retry budget, in tokens; `None` where none applies.
+    /// Rest of its retry budget, in tokens; `None` if none applies.
     pub budget_left: Option<f64>,
-    /// Why this target, in a few of Relight's words.
+    /// Reason for this target, in a few of Relight's words.
     pub reason: &'a str,
 }
 
@@ -106,14 +103,13 @@ pub(super) fn plan(parent: &SpanNode) -> AttemptSpan {
 // === impl AttemptSpan ===
 
 impl AttemptSpan {
-    /// Where the layers below hang their spans.
+    /// Returns the trace to which the spans of the layers below belong.
     #[must_use]
     pub fn trace(&self) -> AttemptTrace {
         self.trace.clone()
     }
 
-    /// Ends the span of an attempt that answered; `winner` when its answer is the one that was
-    /// kept.
+    /// Ends the span of an attempt that succeeded; `winner` if its completion is the one that was kept.
     pub fn finish_ok(mut self, winner: bool) {
         self.trace
             .set(|| [KeyValue::new(relight::ATTEMPT_WINNER, winner)]);
@@ -191,7 +187,7 @@ impl AttemptTrace {
         *state = AttemptSpanState::Open(node);
     }
 
-    /// The hex id of the attempt's span; empty without tracing and before it starts.
+    /// Returns the hex id of the attempt's span; empty without tracing and before it starts.
     #[must_use]
     pub fn span_id(&self) -> String {
         self.node().span_id()
@@ -271,7 +267,7 @@ impl AttemptTrace {
         }
     }
 
-    /// The span; one that records nothing before the attempt starts.
+    /// Returns the span; one that records nothing before the attempt starts.
     fn node(&self) -> SpanNode {
         match &*self.lock() {
             AttemptSpanState::Planned(_) => SpanNode::default(),
@@ -280,7 +276,7 @@ impl AttemptTrace {
     }
 
     fn lock(&self) -> MutexGuard<'_, AttemptSpanState> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 

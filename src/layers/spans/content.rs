@@ -1,4 +1,4 @@
-//! Prompts and answers as the `GenAI` conventions put them on a span: JSON, for those who switched
+//! Prompts and completions as the `GenAI` conventions put them on a span: JSON, for those who switched
 //! it on.
 //!
 //! Texts are cut at a bound; bytes of images and files never enter a span.
@@ -14,10 +14,10 @@ use crate::domain::{
 /// place.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// What may still be written.
+/// Space that may still be written.
 struct Room(usize);
 
-/// An answer as far as it came.
+/// Answer as far as it came.
 #[derive(Debug, Default)]
 pub(super) struct CapturedAnswer {
     blocks: Vec<(u32, BlockKind, String)>,
@@ -25,7 +25,7 @@ pub(super) struct CapturedAnswer {
     finish: Option<&'static str>,
 }
 
-/// The conversation, for `gen_ai.input.messages`.
+/// Returns the conversation, for `gen_ai.input.messages`.
 pub(super) fn input_messages(messages: &[Message]) -> String {
     let mut room = Room(MAX_TEXT_BYTES);
     let message = |message: &Message| {
@@ -116,12 +116,14 @@ impl CapturedAnswer {
             | Delta::BlockDelta { .. }
             | Delta::BlockStop { .. }
             | Delta::Usage(_)
+            | Delta::Around(_)
             | Delta::ReadOn(_)
             | Delta::ToolReply(_) => {}
         }
     }
 
-    /// For `gen_ai.output.messages`; without a reason to finish, the answer broke off.
+    /// Returns the value for `gen_ai.output.messages`; without a reason to finish, the completion broke
+    /// off.
     pub(super) fn output_messages(&self) -> String {
         let mut room = Room(MAX_TEXT_BYTES);
         let parts = self.blocks.iter().map(|(_, kind, text)| match kind {

@@ -1,8 +1,8 @@
-//! The root span of an invocation, and the spans of calls that come back to one later.
+//! Root span of an invocation, and the spans of calls that come back to one later.
 //!
-//! An invocation keeps its one span even when it outlives the call that began it; a later call gets
-//! a span of its own with a link. The root of a recovered invocation carries no error: that is the
-//! convention, and its outcome says more.
+//! An invocation keeps its one span even when it outlives the call that started it; a later call
+//! gets a span of its own with a link. The root of a recovered invocation carries no error: that is
+//! the convention, and its outcome says more.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub struct InvocationSpan {
     is_http: bool,
 }
 
-/// Where the spans of an invocation hang: given to the layers below, cheap to clone.
+/// Parent of the spans of an invocation: given to the layers below, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct InvocationTrace {
     node: SpanNode,
@@ -90,7 +90,7 @@ impl EntryPoint {
                 kind,
                 KeyValue::new(attr::HTTP_METHOD, method),
                 KeyValue::new(attr::HTTP_ROUTE, route),
-                // Routes that begin invocations have no parameters.
+                // Routes that start invocations have no parameters.
                 KeyValue::new(attr::URL_PATH, route),
             ],
         }
@@ -100,7 +100,7 @@ impl EntryPoint {
 // === impl Spans ===
 
 impl Spans {
-    /// Opens the root span of an invocation, under the caller's span where the caller sent one.
+    /// Opens the root span of an invocation, under the caller's span if the caller sent one.
     #[must_use]
     pub fn invocation(&self, entry: EntryPoint, invocation: &Invocation) -> InvocationSpan {
         let builder = || {
@@ -145,7 +145,7 @@ impl Spans {
     }
 
     /// Opens the span of a call that comes back to an invocation, linked to the invocation's own
-    /// span where `origin` (as `InvocationTrace::outgoing` gave it) is known.
+    /// span if `origin` (as `InvocationTrace::outgoing` gave it) is known.
     #[must_use]
     pub fn returning(
         &self,
@@ -180,7 +180,7 @@ impl InvocationSpan {
         self.guard.node.trace_id()
     }
 
-    /// Where the layers below hang their spans.
+    /// Returns the trace to which the spans of the layers below belong.
     #[must_use]
     pub fn trace(&self) -> InvocationTrace {
         InvocationTrace {
@@ -188,8 +188,7 @@ impl InvocationSpan {
         }
     }
 
-    /// Says with which HTTP status the call was answered; an invocation that came in by gRPC has
-    /// none.
+    /// Records the HTTP status of the call's response; an invocation that came in by gRPC has none.
     pub fn answered_over_http(&self, outcome: &Outcome, has_begun: bool) {
         if !self.is_http {
             return;
@@ -259,13 +258,13 @@ impl InvocationTrace {
         self.node.trace_id()
     }
 
-    /// The invocation's span as W3C context; empty when spans are disabled.
+    /// Returns the invocation's span as W3C context; empty when spans are disabled.
     #[must_use]
     pub fn outgoing(&self) -> TraceContext {
         self.node.outgoing()
     }
 
-    /// Says with which gRPC status the call was answered, by its name (`UNAVAILABLE`).
+    /// Records the gRPC status of the call's response, by its name (`UNAVAILABLE`).
     pub fn answered(&self, status: &'static str) {
         self.node.set(|| [KeyValue::new(attr::RPC_STATUS, status)]);
     }
@@ -288,8 +287,7 @@ impl InvocationTrace {
         }
     }
 
-    /// Plans the span of an attempt, its wait included: it starts where the attempt before it
-    /// ended.
+    /// Plans the span of an attempt, its wait included: it starts when the attempt before it ended.
     #[must_use]
     pub fn attempt(&self) -> AttemptSpan {
         attempt::plan(&self.node)
@@ -325,14 +323,15 @@ impl RpcSpan {
     }
 }
 
-/// Whether the same target was called again, in whatever way.
+/// Returns whether the same target was called again, in whatever way.
 fn is_retry(cause: AttemptCause) -> bool {
     match cause {
         AttemptCause::Retry(_)
         | AttemptCause::Continue(_)
         | AttemptCause::Adapt(_)
         | AttemptCause::Extend
-        | AttemptCause::Attach(_) => true,
+        | AttemptCause::Attach(_)
+        | AttemptCause::Rotate(_) => true,
         AttemptCause::Initial
         | AttemptCause::Fallback(_)
         | AttemptCause::Hedge

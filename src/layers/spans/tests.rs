@@ -20,7 +20,7 @@ use crate::domain::{invocation::AttemptCause, message::ModelCall};
 fn the_tree_is_attempts_under_the_root_and_wait_and_call_inside_the_attempt() {
     let (spans, collected) = Collected::spans();
     recover(&spans, None);
-    let spans = collected.0.lock().unwrap().clone();
+    let spans = collected.0.lock().clone();
     let tree: Vec<(String, String, SpanKind)> = spans
         .iter()
         .map(|span| {
@@ -123,7 +123,7 @@ fn an_attempt_tells_its_cause_its_target_and_its_note() {
 fn usage_is_told_on_the_call_alone_and_content_nowhere() {
     let (spans, collected) = Collected::spans();
     recover(&spans, None);
-    let spans = collected.0.lock().unwrap().clone();
+    let spans = collected.0.lock().clone();
     let counted: Vec<&SpanData> = spans
         .iter()
         .filter(|span| value(span, "gen_ai.usage.input_tokens").is_some())
@@ -159,7 +159,7 @@ fn usage_is_told_on_the_call_alone_and_content_nowhere() {
 fn resends_are_counted_from_the_second_sent_attempt_and_a_status_of_400_is_an_error() {
     let (spans, collected) = Collected::spans();
     recover(&spans, None);
-    let spans = collected.0.lock().unwrap().clone();
+    let spans = collected.0.lock().clone();
     let posts: Vec<&SpanData> = spans.iter().filter(|span| span.name == "POST").collect();
     assert_eq!(value(posts[0], "http.request.resend_count"), None);
     assert_eq!(
@@ -255,7 +255,6 @@ fn a_span_that_nobody_finished_ends_as_cancelled_and_is_no_error() {
     let shown: Vec<(Status, String)> = collected
         .0
         .lock()
-        .unwrap()
         .iter()
         .map(|span| (span.status.clone(), text(span, "error.type")))
         .collect();
@@ -277,7 +276,7 @@ fn an_attempt_that_never_began_has_no_span_and_neither_has_its_wait() {
         &Failure::local(FailureClass::Shed, "all slots are taken"),
         false,
     );
-    assert!(collected.0.lock().unwrap().is_empty());
+    assert!(collected.0.lock().is_empty());
 }
 
 #[test]

@@ -1,20 +1,18 @@
-//! The spans of what goes over the wire: the model call as a provider's client sees it, and the
-//! HTTP request under it.
+//! Spans of the traffic over the wire: the model call as a provider's client sees it, and the HTTP
+//! request under it.
 //!
 //! Usage is reported here and nowhere above, so that no UI counts it twice. The spans take names,
 //! numbers and marks from the deltas that pass; texts, tool arguments and prompts are looked at
-//! only where content is to be captured.
+//! only if content is to be captured.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use http::Uri;
 use opentelemetry::{
     Array, KeyValue, StringValue, Value,
     trace::{SpanBuilder, SpanKind},
 };
+use parking_lot::Mutex;
 
 use super::{
     CANCELLED, SpanGuard, SpanNode,
@@ -35,7 +33,7 @@ use crate::domain::{
 #[derive(Debug)]
 pub struct ChatSpan {
     guard: SpanGuard,
-    /// The answer as far as it came, where content is captured.
+    /// Answer as far as it came, if content is captured.
     answer: Option<Mutex<CapturedAnswer>>,
 }
 
@@ -45,22 +43,22 @@ pub struct HttpSpan {
     guard: SpanGuard,
 }
 
-/// What a model call's span says from its beginning.
+/// Data that a model call's span holds from its start.
 #[derive(Debug, Clone, Copy)]
 pub struct ChatStart<'a> {
     /// The target that is called.
     pub target: &'a Target,
-    /// What is requested; only its numbers are read, unless content is captured.
+    /// Request; only its numbers are read, unless content is captured.
     pub call: &'a ModelCall,
     /// The conversation.
     pub thread: Option<&'a ThreadId>,
     /// 1 for the invocation's first attempt.
     pub attempt: u32,
-    /// Whether a stream is requested.
+    /// `true` if a stream is requested.
     pub stream: bool,
 }
 
-/// What a tool call's span says from its beginning.
+/// Data that a tool call's span holds from its start.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolStart<'a> {
     /// The tool, as a target.
@@ -150,14 +148,11 @@ pub(super) fn open_tool(parent: &SpanNode, start: ToolStart<'_>) -> ChatSpan {
 // === impl ChatSpan ===
 
 impl ChatSpan {
-    /// Takes from a delta what the span says: who answers, what it cost, why it ended, and where
-    /// content is captured the text.
+    /// Takes from a delta the data that the span holds: the model that responds, the cost, the
+    /// reason why it ended, and if content is captured the text.
     pub fn read(&self, delta: &Delta) {
         if let Some(answer) = &self.answer {
-            answer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(delta);
+            answer.lock().add(delta);
         }
         match delta {
             Delta::Start {
@@ -193,11 +188,12 @@ impl ChatSpan {
             Delta::BlockStart { .. }
             | Delta::BlockDelta { .. }
             | Delta::BlockStop { .. }
+            | Delta::Around(_)
             | Delta::ToolReply(_) => {}
         }
     }
 
-    /// Says how long the first piece of the answer took.
+    /// Records the time that the first piece of the completion took.
     pub fn first_chunk(&self, after: Duration) {
         self.guard
             .node
@@ -226,26 +222,23 @@ impl ChatSpan {
         }
     }
 
-    /// This span as W3C context, for the provider.
+    /// Returns this span as W3C context, for the provider.
     #[must_use]
     pub fn outgoing(&self) -> TraceContext {
         self.guard.node.outgoing()
     }
 
-    /// Puts the answer on the span, where content is captured.
+    /// Puts the completion on the span, if content is captured.
     fn set_answer(&self) {
         if let Some(answer) = &self.answer {
-            let messages = answer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .output_messages();
+            let messages = answer.lock().output_messages();
             self.guard
                 .node
                 .set(|| [KeyValue::new(attr::GEN_AI_OUTPUT_MESSAGES, messages)]);
         }
     }
 
-    /// Ends the span of a call that answered.
+    /// Ends the span of a call that succeeded.
     pub fn finish_ok(self) {
         self.set_answer();
         self.guard.end();
@@ -262,21 +255,21 @@ impl ChatSpan {
 // === impl HttpSpan ===
 
 impl HttpSpan {
-    /// This span as W3C context, for the provider.
+    /// Returns this span as W3C context, for the provider.
     #[must_use]
     pub fn outgoing(&self) -> TraceContext {
         self.guard.node.outgoing()
     }
 
-    /// Says where the request went.
+    /// Records the destination of the request.
     pub fn sent_to(&self, url: &str) {
         self.guard
             .node
             .set(|| [KeyValue::new(attr::URL_FULL, redacted_url(url))]);
     }
 
-    /// Ends the span of a request that was answered with this status; 400 and more is an error of a
-    /// client.
+    /// Ends the span of a request that got a response with this status; 400 and more is an error of
+    /// a client.
     pub fn finish(self, status: u16) {
         let node = &self.guard.node;
         node.set(|| [KeyValue::new(attr::HTTP_STATUS, i64::from(status))]);
@@ -286,7 +279,7 @@ impl HttpSpan {
         self.guard.end();
     }
 
-    /// Ends the span of a request that failed: with its status where there was one, else with the
+    /// Ends the span of a request that failed: with its status if there was one, else with the
     /// class.
     pub fn finish_failed(self, failure: &Failure) {
         let status = failure.status;
@@ -311,7 +304,7 @@ fn usage_attributes(usage: Usage) -> Vec<KeyValue> {
         (attr::GEN_AI_CACHE_WRITE_TOKENS, usage.cache_write_tokens),
         (attr::GEN_AI_REASONING_TOKENS, usage.reasoning_tokens),
     ] {
-        if tokens > 0 {
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > 0) {
             attributes.push(KeyValue::new(name, count(tokens)));
         }
     }
@@ -335,7 +328,7 @@ fn server_attributes(url: &str) -> Vec<KeyValue> {
     attributes
 }
 
-/// The URL without user, password, and values of its query: keys travel in all three.
+/// Returns the URL without user, password, and values of its query: keys travel in all three.
 pub(super) fn redacted_url(url: &str) -> String {
     let Ok(uri) = url.parse::<Uri>() else {
         return "REDACTED".to_owned();

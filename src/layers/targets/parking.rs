@@ -2,13 +2,22 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use futures_util::future::select_all;
 use tokio::time::Instant;
 
-use super::{TargetTable, Targets};
+use super::{KeyState, TargetState, TargetTable, Targets};
 use crate::{
-    domain::ids::TargetId,
+    domain::{
+        circuit::GateKind,
+        failure::{FailureClass, WaitSource},
+        ids::{TargetId, TenantId},
+    },
     layers::{BoxFuture, invocation::InvocationScope},
-    policy::circuit::Peek,
+    policy::{
+        circuit::Peek,
+        gates::GatePass,
+        retry::{MAX_PARKED, MIN_ATTEMPT_TIME},
+    },
 };
 
 /// A parked invocation.
@@ -17,7 +26,7 @@ pub enum Parked {
     Until(BoxFuture<()>),
     /// It is in the wait queue: leaving the queue for a time would lose its place.
     InLine {
-        /// When there is too little time left for an answer.
+        /// Time from which too little time is left for a completion.
         until: Instant,
         /// Its turn.
         turn: BoxFuture<()>,
@@ -40,10 +49,12 @@ impl Targets {
         target: &TargetId,
         now: Instant,
     ) -> Option<Parked> {
-        let place = ParkingPlace::take(&self.shared, scope.plan.retry.park.max_parked)?;
+        let place = ParkingPlace::take(&self.shared)?;
         let state = self.state(target)?;
         // What is closed is waited for: a place in line is of no use while the circuit is open.
-        if !state.has_line(now) || matches!(state.peek(now), Peek::Wait { .. }) {
+        if !state.has_line(now, &scope.invocation.tenant)
+            || matches!(state.peek(now), Peek::Wait { .. })
+        {
             return Some(Parked::Until(Box::pin(async move {
                 let _place = place;
                 state.changed.notified().await;
@@ -54,7 +65,7 @@ impl Targets {
             .whole()
             .p95(now)
             .unwrap_or_default()
-            .max(scope.plan.retry.min_attempt_time);
+            .max(MIN_ATTEMPT_TIME);
         let until = scope
             .invocation
             .deadline
@@ -63,27 +74,48 @@ impl Targets {
         let scope = Arc::clone(scope);
         let turn: BoxFuture<()> = Box::pin(async move {
             let _place = place;
-            state.rate.pass_in_turn().await;
-            scope.grant_turn(&state.target.id);
+            let keys = state.keys();
+            // It waits in the line of each key; who passes one leaves the others.
+            let passes = keys.iter().map(|key| {
+                let pass = pass_in_turn(&state, key, &scope.invocation.tenant);
+                Box::pin(async move { (key, pass.await) })
+            });
+            let ((key, pass), ..) = select_all(passes).await;
+            scope.grant_turn(key, pass);
         });
         Some(Parked::InLine { until, turn })
     }
 
-    /// How many invocations are parked.
+    /// Returns the number of parked invocations.
     pub fn parked(&self) -> usize {
         self.shared.parked.load(Ordering::Relaxed)
     }
 }
 
+/// Waits in the line before the rate gate of a key, and passes it.
+async fn pass_in_turn(
+    state: &Arc<TargetState>,
+    key: &Arc<KeyState>,
+    tenant: &TenantId,
+) -> GatePass {
+    let moved = |change| {
+        let class = FailureClass::Unknown;
+        let source = WaitSource::Gate;
+        state.gate_moved(key, GateKind::Rate, change, class, source);
+    };
+    let gate = key.shared_gate(GateKind::Rate);
+    gate.pass_in_turn(tenant, moved).await
+}
+
 // === impl ParkingPlace ===
 
 impl ParkingPlace {
-    fn take(shared: &Arc<TargetTable>, max: u32) -> Option<Self> {
+    fn take(shared: &Arc<TargetTable>) -> Option<Self> {
         let taken = shared.parked.fetch_add(1, Ordering::Relaxed);
         let place = Self {
             shared: Arc::clone(shared),
         };
-        (taken < max as usize).then_some(place)
+        (taken < MAX_PARKED).then_some(place)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl TargetState {
-    /// The refusal of a call by the circuit: on what it opened and how long ago, and what follows;
-    /// `retry_in` is absent while an operator holds it open.
+    /// Returns the refusal of a call by the circuit: on what it opened and how long ago, and what
+    /// follows; `retry_in` is absent while an operator holds it open.
     pub fn refused_by_circuit(&self, now: Instant, retry_in: Option<Duration>) -> Failure {
         let snapshot = self.circuit().snapshot(now);
         let target = &self.target.id;

@@ -1,15 +1,16 @@
 //! One gate, as several targets share it: those with the same credential.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
 use crate::{
-    domain::ids::TargetId,
-    policy::gates::{Gate, GatePolicy},
+    domain::ids::{TargetId, TenantId},
+    policy::gates::{Gate, GateChange, GatePass, GatePolicy},
 };
 
 /// A gate that several targets share.
@@ -59,20 +60,29 @@ impl SharedGate {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gate.lock()
     }
 
-    /// Queues until this caller may pass, and passes. Cancel safe: dropping the future leaves the
-    /// queue.
-    pub(super) async fn pass_in_turn(&self) {
+    /// Queues until this caller may pass, and passes; `moved` gets what that changes. Cancel safe:
+    /// dropping the future leaves the queue.
+    pub(super) async fn pass_in_turn(
+        &self,
+        tenant: &TenantId,
+        moved: impl Fn(Option<GateChange>),
+    ) -> GatePass {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _in_line = InLine(self);
+        self.lock().comes(Instant::now());
         let _turn = self.turn.lock().await;
         loop {
             let sooner = self.sooner.notified();
-            let passed = self.lock().admit(Instant::now(), false);
+            let (passed, change) = {
+                let mut gate = self.lock();
+                (gate.admit(Instant::now(), tenant, false), gate.drain())
+            };
+            moved(change);
             match passed {
-                Ok(_) => return,
+                Ok(pass) => return pass,
                 Err(wait) => {
                     tokio::select! { () = tokio::time::sleep(wait) => {}, () = sooner => {} }
                 }

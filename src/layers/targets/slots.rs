@@ -4,15 +4,16 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     domain::ids::TenantId,
-    policy::concurrency::{ConcurrencyPolicy, Limiter, OverloadSignal},
+    policy::concurrency::{ConcurrencyPolicy, Limiter, MAX_QUEUED, OverloadSignal},
 };
 
 /// The slots of one target; cheap to clone.
@@ -26,10 +27,10 @@ struct SlotState {
     limiter: Limiter,
     /// Attempts in flight that hold a slot.
     in_flight: u32,
-    /// Attempts in flight that began before the circuit opened last: they hold no slot any more, so
-    /// that what hangs in an outage keeps no probe out.
+    /// Attempts in flight that started before the circuit opened last: they hold no slot any more,
+    /// so that one that hangs in an outage keeps no probe out.
     before_outage: u32,
-    /// How often the circuit opened.
+    /// Number of times the circuit opened.
     outages: u64,
     /// Of the slots in flight, how many each tenant holds.
     held: HashMap<TenantId, u32>,
@@ -50,12 +51,12 @@ struct Waiter {
 pub struct Slot {
     slots: Slots,
     tenant: TenantId,
-    /// How often the circuit had opened when it was taken.
+    /// Number of times the circuit had opened when it was taken.
     outages: u64,
     hand_on: bool,
 }
 
-/// Which part of the limit tenants that hold hardly any slot may have beyond it.
+/// Fraction of the limit that tenants that hold hardly any slot may have beyond it.
 const EXTRA_SHARE: u32 = 8;
 
 // === impl Slots ===
@@ -63,6 +64,11 @@ const EXTRA_SHARE: u32 = 8;
 impl Slots {
     /// Slots by a policy.
     pub fn new(policy: &ConcurrencyPolicy) -> Self {
+        Self::with_queue(policy, MAX_QUEUED)
+    }
+
+    /// Slots for which so many attempts may wait.
+    fn with_queue(policy: &ConcurrencyPolicy, max_queued: usize) -> Self {
         let shared = SlotState {
             limiter: Limiter::new(policy.clone()),
             in_flight: 0,
@@ -70,7 +76,7 @@ impl Slots {
             outages: 0,
             held: HashMap::new(),
             queue: VecDeque::new(),
-            max_queued: policy.max_queued as usize,
+            max_queued,
             max_wait: policy.max_queue_wait,
         };
         Self {
@@ -82,15 +88,20 @@ impl Slots {
     pub fn set_policy(&self, policy: &ConcurrencyPolicy) {
         let mut shared = self.lock();
         shared.limiter.reconfigure(policy.clone());
-        shared.max_queued = policy.max_queued as usize;
         shared.max_wait = policy.max_queue_wait;
     }
 
-    /// The target's circuit opened, on silence or on errors that came at once: these were about an
+    /// Shares the largest limit with so many replicas.
+    pub fn share_with(&self, replicas: u32) {
+        self.lock().limiter.share_with(replicas);
+        self.hand_out();
+    }
+
+    /// The target's circuit opened; `queued`: because calls queue up at it. Else that was about an
     /// outage, and not about its slots.
-    pub fn outage(&self, silence: bool) {
+    pub fn outage(&self, queued: bool) {
         let mut shared = self.lock();
-        shared.limiter.on_outage(Instant::now(), silence);
+        shared.limiter.on_outage(Instant::now(), queued);
         shared.outages += 1;
         shared.before_outage += std::mem::take(&mut shared.in_flight);
         shared.held.clear();
@@ -104,13 +115,23 @@ impl Slots {
         shared.in_flight + shared.before_outage
     }
 
-    /// How many may be in flight now.
+    /// Returns the attempts in flight with those that wait for a slot, and the number that may be
+    /// in flight now.
+    pub(super) fn in_use(&self) -> (u32, u32) {
+        let shared = self.lock();
+        let waiting = shared.queue.iter().filter(|one| !one.give.is_closed());
+        let waiting = u32::try_from(waiting.count()).unwrap_or(u32::MAX);
+        let in_flight = shared.in_flight + shared.before_outage;
+        (in_flight.saturating_add(waiting), shared.limiter.limit())
+    }
+
+    /// Returns the number of attempts that may be in flight now.
     pub fn limit(&self) -> u32 {
         self.lock().limiter.limit()
     }
 
-    /// Takes a slot, queueing where there is none; `Err` when the queue is full or the wait too
-    /// long. Cancel safe: a slot whose waiter is gone goes to the next in the queue.
+    /// Takes a slot, queueing if there is none; `Err` if the queue is full or the wait too long.
+    /// Cancel safe: a slot whose waiter is gone is given to the next in the queue.
     pub(in crate::layers) async fn take(
         &self,
         tenant: &TenantId,
@@ -147,7 +168,7 @@ impl Slots {
         self.hand_out();
     }
 
-    /// An attempt that began then got an overload: fewer concurrent attempts would do better.
+    /// An attempt that started then got an overload: fewer concurrent attempts would do better.
     pub(in crate::layers) fn pushed_back(&self, began: Instant, first_token_p50: Duration) {
         let mut shared = self.lock();
         let word = OverloadSignal {
@@ -185,16 +206,16 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 
 // === impl SlotState ===
 
 impl SlotState {
-    /// Whether a tenant may have another slot now. One that holds hardly any may have it beyond the
-    /// limit, by an eighth of it at most: what others hold in silence is not taken from them, and
-    /// must not keep everybody else out.
+    /// Returns whether a tenant may have another slot now. One that holds hardly any may have it
+    /// beyond the limit, by an eighth of it at most: slots that others hold in silence are not
+    /// taken from them, and must not keep everybody else out.
     fn admits(&self, tenant: &TenantId) -> bool {
         let limit = self.limiter.limit();
         let extra = (limit / EXTRA_SHARE).max(1);
@@ -202,7 +223,8 @@ impl SlotState {
         self.in_flight < limit || is_small
     }
 
-    /// The next that gets a slot: of the tenant that holds the fewest, the one that waits longest.
+    /// Returns the next that gets a slot: of the tenant that holds the fewest, the one that waits
+    /// longest.
     fn next(&mut self) -> Option<Waiter> {
         self.queue.retain(|waiter| !waiter.give.is_closed());
         let waiting = self
@@ -267,7 +289,7 @@ impl Slot {
         self.slots.succeeded(began);
     }
 
-    /// Returns the slot without handing it on; the caller continues handing out.
+    /// Gives the slot back without handing it on; the caller continues handing out.
     fn release(mut self) {
         self.hand_on = false;
     }
@@ -288,12 +310,12 @@ mod tests {
 
     use super::*;
 
-    fn slots(max: u32, max_queued: u32) -> Slots {
-        Slots::new(&ConcurrencyPolicy {
+    fn slots(max: u32, max_queued: usize) -> Slots {
+        let policy = ConcurrencyPolicy {
             max,
-            max_queued,
             ..ConcurrencyPolicy::default()
-        })
+        };
+        Slots::with_queue(&policy, max_queued)
     }
 
     async fn taken(slots: &Slots, tenant: &str) -> Option<Slot> {
@@ -331,11 +353,9 @@ mod tests {
         let slots = slots(1, 3);
         let _held = taken(&slots, "a").await.unwrap();
         let extra = taken(&slots, "b").await.unwrap();
-        let (a, b, until) = (
-            TenantId::from("a"),
-            TenantId::from("b"),
-            Instant::now() + Duration::from_secs(5),
-        );
+        let a = TenantId::from("a");
+        let b = TenantId::from("b");
+        let until = Instant::now() + Duration::from_secs(5);
         let of_a = join_all((0..3).map(|_| slots.take(&a, until)));
         let of_b = async {
             tokio::task::yield_now().await;

@@ -5,30 +5,37 @@
 //! parked for it.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicBool, Ordering},
 };
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{shared_gate::SharedGate, slots::Slots};
+use super::{
+    keys::{KeyHistory, Keys, PlaceInLine},
+    slots::Slots,
+};
 use crate::layers::spans::{AttemptTrace, TargetChoice};
 use crate::{
     domain::{
         circuit::GateKind,
         event::{EventBody, millis},
         failure::FailureClass,
+        ids::TenantId,
         target::Target,
     },
     events::EventBus,
     policy::{
         circuit::{Circuit, Forced, Peek, Permit, Reject, Transition, TransitionKind},
+        gates::ReplicaPlace,
         health::Health,
         hedge::HedgeShare,
         latency::Latency,
         retry::Availability,
         retry_budget::RetryBudget,
+        window::TokenRatio,
     },
 };
 
@@ -42,9 +49,9 @@ pub(super) struct Causes {
     reported: Option<FailureClass>,
     /// The failure that opened its circuit last.
     opened: Option<FailureClass>,
-    /// Why an operator forced its circuit, in the operator's words.
+    /// Reason why an operator forced its circuit, in the operator's words.
     forced_for: String,
-    /// The operator's name, where operators are authenticated.
+    /// Operator's name, if operators are authenticated.
     forced_by: Option<String>,
 }
 
@@ -56,65 +63,71 @@ pub struct TargetState {
     /// Its slots.
     pub slots: Slots,
     pub(super) circuit: Mutex<Circuit>,
-    pub(super) rate: Arc<SharedGate>,
-    pub(super) credential: Arc<SharedGate>,
-    pub(super) configuration: Arc<SharedGate>,
+    pub(super) keys: Keys,
     pub(super) budget: Mutex<RetryBudget>,
     pub(super) health: Mutex<Health>,
     pub(super) latency: Mutex<Latency>,
     pub(super) whole: Mutex<Latency>,
     pub(super) hedges: Mutex<HedgeShare>,
+    pub(super) tokens: Mutex<TokenRatio>,
     pub(super) note_refused: AtomicBool,
-    /// When it became known, on both clocks.
+    /// Time at which it became known, on both clocks.
     pub(super) known_since: (Instant, Timestamp),
     pub(super) causes: Mutex<Causes>,
     pub(super) changed: Notify,
+    /// Notified whenever something moved that replicas share; one for all targets.
+    pub(super) moved: Arc<Notify>,
+    /// Notified at the first success after failures in a row.
+    pub recovered: Notify,
     pub(super) events: EventBus,
 }
 
 // === impl TargetState ===
 
 impl TargetState {
-    /// The circuit. The lock is held briefly and not across an await.
+    /// Returns the circuit. The lock is held briefly and not across an await.
     pub fn circuit(&self) -> MutexGuard<'_, Circuit> {
-        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+        self.circuit.lock()
     }
 
-    /// Whether its last attempts succeeded. The lock is held briefly.
+    /// Returns the health of its last attempts. The lock is held briefly.
     pub fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
-    /// The latency samples. Held shortly.
+    /// Returns the latency samples. Held shortly.
     pub fn latency(&self) -> MutexGuard<'_, Latency> {
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner)
+        self.latency.lock()
     }
 
-    /// How long complete answers take, for invocations with little time left. The lock is held
-    /// briefly.
+    /// Returns the duration of complete answers, for invocations with little time left. The lock is
+    /// held briefly.
     pub fn whole(&self) -> MutexGuard<'_, Latency> {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+        self.whole.lock()
     }
 
     pub(super) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+        self.budget.lock()
     }
 
-    /// Counts a hedge where it is within the share of calls that may have one, and returns whether
-    /// it is.
+    /// Shares its budget, slots and the return of its rate limit with other replicas.
+    pub(super) fn share_with(&self, place: ReplicaPlace, now: Instant) {
+        self.budget().share_with(place.live, now);
+        self.slots.share_with(place.live);
+        for key in self.keys().iter() {
+            key.gate(GateKind::Rate).share_with(place);
+        }
+    }
+
+    /// Counts a hedge if it is within the share of calls that may have one, and returns whether it
+    /// is.
     pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
-        self.hedges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .try_hedge(now, max_share)
+        self.hedges.lock().try_hedge(now, max_share)
     }
 
     /// Counts a call, as the base of the share of hedges.
     pub fn called(&self, now: Instant) {
-        self.hedges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .call_started(now);
+        self.hedges.lock().call_started(now);
     }
 
     /// Writes into an attempt's span why this target was chosen, and in which state; nothing else
@@ -130,43 +143,60 @@ impl TargetState {
         });
     }
 
-    /// What is left in the budget, in tokens.
+    /// Returns the context window of its model, in tokens, if it is known.
+    pub fn window(&self) -> Option<u64> {
+        self.target.capabilities.context_window_tokens
+    }
+
+    /// Returns how many bytes its tokens have.
+    pub fn token_ratio(&self) -> TokenRatio {
+        *self.tokens.lock()
+    }
+
+    /// Learns from a prompt of so many bytes how many tokens it has.
+    pub fn learn_tokens(&self, bytes: u64, tokens: u64) {
+        self.tokens.lock().learn(bytes, tokens);
+    }
+
+    /// Returns whether a prompt of so many bytes surely does not fit its window.
+    pub fn is_outgrown_by(&self, bytes: u64) -> bool {
+        let exceeds = |window| self.token_ratio().surely_exceeds(bytes, window);
+        bytes > 0 && self.window().is_some_and(exceeds)
+    }
+
+    /// Returns the rest of the budget, in tokens.
     pub fn budget_left(&self, now: Instant) -> f64 {
         self.budget().level(now)
     }
 
-    /// What the full budget holds, in tokens.
+    /// Returns the size of the full budget, in tokens.
     pub fn budget_capacity(&self) -> f64 {
         self.budget().capacity()
     }
 
-    /// When the target may be called, as far as gates and circuit decide; `in_turn`: by a call that
-    /// need not be queued.
-    pub fn availability(&self, now: Instant, in_turn: bool) -> Availability {
-        // Time does not mend a refused key, a used-up quota or a model that does not exist.
-        if self.refusal(now).is_some() {
+    /// Returns the time at which a tenant may call the target, as far as gates and circuit decide,
+    /// by a call at this place before the rate gate, after these attempts.
+    pub fn availability(
+        &self,
+        now: Instant,
+        tenant: &TenantId,
+        place: PlaceInLine,
+        history: KeyHistory<'_>,
+    ) -> Availability {
+        let gates = self.keys_available(now, tenant, place, history);
+        let Some(open) = gates.ready_at(now) else {
             return Availability::Never;
-        }
-        let closed = self.gate_closed_for(GateKind::Rate, now);
-        let closed = if in_turn {
-            closed
-        } else {
-            closed.max(self.line_for(now))
         };
-        let circuit = match self.peek(now) {
-            Peek::Ready => None,
+        match self.peek(now) {
+            Peek::Ready => gates,
             Peek::Wait {
                 retry_in: Some(retry_in),
-            } => Some(retry_in),
-            Peek::Wait { retry_in: None } => return Availability::Never,
-        };
-        match closed.max(circuit) {
-            None => Availability::Now,
-            Some(wait) => Availability::At(now + wait),
+            } => Availability::At(open.max(now + retry_in)),
+            Peek::Wait { retry_in: None } => Availability::Never,
         }
     }
 
-    /// Whether its circuit is closed and not degraded.
+    /// Returns whether its circuit is closed and not degraded.
     pub fn is_healthy(&self) -> bool {
         let circuit = self.circuit();
         circuit.state().is_closed() && !circuit.degraded()
@@ -192,8 +222,8 @@ impl TargetState {
         admitted
     }
 
-    /// Publishes how the circuit moved, and wakes the invocations that wait for it; `cause`: the
-    /// class of the failure that was just reported, where one was.
+    /// Publishes the changes of the circuit, and wakes the invocations that wait for it; `cause`:
+    /// the class of the failure that was just reported, if one was.
     pub fn moved(&self, moves: Vec<Transition>, cause: Option<FailureClass>) {
         for moved in moves {
             let Some(body) = self.body_of(&moved, cause) else {
@@ -202,6 +232,7 @@ impl TargetState {
             self.events
                 .publish(None, 0, Some(self.target.id.clone()), body);
             self.changed.notify_waiters();
+            self.moved.notify_one();
         }
     }
 
@@ -223,7 +254,8 @@ impl TargetState {
                 let silence = evidence.slow * 2 > evidence.failures;
                 // A silent probe shows nothing about slots, and neither does an operator.
                 if !forced && (!silence || evidence.failures > 1) {
-                    self.slots.outage(silence);
+                    // Silence of a target that answered as usual until then is no queue.
+                    self.slots.outage(silence && moved.slowed);
                 }
                 let class = self.opened_by(moved, cause);
                 let reason = if forced {
@@ -267,17 +299,16 @@ impl TargetState {
                 }
             }
             // Other targets are preferred then (`Candidate::healthy`); no call is refused, and no
-            // slot is taken away: where there is no other target, a slow answer is better than
-            // none.
+            // slot is taken away: if there is no other target, a slow answer is better than none.
             TransitionKind::Degraded(_) => return None,
         })
     }
 
-    /// What tripped the circuit: the failure that was just reported; where calls were silent, that;
-    /// else the failure that was reported last, since evidence may have waited for the call before
-    /// it. An operator is no failure.
+    /// Returns the failure that tripped the circuit: the failure that was just reported; if calls
+    /// were silent, that; else the failure that was reported last, since evidence may have waited
+    /// for the call before it. An operator is not a failure.
     fn opened_by(&self, moved: &Transition, cause: Option<FailureClass>) -> Option<FailureClass> {
-        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut causes = self.causes.lock();
         causes.opened = match cause {
             _ if moved.forced => None,
             Some(class) => Some(class),
@@ -289,22 +320,18 @@ impl TargetState {
 
     /// Remembers how the target failed last.
     pub fn failed_by(&self, class: FailureClass) {
-        self.causes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reported = Some(class);
+        self.causes.lock().reported = Some(class);
+        self.moved.notify_one();
     }
 
-    /// Class of the failure that opened its circuit last; `None` where none did, or an operator
-    /// did.
+    /// Returns the class of the failure that opened its circuit last; `None` if none did, or an
+    /// operator did.
     pub fn circuit_cause(&self) -> Option<FailureClass> {
-        self.causes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .opened
+        self.causes.lock().opened
     }
 
-    /// When its circuit came into its state; for the first state: when the target became known.
+    /// Returns the time at which its circuit entered its state; for the first state: the time at
+    /// which the target became known.
     pub fn circuit_since(&self) -> Timestamp {
         let since = self.circuit().since();
         since.map_or(self.known_since.1, |since| self.wall_time(since))
@@ -317,23 +344,16 @@ impl TargetState {
 
     /// That an operator forced the circuit, and why; callers do not read who it was.
     pub fn forced_words(&self) -> String {
-        forced_words(
-            None,
-            &self
-                .causes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .forced_for,
-        )
+        forced_words(None, &self.causes.lock().forced_for)
     }
 
     /// That an operator forced the circuit, who it was, and why.
     pub fn forced_by_words(&self) -> String {
-        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        let causes = self.causes.lock();
         forced_words(causes.forced_by.as_deref(), &causes.forced_for)
     }
 
-    /// Forces the circuit for an operator: the operator's name, where known, and reason are kept.
+    /// Forces the circuit for an operator: the operator's name, if known, and reason are kept.
     pub fn force(&self, forced: Forced, operator: Option<&str>, reason: &str) {
         let reason = reason
             .chars()
@@ -341,7 +361,7 @@ impl TargetState {
             .take(MAX_REASON_CHARS)
             .collect();
         {
-            let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut causes = self.causes.lock();
             (causes.forced_for, causes.forced_by) = (reason, operator.map(str::to_owned));
         }
         let transitions = self.circuit().force(forced, Instant::now());
@@ -350,17 +370,15 @@ impl TargetState {
 
     /// Forgets all evidence, closes the circuit and opens the gates.
     pub fn reset(self: &Arc<Self>) {
-        self.open_gates(&[
-            GateKind::Rate,
-            GateKind::Credential,
-            GateKind::Configuration,
-        ]);
+        for key in self.keys().iter() {
+            self.open_gates(key, &GateKind::ALL);
+        }
         let transitions = self.circuit().reset(Instant::now());
-        *self.causes.lock().unwrap_or_else(PoisonError::into_inner) = Causes::default();
+        *self.causes.lock() = Causes::default();
         self.moved(transitions, None);
     }
 
-    /// Whether the target refused a request because of a note.
+    /// Returns whether the target refused a request because of a note.
     pub fn note_refused(&self) -> bool {
         self.note_refused.load(Ordering::Relaxed)
     }

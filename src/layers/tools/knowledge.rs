@@ -4,37 +4,41 @@
 //! Each change is applied here at once and noted, so that it can be applied again to what the
 //! journal keeps.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
 
 use crate::{
-    domain::ids::Operation,
-    policy::tool_recovery::{adapt::AdaptationMemory, learning::ToolLearning},
+    domain::ids::{Operation, TargetId, TenantId},
+    policy::tool_recovery::{
+        adapt::{AdaptationMemory, SchemaHistory},
+        learning::{Learner, ToolLearning},
+    },
 };
 
 /// Most changes that wait to be brought to the journal; the oldest are then known to this process
 /// alone.
 const MAX_PENDING: usize = 10_000;
 
-/// What was learnt, shared; cheap to clone.
+/// Learnt facts, shared; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ToolKnowledge {
     shared: Arc<Mutex<Learnt>>,
 }
 
-/// What was learnt.
+/// Learnt facts.
 #[derive(Debug)]
 pub struct Learnt {
-    /// Whether anything is learnt and used.
+    /// If set, facts are learnt and used.
     pub enabled: bool,
-    /// Which tool was right in place of which, and how often each succeeds.
+    /// Tools that were right in place of others, and how often each succeeds.
     pub tools: ToolLearning,
     /// Adaptations that worked.
     pub adaptations: AdaptationMemory,
+    /// The schemas that tools had.
+    schemas: SchemaHistory,
     pending: VecDeque<Lesson>,
 }
 
@@ -43,30 +47,32 @@ pub struct Learnt {
 pub enum Lesson {
     /// A tool succeeded or failed.
     Outcome {
-        /// What the caller was doing.
-        operation: Operation,
+        /// Caller and operation.
+        learner: Learner,
         /// The tool.
         tool: String,
-        /// Whether it succeeded.
+        /// `true` if it succeeded.
         succeeded: bool,
-        /// When.
+        /// Time of the outcome.
         at: Timestamp,
     },
-    /// A tool was called where another one was right.
+    /// A tool was called although another one was right.
     Corrected {
-        /// What the caller was doing.
-        operation: Operation,
+        /// Caller and operation.
+        learner: Learner,
         /// The tool that was called.
         chosen: String,
         /// The tool that was right.
         right: String,
-        /// When.
+        /// Feature that tells this case from others.
+        case: String,
+        /// Time of the correction.
         at: Timestamp,
     },
     /// A tool was called because that was learnt, and was not right.
     Refuted {
-        /// What the caller was doing.
-        operation: Operation,
+        /// Caller and operation.
+        learner: Learner,
         /// The tool that was named.
         chosen: String,
         /// The tool that was called in its place.
@@ -74,6 +80,8 @@ pub enum Lesson {
     },
     /// An operator had it forgotten.
     Forgotten {
+        /// Of which tenant; `None` for all.
+        tenant: Option<TenantId>,
         /// Of which operation; `None` for all.
         operation: Option<Operation>,
         /// About which tool; `None` for all.
@@ -84,7 +92,7 @@ pub enum Lesson {
 // === impl ToolKnowledge ===
 
 impl ToolKnowledge {
-    /// What was learnt before.
+    /// Creates the knowledge from the facts learnt before.
     #[must_use]
     pub fn new(tools: ToolLearning, max_entries: usize, enabled: bool) -> Self {
         let adaptations = AdaptationMemory::new(max_entries);
@@ -92,6 +100,7 @@ impl ToolKnowledge {
             enabled,
             tools,
             adaptations,
+            schemas: SchemaHistory::new(max_entries),
             pending: VecDeque::new(),
         };
         Self {
@@ -99,9 +108,9 @@ impl ToolKnowledge {
         }
     }
 
-    /// What was learnt. Held shortly, never across an await.
+    /// Returns the learnt facts. Held shortly, never across an await.
     pub fn learnt(&self) -> MutexGuard<'_, Learnt> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 
@@ -120,16 +129,32 @@ impl Learnt {
         self.pending.push_back(lesson);
     }
 
-    /// Forgets what was learnt, of one operation or about one tool where they are given; returns
-    /// how many entries went.
-    pub fn reset(&mut self, operation: Option<Operation>, tool: Option<String>) -> usize {
-        let forgotten = self.tools.reset(operation.as_ref(), tool.as_deref());
-        self.pending
-            .push_back(Lesson::Forgotten { operation, tool });
+    /// Forgets the learnt facts, of one tenant, one operation or about one tool if they are given;
+    /// returns how many entries were removed.
+    pub fn reset(
+        &mut self,
+        tenant: Option<TenantId>,
+        operation: Option<Operation>,
+        tool: Option<String>,
+    ) -> usize {
+        let tools = &mut self.tools;
+        let tool_name = tool.as_deref();
+        let forgotten = tools.reset(tenant.as_ref(), operation.as_ref(), tool_name);
+        self.pending.push_back(Lesson::Forgotten {
+            tenant,
+            operation,
+            tool,
+        });
         forgotten
     }
 
-    /// The changes that the journal does not have yet, oldest first.
+    /// Takes note of the schema that a tool has now; returns the one that it had before, if it had
+    /// another one since this process started.
+    pub fn schema_before(&mut self, tool: &TargetId, now: &Arc<Value>) -> Option<Arc<Value>> {
+        self.schemas.before(tool, now)
+    }
+
+    /// Returns the changes that the journal does not have yet, oldest first.
     #[must_use]
     pub fn pending(&self) -> Vec<Lesson> {
         self.pending.iter().cloned().collect()
@@ -152,24 +177,29 @@ impl Lesson {
     pub fn apply(&self, tools: &mut ToolLearning) {
         match self {
             Self::Outcome {
-                operation,
+                learner,
                 tool,
                 succeeded,
                 at,
-            } => tools.record(operation, tool, *succeeded, *at),
+            } => tools.record(learner, tool, *succeeded, *at),
             Self::Corrected {
-                operation,
+                learner,
                 chosen,
                 right,
+                case,
                 at,
-            } => tools.correct(operation, chosen, right, *at),
+            } => tools.correct(learner, (chosen, right), case, *at),
             Self::Refuted {
-                operation,
+                learner,
                 chosen,
                 right,
-            } => tools.refute(operation, chosen, right),
-            Self::Forgotten { operation, tool } => {
-                tools.reset(operation.as_ref(), tool.as_deref());
+            } => tools.refute(learner, chosen, right),
+            Self::Forgotten {
+                tenant,
+                operation,
+                tool,
+            } => {
+                tools.reset(tenant.as_ref(), operation.as_ref(), tool.as_deref());
             }
         }
     }

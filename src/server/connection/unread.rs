@@ -19,7 +19,7 @@ use tokio::{
 /// Most bytes that are thrown away.
 const MOST_BYTES: usize = 64 << 20;
 
-/// How long they are waited for.
+/// Maximum time for which they are waited for.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The rest of a body on a connection on which nothing else is read or written any more.

@@ -97,7 +97,7 @@ function take(event) {
 
 function isWanted(event) {
   if (!wanted) return true;
-  const facts = [event.invocation_id, event.request_id, event.tenant, event.route, event.operation, event.target, event.thread_id];
+  const facts = [event.invocation_id, event.request_id, event.tenant, event.route, event.operation, event.target, event.thread_id, event.replica];
   return facts.some((fact) => fact.toLowerCase().includes(wanted));
 }
 
@@ -129,7 +129,7 @@ function show() {
 }
 
 function row(event) {
-  const about = [event.tenant, event.route, event.operation, event.target].filter(Boolean).join(' · ');
+  const about = [event.tenant, event.route, event.operation, event.target, event.replica].filter(Boolean).join(' · ');
   const parts = [
     element('time', {}, clock(millis(event.time))),
     element('span.what', {}, event.display_text),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::grpc::v1;
 
-/// What the page calls.
+/// Methods that the page calls.
 const METHODS: [(&str, &str); 7] = [
     ("relight.v1.RecoveryService", "WatchRecovery"),
     ("relight.v1.RecoveryService", "GetInvocation"),
@@ -28,7 +28,8 @@ const CONTENT: [&str; 2] = ["relight.v1.Message", "relight.v1.Completion"];
 /// Texts that become part of a prompt.
 const CONTENT_FIELDS: [&str; 1] = ["relight.v1.Attempt.injected_note"];
 
-/// The methods that the page calls, with all messages and enums that it reads or writes thereby.
+/// Returns the methods that the page calls, with all messages and enums that it reads or writes
+/// thereby.
 pub(super) fn schema() -> Value {
     let pool = DescriptorPool::decode(v1::DESCRIPTORS).unwrap_or_default();
     let mut known = Known::default();
@@ -49,7 +50,7 @@ pub(super) fn schema() -> Value {
     json!({ "methods": methods, "messages": known.messages, "enums": known.enums })
 }
 
-/// What is described so far.
+/// Everything that is described so far.
 #[derive(Default)]
 struct Known {
     messages: BTreeMap<String, Value>,
@@ -107,7 +108,8 @@ impl Known {
     }
 }
 
-/// The values of an enum as people read them: `FAILURE_CLASS_RATE_LIMITED` is `rate limited`.
+/// Returns the values of an enum as people read them: `FAILURE_CLASS_RATE_LIMITED` is `rate
+/// limited`.
 fn words(values: &EnumDescriptor) -> Value {
     let zero = values.default_value();
     let prefix = zero.name().strip_suffix("UNSPECIFIED").unwrap_or_default();

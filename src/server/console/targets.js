@@ -38,7 +38,12 @@ function service(status) {
   const about = `${status.state} · ${status.invocations_in_flight} in flight · ${status.invocations_parked} parked · version ${status.version} · ${status.replica}`;
   const reasons = status.reasons.map((reason) => element('li', {}, `${reason.component}: ${reason.message}`));
   byId('service').hidden = false;
-  byId('service').replaceChildren(element('p', {}, about), element('ul', {}, ...reasons));
+  const others = status.others.map((other) => {
+    const troubles = other.reasons.map((reason) => `${reason.component}: ${reason.message}`).join('; ');
+    return element('li', {}, `${other.replica}: ${other.state} · ${other.invocations_in_flight} in flight · ${other.invocations_parked} parked${troubles && ` · ${troubles}`}`);
+  });
+  const silent = status.silent.map((one) => element('li', {}, `${one.replica} does not respond: ${one.reason}`));
+  byId('service').replaceChildren(element('p', {}, about), element('ul', {}, ...reasons, ...others, ...silent));
 }
 
 /** Replaces the cards, but for one in which a button has the focus: nobody's button is taken from under their hand. */

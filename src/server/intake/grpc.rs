@@ -4,7 +4,7 @@ use axum::{
     Router,
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, header},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
     middleware::{Next, from_fn_with_state},
     response::Response,
 };
@@ -14,13 +14,18 @@ use tonic::{
     Code, Status, metadata::MetadataMap, service::Routes, transport::server::TlsConnectInfo,
 };
 
-use super::{BodyFault, Intake, holding};
+use super::{Intake, holding, too_large};
 use crate::{
-    domain::ids::TenantId,
+    call_error::{
+        CallError,
+        table::{DEADLINE_EXCEEDED, REQUEST_TOO_LARGE, UNAUTHENTICATED, UNDECODABLE_REQUEST},
+    },
+    domain::{clock::wall_now, ids::TenantId},
     grpc::{
+        auth::{Access, Authenticator, Identity, Unrecognised},
         convert::metadata::grpc_timeout,
         entries::{self, Entries},
-        status,
+        peers::{PEER_HEADER, PeerCall},
     },
     server::{connection::Connection, refused_callers},
 };
@@ -32,9 +37,15 @@ const FRAME_HEAD: usize = 5;
 /// as it lasts.
 const OPEN_BYTES: u64 = 32 << 10;
 
-/// How much earlier than the transport a deadline ends a call here, so that the status names the
-/// deadline.
+/// Time by which a deadline ends a call here earlier than the transport does, so that the status
+/// names the deadline.
 const BEFORE_TRANSPORT: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// Begin of the paths of the service for operators.
+const ADMIN_SERVICE: &str = "/relight.v1.AdminService/";
+
+/// Methods whose calls last: they end when their caller's access does.
+const LASTING: [&str; 2] = ["/StreamWithRecovery", "/WatchRecovery"];
 
 impl Intake {
     /// Wraps these services in the intake.
@@ -47,26 +58,22 @@ impl Intake {
 async fn admit(State(intake): State<Intake>, request: Request, next: Next) -> Response {
     match intake.handle(request, next).await {
         Ok(response) => response,
-        Err(status) => status.into_http(),
+        Err(error) => Status::from(error).into_http(),
     }
 }
 
 impl Intake {
-    async fn handle(&self, request: Request, next: Next) -> Result<Response, Status> {
+    async fn handle(&self, request: Request, next: Next) -> Result<Response, CallError> {
         let (mut parts, body) = request.into_parts();
         let (connection, certificate) = connection(&parts.extensions);
         let guard = connection
             .as_ref()
             .map(|connection| connection.activity.begin(&body));
         let activity = connection.as_ref().map(|connection| &connection.activity);
+        self.check_head(&parts)?;
         if !parts.uri.path().starts_with("/relight.") {
-            let reserved = self
-                .reserve(&TenantId::from(""), activity, &parts)
-                .and_then(|mut reservation| {
-                    reservation.grow(OPEN_BYTES, &self.limits)?;
-                    Ok(reservation)
-                });
-            let reservation = reserved.map_err(|fault| refusal(fault, self.max_body_bytes))?;
+            let mut reservation = self.reserve(&TenantId::from(""), activity, &parts)?;
+            reservation.grow(OPEN_BYTES, &self.limits)?;
             let body = Body::new(Limited::new(
                 body,
                 usize::try_from(OPEN_BYTES).unwrap_or(usize::MAX),
@@ -74,19 +81,21 @@ impl Intake {
             let response = next.run(Request::from_parts(parts, body)).await;
             return Ok(holding(response, guard, Some(reservation)));
         }
-        let authorization = parts
-            .headers
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok());
+        let authorization = credential(&parts.headers);
         let authenticator = self.authenticator.load_full();
-        let identity = match authenticator
-            .recognise_fresh(authorization, certificate.as_deref())
-            .await
-        {
+        let peer = parts.headers.get(PEER_HEADER);
+        let recognised = if let Some(token) = peer {
+            self.recognise_peer(token, &parts, &authenticator)
+        } else {
+            let recognising = authenticator.recognise_fresh(authorization, certificate.as_deref());
+            recognising.await
+        };
+        let is_peer = peer.is_some();
+        let identity = match recognised {
             Ok(identity) => identity,
             Err(reason) => {
                 return Ok(refused_callers::unrecognised(
-                    status::unauthenticated().into_http(),
+                    Status::from(CallError::new(UNAUTHENTICATED)).into_http(),
                     reason,
                 ));
             }
@@ -94,18 +103,22 @@ impl Intake {
         if let Some(activity) = activity {
             activity.identified();
         }
+        let is_proven = is_peer && self.peers.as_ref().is_some_and(|peers| peers.is_set());
+        if self.is_admin_apart && !is_proven && parts.uri.path().starts_with(ADMIN_SERVICE) {
+            return Ok(Status::unimplemented("").into_http());
+        }
+        if is_peer {
+            parts.extensions.insert(PeerCall);
+        }
         identity.may_call(parts.uri.path())?;
-        let refused = |fault| refusal(fault, self.max_body_bytes);
-        let mut reservation = self
-            .reserve(&identity.tenant, activity, &parts)
-            .map_err(refused)?;
+        let mut reservation = self.reserve(&identity.tenant, activity, &parts)?;
         let end = deadline(&parts.headers);
         let reading = self.read(
             body,
             self.max_body_bytes.saturating_add(FRAME_HEAD as u64),
             &mut reservation,
         );
-        let bytes = within(end, reading).await?.map_err(refused)?;
+        let bytes = within(end, reading).await??;
         // What is compressed is refused by the service itself.
         if let Some((head, message)) = bytes.split_at_checked(FRAME_HEAD)
             && head[0] == 0
@@ -113,22 +126,66 @@ impl Intake {
             let entries = entries::count(parts.uri.path(), message, self.limits.entries).map_err(
                 |fault| match fault {
                     Entries::TooMany => {
-                        status::too_large("server.limits.entries", self.limits.entries as u64)
+                        let max = self.limits.entries as u64;
+                        too_large(REQUEST_TOO_LARGE, "server.limits.entries", max)
                     }
-                    Entries::Undecodable => status::undecodable(),
+                    Entries::Undecodable => CallError::new(UNDECODABLE_REQUEST),
                 },
             )?;
-            reservation
-                .grow_by_entries(entries, &self.limits)
-                .map_err(refused)?;
+            reservation.grow_by_entries(entries, &self.limits)?;
+        }
+        // Another replica ends what its own caller may not watch any longer.
+        if !is_peer
+            && LASTING
+                .iter()
+                .any(|method| parts.uri.path().ends_with(method))
+        {
+            let shown = (credential(&parts.headers), certificate.as_deref());
+            let access = Access::new(&self.authenticator, &authenticator, shown, &identity);
+            parts.extensions.insert(access);
         }
         parts.extensions.insert(identity);
         let response = within(end, next.run(Request::from_parts(parts, Body::from(bytes)))).await?;
-        Ok(holding(explained(response), guard, Some(reservation)))
+        Ok(holding(self.explained(response), guard, Some(reservation)))
+    }
+
+    /// Returns the caller for whom another replica calls.
+    fn recognise_peer(
+        &self,
+        token: &HeaderValue,
+        parts: &Parts,
+        authenticator: &Authenticator,
+    ) -> Result<Identity, Unrecognised> {
+        let peers = self.peers.as_ref().ok_or(Unrecognised::NotAPeer)?;
+        let token = token.to_str().map_err(|_| Unrecognised::NotAPeer)?;
+        let is_open = !authenticator.authenticates();
+        peers.identify(token, parts.uri.path(), is_open, wall_now())
+    }
+
+    /// Adds a code for the responsible side, and a reason for programs, to the codec's refusal.
+    fn explained(&self, response: Response) -> Response {
+        let bare = Status::from_header_map(response.headers())
+            .filter(|status| status.details().is_empty());
+        let error = match bare {
+            Some(bare) if bare.code() == Code::Internal && bare.message().contains("decode") => {
+                CallError::new(UNDECODABLE_REQUEST)
+            }
+            Some(bare) if bare.code() == Code::OutOfRange => {
+                let limit = "server.max_message_bytes";
+                too_large(REQUEST_TOO_LARGE, limit, self.max_body_bytes)
+            }
+            Some(_) | None => return response,
+        };
+        Status::from(error).into_http()
     }
 }
 
-/// The connection of a request, and the certificate that it showed (DER).
+/// Returns the credential that a request shows.
+fn credential(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()
+}
+
+/// Returns the connection of a request, and the certificate that it showed (DER).
 fn connection(extensions: &axum::http::Extensions) -> (Option<Connection>, Option<Vec<u8>>) {
     if let Some(connection) = extensions.get::<Connection>() {
         return (Some(connection.clone()), None);
@@ -144,7 +201,7 @@ fn connection(extensions: &axum::http::Extensions) -> (Option<Connection>, Optio
     (Some(secured.get_ref().clone()), first)
 }
 
-/// When the caller stops waiting.
+/// Returns the time at which the caller stops waiting.
 fn deadline(headers: &HeaderMap) -> Option<Instant> {
     let timeout = grpc_timeout(&MetadataMap::from_headers(headers.clone()))
         .ok()
@@ -152,35 +209,11 @@ fn deadline(headers: &HeaderMap) -> Option<Instant> {
     Instant::now().checked_add(timeout.saturating_sub(BEFORE_TRANSPORT))
 }
 
-async fn within<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Status> {
+async fn within<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Result<T, CallError> {
     match end {
         Some(end) => timeout_at(end, work)
             .await
-            .map_err(|_| status::deadline_exceeded(None)),
+            .map_err(|_| CallError::new(DEADLINE_EXCEEDED)),
         None => Ok(work.await),
-    }
-}
-
-fn refusal(fault: BodyFault, max: u64) -> Status {
-    match fault {
-        BodyFault::TooLong => status::too_large("server.max_message_bytes", max),
-        BodyFault::NoRoom(limit) => status::no_room(limit),
-        BodyFault::Late => status::deadline_exceeded(None),
-        BodyFault::Broken => status::cancelled("the request broke off"),
-    }
-}
-
-/// Adds a code for the responsible side, and a reason for programs, to the codec's refusal.
-fn explained(response: Response) -> Response {
-    let bare =
-        Status::from_header_map(response.headers()).filter(|status| status.details().is_empty());
-    match bare {
-        Some(bare) if bare.code() == Code::Internal && bare.message().contains("decode") => {
-            status::undecodable().into_http()
-        }
-        Some(bare) if bare.code() == Code::OutOfRange => {
-            status::too_large("server.max_message_bytes", 0).into_http()
-        }
-        Some(_) | None => response,
     }
 }

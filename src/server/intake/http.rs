@@ -3,7 +3,7 @@
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, HttpBody as _},
     extract::{ConnectInfo, Request, State, connect_info::Connected},
     http::{HeaderMap, Method, header},
     middleware::{Next, from_fn_with_state},
@@ -13,9 +13,16 @@ use axum::{
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 
-use super::{BodyFault, Intake, holding};
+use super::{Intake, holding, too_large};
 use crate::{
-    front::{self, ClientCertificate, EarlyRefusal, Protocol, entries},
+    call_error::{
+        CallError,
+        table::{
+            REQUEST_TOO_LARGE, ROLE_NOT_ALLOWED, UNAUTHENTICATED, UNSUPPORTED_CONTENT_ENCODING,
+            UNSUPPORTED_MEDIA_TYPE,
+        },
+    },
+    front::{self, ClientCertificate, LimitHeaders, Protocol, entries},
     server::{
         connection::{Activity, LimitedListener, LimitedStream, RequestGuard},
         refused_callers,
@@ -31,29 +38,43 @@ pub(in crate::server) struct FrontConnection {
 }
 
 impl FrontConnection {
-    /// A request with this body begins on it.
+    /// Starts a request with this body on it.
     pub(in crate::server) fn begin(&self, body: &Body) -> RequestGuard {
         self.activity.begin(body)
     }
 }
 
 impl Intake {
-    /// Wraps the front in the intake.
-    pub(in crate::server) fn before_front(&self, router: Router) -> Router {
-        router.layer(from_fn_with_state(self.clone(), admit))
+    /// Wraps the front in the intake; responses have these headers, if there are any.
+    pub(in crate::server) fn before_front(
+        &self,
+        router: Router,
+        limits: Option<LimitHeaders>,
+    ) -> Router {
+        router.layer(from_fn_with_state((self.clone(), limits), admit))
     }
 }
 
-async fn admit(State(intake): State<Intake>, request: Request, next: Next) -> Response {
+async fn admit(
+    State((intake, limits)): State<(Intake, Option<LimitHeaders>)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let protocol = Protocol::of(request.uri().path(), request.headers());
-    match intake.handle_http(request, next).await {
+    match intake.handle_http(request, next, protocol, limits).await {
         Ok(response) => response,
         Err(refusal) => refusal.respond(protocol),
     }
 }
 
 impl Intake {
-    async fn handle_http(&self, request: Request, next: Next) -> Result<Response, EarlyRefusal> {
+    async fn handle_http(
+        &self,
+        request: Request,
+        next: Next,
+        protocol: Protocol,
+        limits: Option<LimitHeaders>,
+    ) -> Result<Response, CallError> {
         let (mut parts, body) = request.into_parts();
         let connection = parts
             .extensions
@@ -66,9 +87,7 @@ impl Intake {
         let certificate = connection
             .as_ref()
             .and_then(|connection| connection.certificate.0.as_deref());
-        if !self.takes_origin(&parts.headers) {
-            return Err(EarlyRefusal::origin());
-        }
+        self.check_head(&parts)?;
         let authorization = front::authorization(&parts.headers);
         let authenticator = self.authenticator.load_full();
         let identity = match authenticator
@@ -77,64 +96,50 @@ impl Intake {
         {
             Ok(identity) => identity,
             Err(reason) => {
-                let refused = EarlyRefusal::unauthenticated()
-                    .respond(Protocol::of(parts.uri.path(), &parts.headers));
+                let refused = CallError::new(UNAUTHENTICATED).respond(protocol);
                 return Ok(refused_callers::unrecognised(refused, reason));
             }
         };
         if parts.method == Method::POST && !identity.may_invoke() {
-            return Err(EarlyRefusal::watcher());
+            return Err(CallError::new(ROLE_NOT_ALLOWED));
         }
-        if parts.method == Method::POST && !is_json(&parts.headers) {
-            return Err(EarlyRefusal::content_type());
+        let has_no_body = body.is_end_stream() && !parts.headers.contains_key(header::CONTENT_TYPE);
+        if parts.method == Method::POST && !has_no_body && !is_json(&parts.headers) {
+            return Err(CallError::new(UNSUPPORTED_MEDIA_TYPE));
         }
         if parts.method == Method::POST && is_encoded(&parts.headers) {
-            return Err(EarlyRefusal::content_encoding());
+            return Err(CallError::new(UNSUPPORTED_CONTENT_ENCODING));
         }
         if let Some(activity) = activity {
             activity.identified();
         }
-        let mut reservation = self
-            .reserve(&identity.tenant, activity, &parts)
-            .map_err(refusal)?;
+        let mut reservation = self.reserve(&identity.tenant, activity, &parts)?;
         let bytes = self
             .read(body, self.max_body_bytes, &mut reservation)
-            .await
-            .map_err(refusal)?;
+            .await?;
         let entries = entries::at_most(self.limits.entries, &bytes);
-        let entries = entries.ok_or_else(|| EarlyRefusal::too_large("server.limits.entries"))?;
-        reservation
-            .grow_by_entries(entries, &self.limits)
-            .map_err(refusal)?;
+        let entries = entries.ok_or_else(|| {
+            let max = self.limits.entries as u64;
+            too_large(REQUEST_TOO_LARGE, "server.limits.entries", max)
+        })?;
+        reservation.grow_by_entries(entries, &self.limits)?;
         if let Some(connection) = &connection {
             parts
                 .extensions
                 .insert(ConnectInfo(connection.certificate.clone()));
         }
-        let response = next
+        let mut response = next
             .run(Request::from_parts(parts, Body::from(bytes)))
             .await;
+        if let Some(limits) = limits {
+            limits.add(&identity.tenant, protocol, response.headers_mut());
+        }
         Ok(holding(response, guard, Some(reservation)))
     }
-
-    /// Whether a page of this origin may call; programs that are no browsers name none.
-    fn takes_origin(&self, headers: &HeaderMap) -> bool {
-        let mut origins = headers.get_all(header::ORIGIN).iter();
-        origins.all(|origin| self.cors.allows(origin.as_bytes()))
-    }
 }
 
-fn refusal(fault: BodyFault) -> EarlyRefusal {
-    match fault {
-        BodyFault::TooLong => EarlyRefusal::too_large("server.max_message_bytes"),
-        BodyFault::NoRoom(limit) => EarlyRefusal::no_room(limit),
-        BodyFault::Late => EarlyRefusal::late(),
-        BodyFault::Broken => EarlyRefusal::broken(),
-    }
-}
-
-/// Whether the body is declared as JSON: a page may send anything else to another origin without a
-/// preflight.
+/// Returns whether the body is declared as JSON: a page may send anything else to another origin
+/// without a preflight.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let json = types
@@ -150,7 +155,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && types.next().is_none()
 }
 
-/// Whether the body is declared as anything but itself, such as compressed.
+/// Returns whether the body is declared as anything but itself, such as compressed.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::CONTENT_ENCODING).iter();
     let mut codings = lists

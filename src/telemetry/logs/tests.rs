@@ -1,11 +1,8 @@
 //! Tests of `logs`: its promises, each as one test.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
@@ -16,7 +13,7 @@ struct Kept(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -58,7 +55,7 @@ async fn lines(capacity: usize, format: LineFormat, happen: impl FnOnce(&EventBu
     let task = start_logs(&bus, format, Severity::Info, Box::new(kept.clone()));
     happen(&bus);
     assert!(task.finish(Duration::from_secs(5)).await);
-    let bytes = kept.0.lock().unwrap().clone();
+    let bytes = kept.0.lock().clone();
     String::from_utf8(bytes)
         .unwrap()
         .lines()

@@ -7,17 +7,18 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
 };
 
 use opentelemetry::{KeyValue, metrics::Meter};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::TargetNames;
 use crate::domain::{
     circuit::{CircuitState, GateKind},
-    ids::TargetId,
+    ids::{TargetId, TenantId},
     semconv::{label, metric},
 };
 
@@ -37,13 +38,23 @@ pub struct GaugeLevels {
     pub watchers_missed: u64,
     /// The state of each target's circuit.
     pub circuits: Vec<(TargetId, CircuitState)>,
-    /// What is left in the retry budgets of targets, in tokens.
+    /// Gates of the keys of pools, each with whether it is closed.
+    pub keys: Vec<(TargetId, Arc<str>, GateKind, bool)>,
+    /// Tokens left in the retry budgets of targets.
     pub budgets: Vec<(TargetId, f64)>,
-    /// What the journal holds.
+    /// Contents of the journal.
     pub journal: JournalLevels,
+    /// Tool servers that were asked, each with whether it lists its tools.
+    pub tool_servers: Vec<(String, bool)>,
+    /// Calls that were refused because of a limit: the tenant, the limit, how many so far.
+    pub limited: Vec<(TenantId, &'static str, u64)>,
+    /// Live replicas of the fleet, this one with them; `None` without a fleet.
+    pub replicas: Option<u64>,
+    /// The other replicas that were asked, each with whether the last question reached it.
+    pub peers: Vec<(String, bool)>,
 }
 
-/// What the journal holds, as of its newest compaction, and what waits for it.
+/// Contents of the journal, as of its newest compaction, and what waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JournalLevels {
     /// Steps that wait to be recorded.
@@ -68,7 +79,7 @@ pub struct JournalLevels {
     pub threads_removed: u64,
 }
 
-/// What is so at this moment.
+/// State at this moment.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     pub(super) inflight: AtomicI64,
@@ -125,6 +136,12 @@ impl Gauges {
     pub(super) fn targets_changed(&self, names: TargetNames) {
         let mut board = self.board();
         board.gates.retain(|(target, _), _| names.contains(target));
+        for target in names.targets() {
+            for gate in GateKind::ALL {
+                let key = (target.clone(), gate.as_str());
+                board.gates.entry(key).or_insert(false);
+            }
+        }
         board.budgets.retain(|target, _| names.contains(target));
         board.known = names;
     }
@@ -151,13 +168,16 @@ impl Gauges {
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        self.board.lock()
     }
 
     /// Registers all gauges with a meter.
     pub(super) fn observed_by(self: &Arc<Self>, meter: &Meter) {
         self.observe_process(meter);
         self.observe_targets(meter);
+        self.observe_tool_servers(meter);
+        self.observe_limits(meter);
+        self.observe_replicas(meter);
         self.observe_journal(meter);
     }
 
@@ -282,10 +302,8 @@ impl Gauges {
             .with_unit("{event}")
             .with_description("Events that a slow reader did not get")
             .with_callback(move |observer| {
-                let (metrics, watch) = (
-                    gauges.metrics_missed.load(Relaxed),
-                    gauges.levels().watchers_missed,
-                );
+                let metrics = gauges.metrics_missed.load(Relaxed);
+                let watch = gauges.levels().watchers_missed;
                 for (reader, count) in [("metrics", metrics), ("watch", watch)] {
                     observer.observe(count, &[KeyValue::new(label::READER, reader)]);
                 }
@@ -300,6 +318,62 @@ impl Gauges {
                     observer.observe(
                         i64::from(*up),
                         &[KeyValue::new(label::STORE, store.clone())],
+                    );
+                }
+            })
+            .build();
+    }
+
+    fn observe_tool_servers(self: &Arc<Self>, meter: &Meter) {
+        let gauges = Arc::clone(self);
+        meter
+            .i64_observable_gauge(metric::TOOL_SERVER_UP)
+            .with_description("1 while a tool server lists its tools")
+            .with_callback(move |observer| {
+                for (server, up) in gauges.levels().tool_servers {
+                    observer.observe(i64::from(up), &[KeyValue::new(label::SERVER, server)]);
+                }
+            })
+            .build();
+    }
+
+    fn observe_replicas(self: &Arc<Self>, meter: &Meter) {
+        let gauges = Arc::clone(self);
+        meter
+            .u64_observable_gauge(metric::FLEET_REPLICAS)
+            .with_unit("{replica}")
+            .with_description("Live replicas of the fleet, as this one knows them, itself included")
+            .with_callback(move |observer| {
+                if let Some(replicas) = gauges.levels().replicas {
+                    observer.observe(replicas, &[]);
+                }
+            })
+            .build();
+        let gauges = Arc::clone(self);
+        meter
+            .i64_observable_gauge(metric::FLEET_PEER_UP)
+            .with_description("1 while another replica of the fleet responds to this one")
+            .with_callback(move |observer| {
+                for (replica, up) in gauges.levels().peers {
+                    observer.observe(i64::from(up), &[KeyValue::new(label::REPLICA, replica)]);
+                }
+            })
+            .build();
+    }
+
+    fn observe_limits(self: &Arc<Self>, meter: &Meter) {
+        let gauges = Arc::clone(self);
+        meter
+            .u64_observable_counter(metric::TENANT_LIMITED)
+            .with_description("Calls refused because their tenant is over a limit")
+            .with_callback(move |observer| {
+                for (tenant, limit, count) in gauges.levels().limited {
+                    observer.observe(
+                        count,
+                        &[
+                            KeyValue::new(label::TENANT, tenant.to_string()),
+                            KeyValue::new(label::LIMIT, limit),
+                        ],
                     );
                 }
             })
@@ -336,6 +410,16 @@ impl Gauges {
                         &[
                             KeyValue::new(label::TARGET, target.to_string()),
                             KeyValue::new(label::GATE, *gate),
+                        ],
+                    );
+                }
+                for (target, key, gate, closed) in gauges.levels().keys {
+                    observer.observe(
+                        i64::from(closed),
+                        &[
+                            KeyValue::new(label::TARGET, target.to_string()),
+                            KeyValue::new(label::GATE, gate.as_str()),
+                            KeyValue::new(label::KEY, key),
                         ],
                     );
                 }

@@ -60,6 +60,7 @@ pub(super) struct Instruments {
     pub(super) injections: Counter<u64>,
     pub(super) tokens_spent: Counter<u64>,
     pub(super) tokens_delivered: Counter<u64>,
+    pub(super) tokens_cached: Counter<u64>,
     pub(super) cost_spent: Counter<f64>,
     pub(super) cost_delivered: Counter<f64>,
     pub(super) circuit_transitions: Counter<u64>,
@@ -190,6 +191,11 @@ impl Instruments {
                 metric::TOKENS_DELIVERED,
                 "{token}",
                 "Tokens of the answers that were kept; spent less delivered is the price of recovery",
+            ),
+            tokens_cached: counter(
+                metric::TOKENS_CACHED,
+                "{token}",
+                "Tokens of prompts that the target's prompt cache held (read), and that were written to it",
             ),
             cost_spent: money(
                 metric::COST_SPENT,

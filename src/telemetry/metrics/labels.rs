@@ -2,14 +2,15 @@
 //! end.
 //!
 //! The first values seen keep their names; once a label has as many as allowed, each new one
-//! becomes `other`. Names that are closed by type (classes, causes, states) do not pass here.
+//! becomes `other`. What callers name is bounded for each tenant, too. Names that are closed by type (classes, causes, states) do not pass here.
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use opentelemetry::{KeyValue, StringValue};
+use parking_lot::Mutex;
 
 use crate::{
     config::price::PriceConfig,
@@ -24,7 +25,7 @@ use crate::{
 
 /// The label value for values beyond the bound.
 pub(super) const OTHER: &str = "other";
-/// The label value where nothing is known.
+/// Label value if nothing is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
 /// The configured routes and tenants, and which provider and model each target is; replaced as a
@@ -49,7 +50,14 @@ struct TargetName {
 #[derive(Debug)]
 pub(super) struct LabelValues {
     max_values: usize,
-    seen: Mutex<HashMap<&'static str, BTreeSet<Arc<str>>>>,
+    seen: Mutex<HashMap<&'static str, SeenValues>>,
+}
+
+/// The values of one label, and how many of them each tenant has brought.
+#[derive(Debug, Default)]
+struct SeenValues {
+    values: BTreeSet<Arc<str>>,
+    by_tenant: HashMap<TenantId, usize>,
 }
 
 // === impl TargetNames ===
@@ -80,7 +88,7 @@ impl TargetNames {
         self
     }
 
-    /// Every route that is configured.
+    /// Returns every route that is configured.
     pub(super) fn routes(&self) -> &[RouteName] {
         &self.routes
     }
@@ -104,20 +112,20 @@ impl TargetNames {
         self
     }
 
-    /// What so many tokens of a target cost, with the currency; `None` where it has no price, or
-    /// there are no tokens.
+    /// Returns the cost of so many tokens of a target, with the currency; `None` if it has no
+    /// price, or there are no tokens.
     #[expect(clippy::cast_precision_loss, reason = "nobody pays 2^53 millionths")]
     pub(super) fn cost(&self, target: Option<&TargetId>, usage: Usage) -> Option<(Arc<str>, f64)> {
         let micros = self.prices.get(target?)?.micros(usage);
         (micros > 0).then_some((self.currency.clone()?, micros as f64 / 1e6))
     }
 
-    /// Every tenant that is configured.
+    /// Returns every tenant that is configured.
     pub(super) fn tenants(&self) -> &[TenantId] {
         &self.tenants
     }
 
-    /// Every target that is configured.
+    /// Returns every target that is configured.
     pub(super) fn targets(&self) -> impl Iterator<Item = &TargetId> {
         self.names.keys()
     }
@@ -141,15 +149,31 @@ impl LabelValues {
         }
     }
 
-    /// The label with this value, or with `other` once the label has its fill.
+    /// Returns the label with this value, or with `other` once the label has its fill.
     pub(super) fn bounded(&self, label: &'static str, value: &str) -> KeyValue {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = seen.entry(label).or_default();
+        self.bounded_for(None, label, value)
+    }
+
+    /// Returns the same with a value that a caller of this tenant named: a tenant brings no more
+    /// values than are left for others, so that none of them fills a label alone.
+    pub(super) fn bounded_for(
+        &self,
+        tenant: Option<&TenantId>,
+        label: &'static str,
+        value: &str,
+    ) -> KeyValue {
+        let mut seen = self.seen.lock();
+        let SeenValues { values, by_tenant } = seen.entry(label).or_default();
         if let Some(known) = values.get(value) {
             return KeyValue::new(label, StringValue::from(Arc::clone(known)));
         }
-        if values.len() >= self.max_values {
+        let left = self.max_values.saturating_sub(values.len());
+        let brought = tenant.and_then(|tenant| by_tenant.get(tenant).copied());
+        if left == 0 || brought.is_some_and(|brought| brought >= left) {
             return KeyValue::new(label, OTHER);
+        }
+        if let Some(tenant) = tenant {
+            *by_tenant.entry(tenant.clone()).or_default() += 1;
         }
         let value: Arc<str> = Arc::from(value);
         values.insert(Arc::clone(&value));
@@ -185,30 +209,17 @@ impl LabelValues {
     }
 }
 
-/// The cause without its class, which would multiply series; spans carry both.
-pub(super) const fn cause_label(cause: AttemptCause) -> &'static str {
+/// Returns the cause without its class, which would multiply series; spans carry both.
+pub(super) fn cause_label(cause: AttemptCause) -> &'static str {
     match cause {
-        AttemptCause::Initial => "initial",
-        AttemptCause::Retry(_) => "retry",
-        AttemptCause::Fallback(_) => "fallback",
-        AttemptCause::Hedge => "hedge",
-        AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Attach(_) => "continue",
-        AttemptCause::Chunk(_) => "chunk",
-        AttemptCause::Adapt(_) => "adapt",
+        AttemptCause::Extend | AttemptCause::Attach(_) => "continue",
+        cause => cause.as_str(),
     }
 }
 
 /// Strategies as labels: lower case, like every other label value.
-pub(super) const fn strategy_label(strategy: RecoveryStrategy) -> &'static str {
-    match strategy {
-        RecoveryStrategy::None => "none",
-        RecoveryStrategy::Retry => "retry",
-        RecoveryStrategy::Fallback => "fallback",
-        RecoveryStrategy::Adapt => "adapt",
-        RecoveryStrategy::Chunk => "chunk",
-        RecoveryStrategy::Continue => "continue",
-        RecoveryStrategy::Impossible => "impossible",
-    }
+pub(super) fn strategy_label(strategy: RecoveryStrategy) -> String {
+    strategy.as_str().to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -233,6 +244,24 @@ mod tests {
             labels.bounded("route", "third").value.as_str(),
             "third",
             "each label has a bound of its own"
+        );
+    }
+
+    #[test]
+    fn no_tenant_fills_a_label_alone() {
+        let labels = LabelValues::new(64);
+        let named = |tenant: &str| {
+            let tenant = TenantId::from(tenant);
+            let values = (0..1000).map(|number| format!("{tenant}-{number}"));
+            let kept = values.filter(|value| {
+                let bounded = labels.bounded_for(Some(&tenant), "operation", value);
+                bounded.value.as_str() == *value
+            });
+            kept.count()
+        };
+        assert_eq!(
+            ["greedy", "second", "third", "greedy"].map(named),
+            [32, 16, 8, 32]
         );
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct MetricsRecorder {
     open: HashMap<InvocationId, OpenInvocation>,
 }
 
-/// What is remembered of an invocation until it ends.
+/// Facts that are remembered of an invocation until it ends.
 #[derive(Debug, Default)]
 struct OpenInvocation {
     attempts: HashMap<u32, OpenAttempt>,
@@ -55,7 +55,7 @@ struct OpenAttempt {
     model: Arc<str>,
 }
 
-/// How an attempt ended.
+/// End of an attempt.
 struct AttemptEnd {
     duration_ms: u64,
     usage: Usage,
@@ -107,7 +107,9 @@ impl MetricsRecorder {
                     &inner.gen_ai(&names, target, model.as_deref()),
                 );
             }
-            EventBody::AttemptSucceeded { duration_ms, usage } => {
+            EventBody::AttemptSucceeded {
+                duration_ms, usage, ..
+            } => {
                 let ended = AttemptEnd {
                     duration_ms: *duration_ms,
                     usage: *usage,
@@ -176,7 +178,6 @@ impl MetricsRecorder {
                 wait,
                 ..
             } => inner.recovery(*class, *strategy, *wait),
-            // Every other event is named there, so that a new one does not compile uncounted.
             _ => inner.record_lone(event),
         }
     }
@@ -253,7 +254,16 @@ impl MetricsRecorder {
             inner.instruments.token_usage.record(tokens, &attributes);
         }
         let labels = [target, provider, model_label];
-        count_tokens(&inner.instruments.tokens_spent, &labels, ended.usage);
+        count_tokens(
+            &inner.instruments.tokens_spent,
+            &labels,
+            token_types(ended.usage),
+        );
+        count_tokens(
+            &inner.instruments.tokens_cached,
+            &labels,
+            cached(ended.usage),
+        );
         count_cost(
             &inner.instruments.cost_spent,
             &labels,
@@ -321,7 +331,11 @@ impl MetricsRecorder {
             return;
         };
         let labels = self.inner.labels.target(names, target.as_ref(), None);
-        count_tokens(&self.inner.instruments.tokens_delivered, &labels, usage);
+        count_tokens(
+            &self.inner.instruments.tokens_delivered,
+            &labels,
+            token_types(usage),
+        );
         count_cost(
             &self.inner.instruments.cost_delivered,
             &labels,
@@ -348,19 +362,22 @@ impl Inner {
     fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {
         [
             self.labels.bounded(label::ROUTE, scope.route.as_str()),
-            self.labels
-                .bounded(label::OPERATION, scope.operation.as_str()),
+            self.labels.bounded_for(
+                Some(&scope.tenant),
+                label::OPERATION,
+                scope.operation.as_str(),
+            ),
         ]
     }
 
-    /// What the conventions want on every metric of a model call.
+    /// Returns the labels that the conventions want on every metric of a model call.
     fn gen_ai(
         &self,
         names: &TargetNames,
         target: Option<&TargetId>,
         model: Option<&str>,
     ) -> [KeyValue; 3] {
-        // A tool has no model, and is none of the targets that are configured.
+        // A tool has no model, and is not one of the targets that are configured.
         let is_tool = model.is_some_and(str::is_empty)
             && target.is_some_and(|target| !names.contains(target));
         let [_, provider, model] = self.labels.target(names, target, model);
@@ -375,8 +392,12 @@ impl Inner {
     }
 }
 
-fn count_tokens(counter: &Counter<u64>, labels: &[KeyValue; 3], usage: Usage) {
-    for (kind, tokens) in token_types(usage) {
+fn count_tokens(
+    counter: &Counter<u64>,
+    labels: &[KeyValue; 3],
+    types: impl Iterator<Item = (&'static str, u64)>,
+) {
+    for (kind, tokens) in types {
         let [target, provider, model] = labels.clone();
         counter.add(
             tokens,
@@ -410,7 +431,18 @@ fn seconds(millis: u64) -> f64 {
     Duration::from_millis(millis).as_secs_f64()
 }
 
-/// The counts that are not zero: a zero would look like a provider that charges nothing.
+/// Returns the counts that are not zero: a zero would look like a provider that charges nothing.
+/// Returns the tokens that a prompt cache held, and those that were written to it.
+fn cached(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
+    let types = [
+        ("read", usage.cached_input_tokens),
+        ("write", usage.cache_write_tokens),
+    ];
+    types
+        .into_iter()
+        .filter_map(|(kind, tokens)| Some((kind, tokens.filter(|tokens| *tokens > 0)?)))
+}
+
 fn token_types(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
     [
         ("input", usage.input_tokens),

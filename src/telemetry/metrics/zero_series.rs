@@ -17,7 +17,8 @@ impl Inner {
     /// Begins the series whose labels are known from the configuration, at zero: a rate needs a
     /// value before the first event.
     pub(super) fn begin_series(&self) {
-        let (names, instruments) = (self.names(), &self.instruments);
+        let names = self.names();
+        let instruments = &self.instruments;
         for route in names.routes() {
             let route = self.labels.bounded(label::ROUTE, route.as_str());
             let operation = self.labels.bounded(label::OPERATION, DEFAULT_OPERATION);

@@ -1,4 +1,4 @@
-//! Whatever happens upstream, a reader holds one answer of one model, or gets an error.
+//! Whatever happens upstream, a reader holds one completion of one model, or gets an error.
 
 use std::collections::HashMap;
 
@@ -79,7 +79,7 @@ impl Play {
         })
     }
 
-    /// A whole block.
+    /// Plays a whole block.
     fn block(&mut self, kind: BlockKind, text: &str) -> Result<(), Diverged> {
         let block = self.start(kind);
         self.say(block, text)?;
@@ -218,14 +218,16 @@ fn other_reasoning_is_left_out_and_the_answer_goes_on() {
 #[test]
 fn a_block_that_grows_before_another_of_its_kind_is_sent_as_it_came_or_is_another_answer() {
     let mut play = Play::new(HoldBack::Whole);
-    let (first, second) = (play.start(BlockKind::Text), play.start(BlockKind::Text));
+    let first = play.start(BlockKind::Text);
+    let second = play.start(BlockKind::Text);
     play.say(first, "One ").unwrap();
     play.say(second, "three").unwrap();
     play.say(first, "two ").unwrap();
     play.finish().unwrap();
     assert_eq!(play.text, "One two three");
     let mut play = Play::new(HoldBack::Off);
-    let (first, second) = (play.start(BlockKind::Text), play.start(BlockKind::Text));
+    let first = play.start(BlockKind::Text);
+    let second = play.start(BlockKind::Text);
     play.say(second, "three").unwrap();
     assert_eq!(
         play.say(first, "One "),
@@ -244,7 +246,8 @@ fn reasoning_is_sent_with_what_its_provider_needs_back_once() {
     let signed = |play: &mut Play, text: &str, bytes: &[u8]| {
         let block = play.start(BlockKind::Reasoning);
         play.say(block, text).unwrap();
-        let (hash, opaque) = (hash_text(text), Some(signature(bytes)));
+        let hash = hash_text(text);
+        let opaque = Some(signature(bytes));
         let stop = StreamStep::BlockStop {
             block,
             bytes: text.len() as u64,

@@ -1,8 +1,9 @@
-//! What of an answer that is made in the background is gone on with, by what was recorded.
+//! Parts of a completion made in the background that are gone on with, by what was recorded.
 
 use super::*;
 use crate::domain::{
     completion::Exactness, failure::Wait, failure::WaitSource, invocation::RecoveryStrategy,
+    tool::ExecutedTool,
 };
 
 const CLASS: FailureClass = FailureClass::StreamInterrupted;
@@ -14,6 +15,7 @@ fn started(attempt: u32, cause: AttemptCause) -> StreamStep {
         cause,
         model: "m-1".to_owned(),
         repaired: None,
+        tool: None,
     }
 }
 
@@ -48,6 +50,22 @@ fn left(steps: Vec<StreamStep>) -> RecoveredState {
     left
 }
 
+#[test]
+fn an_execution_of_a_tool_that_ran_when_its_replica_died_is_one_of_its_attempts() {
+    let executed = ExecutedTool {
+        arguments: r#"{"amount":5}"#.to_owned(),
+        goal: "pay".to_owned(),
+        release: "1".to_owned(),
+    };
+    let mut step = started(1, AttemptCause::Initial);
+    if let StreamStep::AttemptStarted { tool, .. } = &mut step {
+        *tool = Some(Box::new(executed.clone()));
+    }
+    let left = left(vec![step]);
+    assert_eq!(left.attempts[0].tool.as_deref(), Some(&executed));
+    assert!(left.attempts[0].lost_with_replica);
+}
+
 fn handle(attempt: u32) -> UpstreamHandle {
     UpstreamHandle {
         attempt,
@@ -65,6 +83,7 @@ fn an_answer_is_read_on_whatever_its_attempt_was_made_for_unless_it_is_only_the_
         (AttemptCause::Hedge, true),
         (AttemptCause::Adapt(CLASS), true),
         (AttemptCause::Attach(CLASS), true),
+        (AttemptCause::Rotate(CLASS), true),
         (AttemptCause::Continue(CLASS), false),
         (AttemptCause::Extend, false),
     ] {

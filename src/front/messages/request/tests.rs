@@ -8,7 +8,7 @@ use crate::{
     front::{carried, error::Protocol},
 };
 
-fn read(body: &Value) -> Result<MessagesRequest, Refused> {
+fn read(body: &Value) -> Result<MessagesRequest, CallError> {
     MessagesRequest::read(body.to_string().as_bytes())
 }
 
@@ -27,7 +27,7 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
     body["tools"] = json!([{"name": "add", "input_schema": {"type": "object"}}]);
     body["tool_choice"] = json!({"type": "any", "disable_parallel_tool_use": true});
     body["thinking"] = json!({"type": "enabled", "budget_tokens": 2048});
-    body["output_config"] = json!({"effort": "low"});
+    body["output_config"] = json!({"effort": "low", "task_budget": {"total": 9}});
     body["metadata"] = json!({"user_id": "u-1"});
     let request = read(&body).unwrap();
     let call = &request.call;
@@ -55,7 +55,8 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
             mark: json!({"type": "ephemeral"})
         }]
     );
-    let passed_on = json!({"thinking": body["thinking"], "metadata": body["metadata"]});
+    let output = json!({"task_budget": {"total": 9}});
+    let passed_on = json!({"thinking": body["thinking"], "metadata": body["metadata"], "output_config": output});
     assert_eq!(
         call.extra_for("anthropic").cloned().map(Value::Object),
         Some(passed_on)
@@ -132,7 +133,7 @@ fn a_fault_is_named_by_its_place() {
         (
             with(
                 "messages",
-                json!([{"role": "user", "content": [{"type": "video"}]}]),
+                json!([{"role": "user", "content": [{"text": "no type"}]}]),
             ),
             "messages[0].content[0].type",
         ),

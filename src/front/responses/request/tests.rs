@@ -6,7 +6,7 @@ use crate::{
     front::{carried, error::Protocol},
 };
 
-fn read(body: &Value) -> Result<(ResponsesRequest, Vec<Message>), Refused> {
+fn read(body: &Value) -> Result<(ResponsesRequest, Vec<Message>), CallError> {
     let request = ResponsesRequest::read(body.to_string().as_bytes())?;
     let messages = request.messages()?;
     Ok((request, messages))
@@ -110,7 +110,7 @@ fn a_fault_is_named_by_its_place() {
         (
             with(
                 "input",
-                json!([{"role": "user", "content": [{"type": "x"}]}]),
+                json!([{"role": "user", "content": [{"text": "x"}]}]),
             ),
             "input[0].content[0].type",
         ),

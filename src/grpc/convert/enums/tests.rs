@@ -7,19 +7,16 @@ use super::*;
 #[test]
 fn every_failure_class_maps_to_the_contract_and_back() {
     for class in FailureClass::ALL {
-        let wire = v1::FailureClass::from(class);
+        let wire = class.into_proto();
         let name = wire
             .as_str_name()
             .strip_prefix("FAILURE_CLASS_")
             .unwrap()
             .to_ascii_lowercase();
         assert_eq!(name, class.as_str());
-        assert_eq!(FailureClass::try_from(wire), Ok(class));
+        assert_eq!(wire.into_domain(), Ok(class));
     }
-    assert_eq!(
-        FailureClass::try_from(v1::FailureClass::Unspecified),
-        Err(Unset)
-    );
+    assert_eq!(v1::FailureClass::Unspecified.into_domain(), Err(Unset));
 }
 
 #[test]
@@ -27,51 +24,57 @@ fn every_value_of_the_contract_maps_to_its_number_and_back() {
     // The largest number of each list; a longer list fails to come back here first.
     for number in 1..=5 {
         let role = v1::Role::try_from(number).unwrap();
-        assert_eq!(v1::Role::from(Role::try_from(role).unwrap()), role);
+        assert_eq!(role.into_domain().unwrap().into_proto(), role);
         let surface = v1::FailureSurface::try_from(number).unwrap();
-        assert_eq!(
-            v1::FailureSurface::from(Surface::try_from(surface).unwrap()),
-            surface
-        );
+        assert_eq!(surface.into_domain().unwrap().into_proto(), surface);
         let detail = v1::InvalidRequestDetail::try_from(number).unwrap();
-        assert_eq!(
-            v1::InvalidRequestDetail::from(InvalidRequestDetail::try_from(detail).unwrap()),
-            detail
-        );
+        assert_eq!(detail.into_domain().unwrap().into_proto(), detail);
     }
     for number in 1..=7 {
         let strategy = v1::RecoveryStrategy::try_from(number).unwrap();
-        assert_eq!(
-            v1::RecoveryStrategy::from(RecoveryStrategy::try_from(strategy).unwrap()),
-            strategy
-        );
+        assert_eq!(strategy.into_domain().unwrap().into_proto(), strategy);
         let code = v1::FailureCode::try_from(number).unwrap();
-        assert_eq!(
-            v1::FailureCode::from(FailureCode::try_from(code).unwrap()),
-            code
-        );
-    }
-    for number in 1..=8 {
-        let reason = v1::FinishReason::try_from(number).unwrap();
-        assert_eq!(
-            v1::FinishReason::from(FinishReason::try_from(reason).unwrap()),
-            reason
-        );
+        assert_eq!(code.into_domain().unwrap().into_proto(), code);
     }
     for number in 1..=3 {
-        let exactness = v1::UsageExactness::try_from(number).unwrap();
-        assert_eq!(
-            v1::UsageExactness::from(Exactness::from(exactness)),
-            exactness
-        );
         let mode = v1::InjectionMode::try_from(number).unwrap();
-        assert_eq!(
-            v1::InjectionMode::from(InjectionMode::try_from(mode).unwrap()),
-            mode
-        );
+        assert_eq!(mode.into_domain().unwrap().into_proto(), mode);
         let gate = v1::GateKind::try_from(number).unwrap();
-        assert_eq!(v1::GateKind::from(GateKind::try_from(gate).unwrap()), gate);
+        assert_eq!(gate.into_domain().unwrap().into_proto(), gate);
     }
+}
+
+#[test]
+fn what_is_only_written_has_the_word_of_the_domain() {
+    for reason in [
+        FinishReason::Stop,
+        FinishReason::ToolCalls,
+        FinishReason::Length,
+        FinishReason::ContextFull,
+        FinishReason::ContentFilter,
+        FinishReason::Refusal,
+        FinishReason::Paused,
+        FinishReason::Other,
+    ] {
+        let word = word(reason);
+        assert_eq!(
+            reason.into_proto().as_str_name(),
+            format!("FINISH_REASON_{word}")
+        );
+    }
+    for exactness in [Exactness::Unknown, Exactness::Estimated, Exactness::Exact] {
+        let word = word(exactness);
+        assert_eq!(
+            exactness.into_proto().as_str_name(),
+            format!("USAGE_EXACTNESS_{word}")
+        );
+    }
+}
+
+/// The name of a value as it is serialized, in capitals.
+fn word(value: impl serde::Serialize) -> String {
+    let text = serde_json::to_string(&value).unwrap();
+    text.trim_matches('"').to_ascii_uppercase()
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::{
     grpc::{
         convert::{
             enums::{
-                cause_class, class_field, detail_field, skip_reason, store_kind, strategies_field,
-                vehicle, wait_fields, wait_source,
+                IntoProto as _, class_field, detail_field, skip_reason, store_kind,
+                strategies_field, vehicle, wait_fields, wait_source,
             },
             outcome::{bounded, target_field, usage},
             release::wire_decision,
@@ -91,7 +91,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             recovery_applied: strategies_field(strategies),
             failure_class: class_field(Some(*class)),
             detail: detail_field(*detail),
-            code: v1::FailureCode::from(class.code()).into(),
+            code: class.code().into_proto().into(),
             message: bounded(message),
             user_message: user_message.clone(),
             recovery_hint: recovery_hint.clone(),
@@ -109,9 +109,9 @@ pub(super) fn body(event: &Event) -> Option<Body> {
         }),
         EventBody::AttemptStarted { cause, model, wait } => {
             let to_other = matches!(cause, AttemptCause::Fallback(_));
-            let (wait_before_ms, wait_source) = wait_fields(*wait, to_other, cause_class(*cause));
+            let (wait_before_ms, wait_source) = wait_fields(*wait, to_other, cause.class());
             Body::AttemptStarted(v1::AttemptStartedEvent {
-                cause: v1::AttemptCause::from(*cause).into(),
+                cause: cause.into_proto().into(),
                 model: model.clone(),
                 wait_before_ms,
                 wait_source,
@@ -127,6 +127,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             class,
             detail,
             signature: _,
+            recovery_hint: _,
             message,
             retryable,
             retry_after,
@@ -164,7 +165,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
                 error: error.clone(),
                 attempt: *retry,
                 max_retries: *max_retries,
-                strategy: v1::RecoveryStrategy::from(*strategy).into(),
+                strategy: strategy.into_proto().into(),
                 wait_ms,
                 wait_source,
                 display_text: event.display(),
@@ -211,7 +212,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             forced,
         } => Body::CircuitOpened(v1::CircuitOpenedEvent {
             generation: *generation,
-            previous_state: v1::CircuitState::from(*from).into(),
+            previous_state: from.into_proto().into(),
             evidence: Some(circuit_evidence(evidence)),
             rule: reason.clone(),
             cause: class_field(*class),
@@ -224,7 +225,9 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             open_ms,
             probes,
         } => {
-            let (generation, open_ms, probes) = (*generation, *open_ms, *probes);
+            let generation = *generation;
+            let open_ms = *open_ms;
+            let probes = *probes;
             Body::CircuitHalfOpen(v1::CircuitHalfOpenEvent {
                 generation,
                 open_ms,
@@ -248,7 +251,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             forced,
         } => Body::CircuitClosed(v1::CircuitClosedEvent {
             generation: *generation,
-            previous_state: v1::CircuitState::from(*from).into(),
+            previous_state: from.into_proto().into(),
             evidence: Some(circuit_evidence(evidence)),
             disturbed_ms: *disturbed_ms,
             forced: *forced,
@@ -258,15 +261,22 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             reopens_in_ms,
             source,
             class,
+            key,
         } => Body::GateClosed(v1::GateClosedEvent {
-            kind: v1::GateKind::from(*gate).into(),
+            kind: gate.into_proto().into(),
             cause: class_field(Some(*class)),
             reopens_in_ms: Some(*reopens_in_ms),
             wait_source: wait_source(*source, false, Some(*class)).into(),
+            key: key.clone().unwrap_or_default(),
         }),
-        EventBody::GateOpened { gate, closed_ms } => Body::GateOpened(v1::GateOpenedEvent {
-            kind: v1::GateKind::from(*gate).into(),
+        EventBody::GateOpened {
+            gate,
+            key,
+            closed_ms,
+        } => Body::GateOpened(v1::GateOpenedEvent {
+            kind: gate.into_proto().into(),
             closed_ms: *closed_ms,
+            key: key.clone().unwrap_or_default(),
         }),
         EventBody::BudgetExhausted { level, capacity } => {
             Body::BudgetExhausted(budget_exhausted(event, *level, *capacity))
@@ -322,7 +332,7 @@ pub(super) fn body(event: &Event) -> Option<Body> {
     })
 }
 
-/// What is wrong with a configuration, within the contract's bound.
+/// Returns the faults of a configuration, within the contract's bound.
 pub(in crate::grpc) fn setting_faults(faults: &[SettingFault]) -> Vec<v1::ConfigurationFault> {
     let wire_fault = |fault: &SettingFault| v1::ConfigurationFault {
         path: fault.path.clone(),
@@ -332,7 +342,7 @@ pub(in crate::grpc) fn setting_faults(faults: &[SettingFault]) -> Vec<v1::Config
     faults.iter().take(MAX_PATHS).map(wire_fault).collect()
 }
 
-/// What a circuit judges by.
+/// Returns the evidence by which a circuit judges.
 pub(in crate::grpc) fn circuit_evidence(evidence: &Evidence) -> v1::CircuitEvidence {
     v1::CircuitEvidence {
         committed: evidence.committed.into(),

@@ -58,8 +58,9 @@ fn no_field_of_an_event_is_left_unset_when_its_fact_is_known() {
         let Some(sent) = recovery_event(&event(body)) else {
             continue;
         };
+        // Its replica is named where the events of several are merged.
         let unset = unset("RecoveryEvent", &sent);
-        assert!(unset.is_empty(), "{unset:?} of {sent:?}");
+        assert_eq!(unset, ["replica"], "{sent:?}");
     }
 }
 

@@ -67,6 +67,7 @@ fn attempt_failed() -> Event {
         class: FailureClass::Timeout,
         detail: None,
         message: "no answer".to_owned(),
+        recovery_hint: String::new(),
         retryable: true,
         retry_after: None,
         status: None,

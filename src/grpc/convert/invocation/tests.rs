@@ -1,7 +1,7 @@
 //! Tests of `invocation`, one for each guarantee.
 
 use super::*;
-use crate::layers::spans::EntryPoint;
+use crate::{domain::invocation::InjectionMode, layers::spans::EntryPoint};
 
 fn tool(name: &str) -> v1::invocation::Call {
     v1::invocation::Call::Tool(v1::ToolCall {
@@ -45,6 +45,7 @@ fn what_is_left_out_takes_the_contract_s_default() {
 #[test]
 fn every_field_of_a_request_arrives() {
     let wire = v1::Invocation {
+        answer_view: v1::AnswerView::Once.into(),
         route: "fast".to_owned(),
         operation: "planner".to_owned(),
         request_id: "r1".to_owned(),
@@ -56,6 +57,7 @@ fn every_field_of_a_request_arrives() {
             injection_mode: v1::InjectionMode::Always.into(),
             deadline_ms: Some(1500),
             allowed_targets: vec!["b".to_owned()],
+            targets: vec!["c".to_owned(), "a".to_owned()],
             rewind_mode: v1::RewindMode::Holdback.into(),
             hold_back_bytes: Some(64),
             resumable: Some(v1::Resumable { grace_ms: Some(9) }),
@@ -78,6 +80,7 @@ fn every_field_of_a_request_arrives() {
         max_retries: Some(0),
         injection: Some(InjectionMode::Always),
         allowed_targets: vec!["b".into()],
+        targets: vec!["c".into(), "a".into()],
         preset: Some("patient".to_owned()),
         rewind_mode: Some(RewindMode::HoldBack { bytes: 64 }),
         resumable_grace: Some(Duration::from_millis(9)),
@@ -104,17 +107,20 @@ fn every_fault_of_an_invocation_is_reported_at_once() {
             goal: "g".repeat(1025),
             side_effects: None,
             call_id: "c".repeat(129),
+            meta_json: "[]".to_owned(),
         })),
         overrides: Some(v1::Overrides {
             max_retries: Some(6),
             injection_mode: 9,
             deadline_ms: Some(0),
             allowed_targets: vec!["ok".to_owned(), String::new()],
+            targets: vec!["t".repeat(257)],
             rewind_mode: 8,
             hold_back_bytes: Some(0),
             resumable: Some(v1::Resumable { grace_ms: Some(0) }),
             ..v1::Overrides::default()
         }),
+        ..v1::Invocation::default()
     };
     let key = format!("invocation.labels[{:?}]", "k".repeat(64));
     let expected = [
@@ -126,6 +132,7 @@ fn every_fault_of_an_invocation_is_reported_at_once() {
         "invocation.tool.call_id",
         "invocation.tool.goal",
         "invocation.tool.arguments_json",
+        "invocation.tool.meta_json",
         &key,
         r#"invocation.labels["v"]"#,
         "invocation.overrides.max_retries",
@@ -133,6 +140,7 @@ fn every_fault_of_an_invocation_is_reported_at_once() {
         "invocation.overrides.hold_back_bytes",
         "invocation.overrides.resumable.grace_ms",
         "invocation.overrides.allowed_targets[1]",
+        "invocation.overrides.targets[0]",
         "invocation.overrides.injection_mode",
         "invocation.overrides.rewind_mode",
     ];

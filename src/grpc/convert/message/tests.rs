@@ -168,6 +168,7 @@ fn every_fault_of_a_conversation_is_reported_with_its_path() {
 fn media_in_a_tool_s_result_is_refused_and_not_lost() {
     let image = v1::ToolContent {
         content: Some(v1::tool_content::Content::Image(v1::ImagePart::default())),
+        mcp_json: None,
     };
     let answer = v1::ToolResultPart {
         call_id: "c1".to_owned(),

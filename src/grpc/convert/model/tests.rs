@@ -48,7 +48,8 @@ fn fields(wire: v1::ModelCall) -> Vec<String> {
 }
 
 fn tool(name: &str, schema: &str) -> v1::ToolDefinition {
-    let (name, input_schema_json) = (name.to_owned(), schema.to_owned());
+    let name = name.to_owned();
+    let input_schema_json = schema.to_owned();
     v1::ToolDefinition {
         name,
         input_schema_json,

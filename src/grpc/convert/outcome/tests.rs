@@ -10,7 +10,7 @@ use crate::{
         completion::FinishReason,
         failure::{InvalidRequestDetail, Wait, WaitSource},
         invocation::{HistoryPatch, RecoveryStrategy},
-        tool::{Coverage, ToolContent, ToolReply},
+        tool::{Coverage, ToolReply},
     },
     grpc::convert::unset::unset,
 };
@@ -46,6 +46,7 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
 
 fn answer(text: &str) -> Completion {
     Completion {
+        around: None,
         tool_output: None,
         message: Message::text(Role::Assistant, text),
         finish: FinishReason::Length,
@@ -86,7 +87,7 @@ fn context() -> ResponseContext {
 }
 
 fn class(class: FailureClass) -> i32 {
-    v1::FailureClass::from(class).into()
+    class.into_proto().into()
 }
 
 #[test]
@@ -299,10 +300,8 @@ fn the_history_patch_marks_what_relight_added_and_is_empty_after_a_failure() {
 
 #[test]
 fn what_a_tool_returned_is_sent_whole_and_no_turn_of_a_model() {
-    let reply = ToolReply {
-        content: vec![ToolContent::Text("found".to_owned())],
-        structured: Some("[1]".to_owned()),
-    };
+    let sent = r#"{"content":[{"type":"text","text":"found","annotations":{"priority":1}}],"structuredContent":[1],"_meta":{"a":1}}"#;
+    let (reply, _) = ToolReply::of_mcp(sent.to_owned()).unwrap();
     let coverage = Coverage {
         done: 7,
         total: 8,
@@ -327,6 +326,7 @@ fn what_a_tool_returned_is_sent_whole_and_no_turn_of_a_model() {
     let output = sent.tool_output.unwrap();
     assert_eq!((output.tool.as_str(), output.content.len()), ("search", 1));
     assert_eq!(unset("ToolOutput", &output), [""; 0]);
+    assert_eq!(unset("ToolContent", &output.content[0]), [""; 0]);
     assert_eq!(unset("Coverage", &output.coverage.unwrap()), [""; 0]);
 }
 
@@ -351,9 +351,15 @@ fn no_field_of_an_attempt_or_a_failure_is_left_unset_when_its_fact_is_known() {
         injection_skipped: Some("context_full".to_owned()),
         adaptation: Some("the schema was left out".to_owned()),
         unchecked: Some("the response is longer than 4 MiB".to_owned()),
-        usage: answer("").usage,
+        usage: Usage {
+            cached_input_tokens: Some(1),
+            cache_write_tokens: Some(2),
+            reasoning_tokens: Some(3),
+            ..answer("").usage
+        },
         span_id: "b7ad6b7169203331".to_owned(),
         upstream_request_id: "req-7".to_owned(),
+        key: Some("…1234".to_owned()),
         ..record(2, Some(failed.clone()))
     };
     assert_eq!(unset("Attempt", &attempt(&whole, true)), [""; 0]);
@@ -361,6 +367,9 @@ fn no_field_of_an_attempt_or_a_failure_is_left_unset_when_its_fact_is_known() {
     end.recovery_applied = vec![RecoveryStrategy::Adapt];
     end.stopped_by = Some(FailureClass::BudgetEmpty);
     let sent = failure_of(&end, &context()).unwrap();
-    // One attempt, and so none after the first.
-    assert_eq!(unset("Failure", &sent), ["retries_attempted"]);
+    // One attempt, and so none after the first; and no tool that returned anything.
+    assert_eq!(
+        unset("Failure", &sent),
+        ["retries_attempted", "tool_result"]
+    );
 }

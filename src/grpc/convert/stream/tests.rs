@@ -39,6 +39,7 @@ fn attempt(number: u32, cause: AttemptCause) -> StreamStep {
         cause,
         model: "m-1".to_owned(),
         repaired: None,
+        tool: None,
     }
 }
 
@@ -47,7 +48,8 @@ fn block(id: u32, kind: BlockKind, text: &str) -> [StreamStep; 3] {
         kind: "anthropic.signature".to_owned(),
         bytes: vec![0, 255],
     });
-    let (bytes, hash) = (text.len() as u64, hash_text(text));
+    let bytes = text.len() as u64;
+    let hash = hash_text(text);
     [
         StreamStep::BlockStart { block: id, kind },
         StreamStep::BlockDelta {
@@ -95,7 +97,7 @@ fn outcome(result: Result<Completion, Failure>) -> StreamStep {
     }))
 }
 
-/// The hash over blocks, written from the text of `stream.proto` alone.
+/// Returns the hash over blocks, written from the text of `stream.proto` alone.
 fn hash_by_the_contract(blocks: &[(u32, v1::BlockKind, &str)]) -> Vec<u8> {
     let mut all = Vec::new();
     for (id, kind, text) in blocks {
@@ -187,6 +189,7 @@ fn the_end_hashes_all_blocks_as_the_contract_specifies() {
         (2, v1::BlockKind::ToolCall, "{}"),
     ]);
     let answer = Completion {
+        around: None,
         tool_output: None,
         message: Message::text(Role::Assistant, "héllo"),
         finish: FinishReason::Stop,

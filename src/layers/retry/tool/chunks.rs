@@ -3,9 +3,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::Instant;
 
-use super::{super::RetryLoop, ToolCallState};
+use super::{
+    super::{RetryLoop, decide::AfterFailure},
+    ToolCallState,
+};
 use crate::{
     domain::{
         failure::{Failure, FailureClass},
@@ -31,8 +35,8 @@ pub(super) struct ChunkedCall {
     run: ChunkRun,
 }
 
-/// What became of a chunk.
-pub(super) struct ExecutedChunk {
+/// Outcome of a chunk.
+struct ExecutedChunk {
     task: ChunkTask,
     span: AttemptSpan,
     result: Result<Arc<ToolReply>, Failure>,
@@ -47,8 +51,9 @@ impl ChunkedCall {
         }
     }
 
-    /// The chunks that are to be executed now, each after its wait, which leaves time for it.
-    pub(super) fn next(&mut self, scope: &InvocationScope) -> Vec<ChunkTask> {
+    /// Returns the chunks that are to be executed now, each after its wait, which leaves time for
+    /// it.
+    fn next(&mut self, scope: &InvocationScope) -> Vec<ChunkTask> {
         let left = scope
             .invocation
             .deadline
@@ -64,7 +69,7 @@ impl ChunkedCall {
     }
 
     /// Takes the result of a chunk.
-    pub(super) fn take(&mut self, executed: ExecutedChunk) {
+    fn take(&mut self, executed: ExecutedChunk) {
         let ExecutedChunk { task, span, result } = executed;
         match result {
             Ok(reply) => {
@@ -79,9 +84,37 @@ impl ChunkedCall {
     }
 }
 
-impl<S> RetryLoop<S> {
-    /// The attempt that executes a chunk, and its span.
-    pub(super) fn chunk(
+impl<S> RetryLoop<S>
+where
+    S: NextLayer<PendingAttempt, Out = Deltas, Error = Failure>,
+{
+    /// Executes the chunks of a call after its wait, and returns its end.
+    pub(super) async fn execute_chunks(
+        &mut self,
+        tool_call: &mut ToolCallState,
+        mut chunked: ChunkedCall,
+    ) -> AfterFailure {
+        if let Some(wait) = self.waits.next.take() {
+            tokio::time::sleep(wait.duration).await;
+        }
+        let mut running = FuturesUnordered::new();
+        loop {
+            for task in chunked.next(&self.scope) {
+                let chunk = self.chunk(tool_call, &task);
+                running.push(execute(Arc::clone(&self.inner), chunk, task));
+            }
+            let Some(executed) = running.next().await else {
+                break;
+            };
+            chunked.take(executed);
+        }
+        let (steps, end) = self.after_chunks(tool_call, chunked);
+        self.give_all(steps).await;
+        AfterFailure::Stop(end)
+    }
+
+    /// Returns the attempt that executes a chunk, and its span.
+    fn chunk(
         &mut self,
         tool_call: &ToolCallState,
         task: &ChunkTask,
@@ -97,16 +130,16 @@ impl<S> RetryLoop<S> {
         )
     }
 
-    /// The last steps of a call that was split.
-    pub(super) fn after_chunks(
+    /// Returns the last steps of a call that was split, and its end.
+    fn after_chunks(
         &mut self,
         tool_call: &mut ToolCallState,
         chunked: ChunkedCall,
-    ) -> Vec<StreamStep> {
+    ) -> (Vec<StreamStep>, StreamStep) {
         match chunked.run.finish(&tool_call.offer.spec.name) {
             Ok(mut output) => {
                 self.settle(Settled::Succeeded);
-                tool_call.learn_success(&self.scope);
+                tool_call.learn_success();
                 let before = tool_call.reasoning();
                 let reasoning = format!("{before} {}.", output.reasoning.trim_end_matches('.'));
                 reasoning.trim().clone_into(&mut output.reasoning);
@@ -118,19 +151,16 @@ impl<S> RetryLoop<S> {
                     let words = "no part of the call was done before the deadline";
                     Failure::local(FailureClass::Timeout, words).of_tool(&tool_call.offer.spec.name)
                 });
-                vec![self.end_explained(
-                    tool_call,
-                    failure,
-                    "not one part of the split call was done",
-                    &[],
-                )]
+                let ended_by = "not one part of the split call was done";
+                let end = self.end_explained(tool_call, failure, ended_by, &[]);
+                (Vec::new(), end)
             }
         }
     }
 }
 
 /// Executes a chunk after its wait.
-pub(super) async fn execute<S>(
+async fn execute<S>(
     inner: Arc<S>,
     (attempt, span): (PendingAttempt, AttemptSpan),
     task: ChunkTask,
@@ -141,6 +171,6 @@ where
     if !task.wait.is_zero() {
         tokio::time::sleep(task.wait).await;
     }
-    let result = super::execute(inner, attempt).await;
+    let result = super::result_of(inner, attempt).await;
     ExecutedChunk { task, span, result }
 }

@@ -3,36 +3,35 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::{super::RetryLoop, AfterExecution, ToolCallState};
 use crate::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
-        failure::{Failure, FailureClass},
+        failure::{Failure, FailureClass, TransportFault},
         fold::StreamStep,
-        invocation::{HistoryPatch, ToolInvocation},
-        message::{Message, Part, Role, ToolCall, ToolResult},
+        invocation::HistoryPatch,
         tool::ToolOutput,
     },
+    layers::tools::minted_call_id,
     policy::tool_recovery::{
         ToolStep,
         alternatives::RankedTool,
         arguments::quoted,
         explain::{Explanation, ExplanationFacts},
-        history,
+        history, told,
     },
 };
 
 impl<S> RetryLoop<S> {
-    /// The last steps of a call whose tool returned this: its text as a block, then the end.
+    /// Returns the last steps of a call whose tool returned this, its text as a block, and the end.
     pub(super) fn returned(
         &mut self,
         tool_call: &ToolCallState,
         output: ToolOutput,
-    ) -> Vec<StreamStep> {
-        let (attempt, text) = (self.scope.next_number() - 1, output.reply.text());
-        self.assembler.begin_attempt();
+    ) -> (Vec<StreamStep>, StreamStep) {
+        let attempt = self.scope.next_number() - 1;
+        let text = output.reply.text();
+        self.read.assembler.begin_attempt();
         let mut steps = Vec::new();
         let mut deltas = Vec::new();
         if !text.is_empty() {
@@ -51,16 +50,21 @@ impl<S> RetryLoop<S> {
             raw: String::new(),
         });
         for delta in deltas {
-            steps.extend(self.assembler.push(attempt, delta));
+            steps.extend(self.read.assembler.push(attempt, delta));
         }
-        steps.extend(self.assembler.commit());
+        steps.extend(self.read.assembler.commit());
         let mut end = self.succeeded();
         if let StreamStep::Terminal(outcome) = &mut end {
             let outcome = Arc::make_mut(outcome);
             if !output.reasoning.is_empty() {
                 outcome.reasoning.clone_from(&output.reasoning);
             }
-            let messages = messages(&tool_call.call, &output);
+            let messages = told::messages(
+                &tool_call.call,
+                minted_call_id(),
+                output.reply.text(),
+                false,
+            );
             if let Ok(completion) = &mut outcome.result {
                 completion.message = messages
                     .last()
@@ -74,12 +78,11 @@ impl<S> RetryLoop<S> {
                 messages,
             };
         }
-        steps.push(end);
-        steps
+        (steps, end)
     }
 
-    /// The end of a tool call that an earlier owner began, where it must not be executed once more;
-    /// `None` where it is.
+    /// Returns the end of a tool call that an earlier owner started, if it must not be executed
+    /// once more; `None` if it is.
     pub(super) fn taken_over(&mut self, tool_call: &mut ToolCallState) -> Option<StreamStep> {
         if tool_call.offer.effects.repeatable {
             return None;
@@ -97,38 +100,8 @@ impl<S> RetryLoop<S> {
     }
 }
 
-/// What a caller appends to its history: the result, and before it the call, where the caller did
-/// not name one of its own.
-fn messages(call: &ToolInvocation, output: &ToolOutput) -> Vec<Message> {
-    let id = call
-        .call_id
-        .clone()
-        .unwrap_or_else(|| format!("call_{}", Uuid::now_v7().simple()));
-    let called = call.call_id.is_none().then(|| {
-        let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        let part = Part::ToolCall(ToolCall {
-            id: id.clone(),
-            name,
-            arguments,
-            opaque: None,
-        });
-        Message::new(Role::Assistant, vec![part])
-    });
-    let content = output.reply.text();
-    let result = ToolResult {
-        call_id: id,
-        name: call.name.clone(),
-        content,
-        is_error: false,
-    };
-    called
-        .into_iter()
-        .chain([Message::new(Role::Tool, vec![Part::ToolResult(result)])])
-        .collect()
-}
-
 impl<S> RetryLoop<S> {
-    /// The end that the ladder decided upon.
+    /// Returns the end that the ladder decided upon.
     pub(super) fn ended(
         &mut self,
         tool_call: &ToolCallState,
@@ -137,12 +110,14 @@ impl<S> RetryLoop<S> {
     ) -> AfterExecution {
         let end = match step {
             ToolStep::Offer { explanation, .. } | ToolStep::Explain { explanation } => {
-                self.impossible = true;
+                self.verdict.impossible = true;
                 self.with_explanation(tool_call, failure, &explanation)
             }
             ToolStep::OutcomeUnknown { reason } => {
+                let user_message = words_of_unknown(tool_call, &failure);
+                let reason = format!("{user_message} {reason}");
                 let failure = Failure {
-                    user_message: words_of_unknown(tool_call),
+                    user_message,
                     ..failure
                 };
                 self.end_with(tool_call, failure, reason, Vec::new())
@@ -165,7 +140,7 @@ impl<S> RetryLoop<S> {
         AfterExecution::Ended(end)
     }
 
-    /// The end that the planner decided upon, with what it explains.
+    /// Returns the end that the planner decided upon, with what it explains.
     pub(super) fn explained(&mut self, tool_call: &ToolCallState, end: StreamStep) -> StreamStep {
         let StreamStep::Terminal(outcome) = end else {
             return end;
@@ -181,7 +156,7 @@ impl<S> RetryLoop<S> {
         )
     }
 
-    /// An end that explains a failure after which nothing more is tried, for this reason.
+    /// Returns an end that explains a failure after which nothing more is tried, for this reason.
     pub(super) fn end_explained(
         &mut self,
         tool_call: &ToolCallState,
@@ -250,9 +225,12 @@ impl<S> RetryLoop<S> {
     }
 }
 
-fn words_of_unknown(tool_call: &ToolCallState) -> String {
+fn words_of_unknown(tool_call: &ToolCallState, failure: &Failure) -> String {
     let tool = quoted(&tool_call.offer.spec.name);
-    format!(
-        "Whether {tool} took effect is not known: its result was lost. Please check before it is done again."
-    )
+    let why = match (&failure.reply, failure.fault) {
+        (Some(_), _) => "it reported a failure that leaves that open",
+        (None, Some(TransportFault::TooLarge)) => "its result was too large",
+        (None, _) => "its result was lost",
+    };
+    format!("Whether {tool} took effect is not known: {why}. Please check before it is done again.")
 }

@@ -9,10 +9,13 @@ use super::{super::RetryLoop, AfterExecution, LadderStep, ToolCallState, chunks:
 use crate::{
     domain::{
         clock,
-        failure::{Failure, Wait, WaitSource},
+        failure::{Failure, FailureClass, Wait, WaitSource},
         invocation::{AttemptCause, RecoveryStrategy},
     },
-    layers::tools::ToolOffer,
+    layers::{
+        targets::{KeyHistory, PlaceInLine},
+        tools::ToolOffer,
+    },
     policy::{
         latency::GUESSED_P50,
         retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, RecoveryOptions, StopReason},
@@ -27,7 +30,7 @@ use crate::{
     },
 };
 
-/// How long a list that is fetched because of a failure is waited for.
+/// Time that a list that is fetched because of a failure is waited for.
 const REFETCH_WITHIN: Duration = Duration::from_secs(5);
 
 impl<S> RetryLoop<S> {
@@ -44,15 +47,11 @@ impl<S> RetryLoop<S> {
                     ToolStep::Alternative { .. }
                 )
             {
-                return self.again_with(
-                    tool_call,
-                    failure,
-                    RecoveryOptions::again(BackoffKind::Backoff),
-                    false,
-                );
+                let step = LadderStep::again(tool_call, BackoffKind::Backoff);
+                return self.take(step, failure);
             }
         } else {
-            tool_call.learn_failure(&self.scope, &failure);
+            tool_call.learn_failure(&failure);
             tool_call.list_is_fresh = false;
         }
         loop {
@@ -64,28 +63,28 @@ impl<S> RetryLoop<S> {
                     reason,
                     ..
                 } => {
-                    tool_call.tried.retries += 1;
-                    tool_call.note(&reason);
-                    tool_call.cause = AttemptCause::Retry(failure.class);
-                    return self.again_with(
-                        tool_call,
-                        failure,
-                        RecoveryOptions::again(backoff_kind),
-                        false,
-                    );
+                    let cause = AttemptCause::Retry(failure.class);
+                    let next = self.take(LadderStep::again(tool_call, backoff_kind), failure);
+                    if next.goes_on() {
+                        tool_call.tried.retries += 1;
+                        tool_call.goes_on(cause, &reason);
+                    }
+                    return next;
                 }
                 ToolStep::Adapt { adapted, reason } => {
-                    tool_call.tried.adaptations += 1;
-                    tool_call.note(&reason);
-                    tool_call.adapt(adapted);
-                    tool_call.cause = AttemptCause::Adapt(failure.class);
-                    self.report_change(&failure, &reason);
-                    return self.again_with(
-                        tool_call,
-                        failure,
-                        RecoveryOptions::again(BackoffKind::AtOnce),
-                        true,
-                    );
+                    let cause = AttemptCause::Adapt(failure.class);
+                    let step = LadderStep {
+                        adapts: true,
+                        ..LadderStep::again(tool_call, BackoffKind::AtOnce)
+                    };
+                    self.record_change(&failure, &reason);
+                    let next = self.take(step, failure);
+                    if next.goes_on() {
+                        tool_call.tried.adaptations += 1;
+                        tool_call.adapt(adapted);
+                        tool_call.goes_on(cause, &reason);
+                    }
+                    return next;
                 }
                 ToolStep::Alternative { tool, reason } => {
                     let Some(offer) = tool_call.plan.offer(&tool.target).cloned() else {
@@ -98,16 +97,19 @@ impl<S> RetryLoop<S> {
                             },
                         );
                     };
-                    tool_call.tried.alternatives += 1;
-                    tool_call.note(&reason);
-                    tool_call.replace(&failure, offer, tool);
-                    tool_call.cause = AttemptCause::Fallback(failure.class);
-                    return self.again_with(
-                        tool_call,
-                        failure,
-                        RecoveryOptions::elsewhere(),
-                        false,
-                    );
+                    let class = failure.class;
+                    let step = LadderStep {
+                        target: offer.target.id.clone(),
+                        options: RecoveryOptions::elsewhere(),
+                        adapts: false,
+                    };
+                    let next = self.take(step, failure);
+                    if next.goes_on() {
+                        tool_call.tried.alternatives += 1;
+                        tool_call.replace(class, offer, tool);
+                        tool_call.goes_on(AttemptCause::Fallback(class), &reason);
+                    }
+                    return next;
                 }
                 ToolStep::Chunk {
                     plan,
@@ -124,7 +126,7 @@ impl<S> RetryLoop<S> {
         }
     }
 
-    /// Calls the tool in parts, where the budget allows.
+    /// Calls the tool in parts, if the budget allows.
     fn split(
         &mut self,
         tool_call: &mut ToolCallState,
@@ -133,37 +135,28 @@ impl<S> RetryLoop<S> {
         backoff_kind: Option<BackoffKind>,
         reason: &str,
     ) -> AfterExecution {
-        self.reserved =
+        self.verdict.reserved =
             self.targets
                 .reserve(&tool_call.offer.target.id, Cost::Transient, Instant::now());
-        if self.reserved.is_none() {
+        if self.verdict.reserved.is_none() {
             return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
         }
         tool_call.tried.chunked = true;
         tool_call.note(reason);
         tool_call.cause = AttemptCause::Chunk(failure.class);
-        self.report_change(&failure, reason);
+        self.record_change(&failure, reason);
         self.take_note_of(&failure);
         let wait = self.wait_before_chunks(&failure, backoff_kind);
         let announced =
             self.report_recovery(&failure, RecoveryStrategy::Chunk, wait, Some(reason), None);
-        self.wait = Some(wait);
-        AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), Vec::from_iter(announced))
+        self.waits.next = Some(wait);
+        AfterExecution::Chunks(Box::new(ChunkedCall::new(plan)), vec![announced])
     }
 
-    /// Has the planner wait, pay and call the tool that the course names.
-    fn again_with(
-        &mut self,
-        tool_call: &ToolCallState,
-        failure: Failure,
-        options: RecoveryOptions,
-        adapts: bool,
-    ) -> AfterExecution {
-        self.step = Some(LadderStep {
-            target: tool_call.offer.target.id.clone(),
-            options,
-            adapts,
-        });
+    /// Has the planner wait and pay for a step, if its limits allow that. Only then is the step
+    /// taken.
+    fn take(&mut self, step: LadderStep, failure: Failure) -> AfterExecution {
+        self.request.step = Some(step);
         AfterExecution::Planned(self.decide(failure))
     }
 
@@ -181,7 +174,7 @@ impl<S> RetryLoop<S> {
         })
     }
 
-    /// The step that the policy decides upon.
+    /// Returns the step that the policy decides upon.
     fn next_step(&self, tool_call: &ToolCallState, failure: &Failure) -> ToolStep {
         let now = Instant::now();
         let scope = &self.scope;
@@ -191,9 +184,6 @@ impl<S> RetryLoop<S> {
             .iter()
             .map(|offer| self.candidate(tool_call, offer, &written, now))
             .collect();
-        let made = scope
-            .counted_attempts()
-            .saturating_sub(scope.unsent_attempts());
         let allowed = if scope.plan.retry.enabled {
             scope.plan.retry.max_retries + 1
         } else {
@@ -202,6 +192,7 @@ impl<S> RetryLoop<S> {
         let left = scope.invocation.deadline.saturating_duration_since(now);
         let state = self.targets.state(&tool_call.offer.target.id);
         let usual = state
+            .as_ref()
             .and_then(|state| state.latency().p50(now))
             .unwrap_or(GUESSED_P50);
         let current = tool_call.plan.catalogue.offer(
@@ -215,7 +206,7 @@ impl<S> RetryLoop<S> {
             target: &tool_call.offer.target.id,
             tool: &tool_call.offer.spec.name,
             goal: &tool_call.call.goal,
-            operation: &scope.invocation.operation,
+            learner: &tool_call.learner,
             arguments: &tool_call.arguments,
             effects: &tool_call.offer.effects,
             list: ListFacts {
@@ -226,7 +217,13 @@ impl<S> RetryLoop<S> {
             tried: &tool_call.tried,
             policy: &tool_call.offer.recovery,
             chunk_rules: &tool_call.offer.chunk_rules,
-            attempts_left: allowed.min(HARD_CAP_ATTEMPTS).saturating_sub(made),
+            failing: state.is_some_and(|state| {
+                let is_open = !state.circuit().state().is_closed();
+                is_open || !state.is_healthy() || state.health().verdict(now).failing
+            }),
+            attempts_left: allowed
+                .min(HARD_CAP_ATTEMPTS)
+                .saturating_sub(scope.sent_attempts()),
             time_left: Some(left),
             usual_duration: usual.min(left / 2),
             candidates: &candidates,
@@ -234,7 +231,7 @@ impl<S> RetryLoop<S> {
         })
     }
 
-    /// A tool as the policy sees it beside the one that failed.
+    /// Returns a tool as the policy sees it beside the one that failed.
     fn candidate<'a>(
         &self,
         tool_call: &ToolCallState,
@@ -243,10 +240,12 @@ impl<S> RetryLoop<S> {
         now: Instant,
     ) -> AlternativeTool<'a> {
         let target = &offer.target.id;
-        let declared =
-            &tool_call.plan.offers[..tool_call.plan.declared.min(tool_call.plan.offers.len())];
+        let declared = &tool_call.plan.offers;
         let healthy = self.targets.state(target).is_none_or(|state| {
-            state.is_healthy() && matches!(state.availability(now, false), Availability::Now)
+            let tenant = &self.scope.invocation.tenant;
+            state.is_healthy()
+                && state.availability(now, tenant, PlaceInLine::Behind, KeyHistory::new(&[]))
+                    == Availability::Now
         });
         // Releases on trial come before the tool that was named.
         let mut before = declared.iter().take_while(|it| it.target.id != *target);
@@ -276,7 +275,7 @@ impl<S> RetryLoop<S> {
     }
 
     /// Fetches the list of the tool's server anew; the call continues with what is listed now.
-    async fn refetch(&mut self, tool_call: &mut ToolCallState) {
+    pub(super) async fn refetch(&mut self, tool_call: &mut ToolCallState) {
         let server = &tool_call.offer.target.provider;
         let left = self
             .scope
@@ -295,24 +294,40 @@ impl<S> RetryLoop<S> {
         tool_call.list_is_fresh = true;
     }
 
-    /// Remembers a failure as the planner does where it decides itself.
+    /// Remembers a failure as the planner does if it decides itself.
     fn take_note_of(&mut self, failure: &Failure) {
-        self.last.clone_from(&failure.target);
-        self.after = Some(failure.class);
-        self.last_upstream_failure = Some(failure.clone());
+        self.verdict.last.clone_from(&failure.target);
+        self.verdict.after = Some(failure.class);
+        self.verdict.upstream = Some(failure.clone());
+    }
+}
+
+impl LadderStep {
+    /// The same tool once more.
+    fn again(tool_call: &ToolCallState, backoff_kind: BackoffKind) -> Self {
+        Self {
+            target: tool_call.offer.target.id.clone(),
+            options: RecoveryOptions::again(backoff_kind),
+            adapts: false,
+        }
     }
 }
 
 impl ToolCallState {
-    /// Takes note of a step, in the words of the policy.
+    /// Takes note of a step that is taken, in the words of the policy.
+    pub(super) fn goes_on(&mut self, cause: AttemptCause, reason: &str) {
+        self.cause = cause;
+        self.note(reason);
+    }
+
     fn note(&mut self, reason: &str) {
         self.reasons.push(reason.to_owned());
         self.tried.words.push(reason.to_owned());
     }
 
     /// Continues with another tool.
-    fn replace(&mut self, failure: &Failure, offer: ToolOffer, tool: RankedTool) {
-        if is_refusal(failure.class) && offer.spec.name != self.offer.spec.name {
+    fn replace(&mut self, class: FailureClass, offer: ToolOffer, tool: RankedTool) {
+        if is_refusal(class) && offer.spec.name != self.offer.spec.name {
             self.mistaken
                 .get_or_insert_with(|| self.offer.target.id.clone());
         }

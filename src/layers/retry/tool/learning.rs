@@ -1,4 +1,5 @@
-//! What a tool call learns from its outcome, and what it begins with because of others'.
+//! Lessons that a tool call learns from its outcome, and those it starts with because of others'
+//! outcomes.
 
 use std::sync::Arc;
 
@@ -7,25 +8,23 @@ use crate::{
     domain::{
         clock,
         failure::{Failure, FailureClass},
-        ids::{Operation, TargetId},
+        ids::TargetId,
         invocation::AttemptCause,
     },
-    layers::{
-        invocation::InvocationScope,
-        tools::{Lesson, ToolOffer, ToolPlan},
-    },
+    layers::tools::{Lesson, ToolOffer},
     policy::tool_recovery::{
         adapt::{self, ArgumentFit, Comparison},
         alternatives::{self, AlternativeTool, Equivalence, FailedTool},
-        arguments::quoted,
+        arguments::{self, quoted, short_hash},
         learning::is_refusal,
         similarity,
     },
 };
 
 impl ToolCallState {
-    /// Begins with what was learnt: the tool that is meant, and how its arguments are adapted.
-    pub(super) fn recall(&mut self, operation: &Operation) {
+    /// Begins with what was learnt: which of the tools that are declared equal is meant, and how
+    /// arguments are adapted.
+    pub(super) fn recall(&mut self) {
         let now = clock::wall_now();
         let plan = Arc::clone(&self.plan);
         let learnt = plan.knowledge.learnt();
@@ -37,7 +36,7 @@ impl ToolCallState {
             .iter()
             .enumerate()
             .skip(1)
-            .map(|it| candidate(it, &plan))
+            .map(candidate)
             .collect();
         let chosen = FailedTool {
             target: &self.offer.target.id,
@@ -45,30 +44,24 @@ impl ToolCallState {
             spec: Some(&self.offer.spec),
             effects: &self.offer.effects,
             arguments: &self.arguments,
-            operation,
+            learner: &self.learner,
         };
         let preferred = alternatives::preferred(chosen, &candidates, &learnt.tools, now);
         let effects = &self.offer.effects;
-        let may_adapt = !effects.destructive || self.offer.recovery.adapt_destructive;
-        let (schema, key) = (
-            &self.offer.spec.input_schema,
-            effects.key_argument.as_deref(),
-        );
+        let schema = &self.offer.spec.input_schema;
+        let key = effects.key_argument.as_deref();
         let adapted = learnt
             .adaptations
-            .recall(None, schema, &self.arguments, key)
-            .filter(|_| may_adapt);
+            .recall(&self.learner.tenant, schema, &self.arguments, key)
+            .filter(|_| !effects.destructive);
         drop(learnt);
-        if let Some((tool, ranked)) =
-            preferred.and_then(|tool| Some((plan.offer(&tool.target).cloned()?, tool)))
-        {
-            let why = match &ranked.grounds {
-                Some(alternatives::Grounds::Learnt(reason)) => reason.clone(),
-                Some(alternatives::Grounds::Release | alternatives::Grounds::Group) | None => {
-                    String::new()
-                }
-            };
-            let (called, named) = (quoted(&tool.spec.name), quoted(&self.offer.spec.name));
+        let preferred = preferred.and_then(|(ranked, why)| {
+            let tool = plan.offer(&ranked.target).cloned()?;
+            Some((tool, ranked, why))
+        });
+        if let Some((tool, ranked, why)) = preferred {
+            let called = quoted(&tool.spec.name);
+            let named = quoted(&self.offer.spec.name);
             self.reasons
                 .push(format!("{called} was called in place of {named}: {why}"));
             self.mistaken = Some(self.offer.target.id.clone());
@@ -89,9 +82,9 @@ impl ToolCallState {
         }
     }
 
-    /// Begins with the release that serves the call in place of the one that was named, with
+    /// Starts with the release that serves the call in place of the one that was named, with
     /// arguments that fit it. A call that does not fit it is served by the release that was named,
-    /// so that its failure is none of the other one. Returns whether what was learnt may change the
+    /// so that its failure is not the other one's. Returns whether the learnt facts may change the
     /// call still.
     pub(super) fn begin_with_release(&mut self) -> bool {
         let named = self
@@ -112,9 +105,7 @@ impl ToolCallState {
         });
         match fit {
             ArgumentFit::Fits { .. } => true,
-            ArgumentFit::Adapted(adapted)
-                if !effects.destructive || self.offer.recovery.adapt_destructive =>
-            {
+            ArgumentFit::Adapted(adapted) if !effects.destructive => {
                 self.reasons.push(format!(
                     "The arguments were adapted to a new release of the tool: {}",
                     adapted.words
@@ -133,15 +124,12 @@ impl ToolCallState {
     }
 
     /// Takes note of a call that did what was wanted.
-    pub(super) fn learn_success(&self, scope: &InvocationScope) {
-        let (operation, right, at) = (
-            scope.invocation.operation.clone(),
-            self.offer.target.id.to_string(),
-            clock::wall_now(),
-        );
+    pub(super) fn learn_success(&self) {
+        let right = self.offer.target.id.to_string();
+        let at = clock::wall_now();
         let mut learnt = self.plan.knowledge.learnt();
         learnt.learn(Lesson::Outcome {
-            operation: operation.clone(),
+            learner: self.learner.clone(),
             tool: right.clone(),
             succeeded: true,
             at,
@@ -150,33 +138,33 @@ impl ToolCallState {
             .mistaken
             .clone()
             .filter(|mistaken| mistaken.as_str() != right);
-        if let Some(chosen) = mistaken.or_else(|| self.corrected_by_caller()) {
-            let chosen = chosen.to_string();
+        let chosen = mistaken.or_else(|| self.corrected_by_caller());
+        // A tool that is called because of a learnt fact is not evidence for it.
+        if let Some(chosen) = chosen.filter(|_| !self.preferred) {
             learnt.learn(Lesson::Corrected {
-                operation,
-                chosen,
+                learner: self.learner.clone(),
+                chosen: chosen.to_string(),
                 right,
+                case: short_hash([arguments::write(&self.written()).as_str()]),
                 at,
             });
         }
         if let Some(adaptation) = &self.adaptation {
-            let (old, new) = (&adaptation.old.input_schema, &adaptation.new.input_schema);
+            let old = &adaptation.old.input_schema;
+            let new = &adaptation.new.input_schema;
             learnt
                 .adaptations
-                .remember(Some(old), new, &adaptation.changes);
+                .remember(&self.learner.tenant, Some(old), new, &adaptation.changes);
         }
     }
 
     /// Takes note of a failure of the tool that was called.
-    pub(super) fn learn_failure(&self, scope: &InvocationScope, failure: &Failure) {
-        let (operation, tool, at) = (
-            scope.invocation.operation.clone(),
-            self.offer.target.id.to_string(),
-            clock::wall_now(),
-        );
+    pub(super) fn learn_failure(&self, failure: &Failure) {
+        let tool = self.offer.target.id.to_string();
+        let at = clock::wall_now();
         let mut learnt = self.plan.knowledge.learnt();
         learnt.learn(Lesson::Outcome {
-            operation: operation.clone(),
+            learner: self.learner.clone(),
             tool: tool.clone(),
             succeeded: false,
             at,
@@ -184,18 +172,19 @@ impl ToolCallState {
         let refused = is_refusal(failure.class);
         if let Some(chosen) = self.mistaken.clone().filter(|_| self.preferred && refused) {
             learnt.learn(Lesson::Refuted {
-                operation,
+                learner: self.learner.clone(),
                 chosen: chosen.to_string(),
                 right: tool,
             });
         }
         if refused && let Some(adaptation) = &self.adaptation {
-            learnt.adaptations.forget(&adaptation.new.input_schema);
+            let schema = &adaptation.new.input_schema;
+            learnt.adaptations.forget(&self.learner.tenant, schema);
         }
     }
 
-    /// The tool about the same thing that the caller called just before for the same goal, and that
-    /// did not take the call.
+    /// Returns the tool about the same thing that the caller called just before for the same goal,
+    /// and that did not take the call.
     fn corrected_by_caller(&self) -> Option<TargetId> {
         let before = self.plan.past.last().filter(|before| before.refused)?;
         let (_, tool) = before.target.as_str().split_once('/')?;
@@ -204,13 +193,13 @@ impl ToolCallState {
     }
 }
 
-/// A tool of the plan as one that may be meant in place of the first.
-fn candidate<'a>((order, offer): (usize, &'a ToolOffer), plan: &ToolPlan) -> AlternativeTool<'a> {
+/// Returns a tool of the plan as one that may be meant in place of the first.
+fn candidate((order, offer): (usize, &ToolOffer)) -> AlternativeTool<'_> {
     AlternativeTool {
         target: offer.target.id.clone(),
         spec: &offer.spec,
         arguments: None,
-        equivalence: (order < plan.declared).then_some(Equivalence::Group(order)),
+        equivalence: Some(Equivalence::Group(order)),
         same_capability: false,
         effects: offer.effects.clone(),
         healthy: true,

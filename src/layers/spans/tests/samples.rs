@@ -1,16 +1,14 @@
-//! An invocation that is retried once, with its attempts and its answer, and a collector of its
+//! An invocation that is retried once, with its attempts and its completion, and a collector of its
 //! spans.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use opentelemetry::{Value, trace::TracerProvider as _};
 use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{SdkTracerProvider, SpanData, SpanExporter},
 };
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
@@ -31,7 +29,7 @@ pub(super) struct Collected(pub(super) Arc<Mutex<Vec<SpanData>>>);
 
 impl SpanExporter for Collected {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        self.0.lock().unwrap().extend(batch);
+        self.0.lock().extend(batch);
         Ok(())
     }
 }
@@ -46,7 +44,7 @@ impl Collected {
     }
 
     pub(super) fn named(&self, name: &str) -> SpanData {
-        let spans = self.0.lock().unwrap();
+        let spans = self.0.lock();
         spans
             .iter()
             .find(|span| span.name == name)
@@ -55,7 +53,7 @@ impl Collected {
     }
 
     pub(super) fn parent_of(&self, span: &SpanData) -> String {
-        let spans = self.0.lock().unwrap();
+        let spans = self.0.lock();
         let parent = spans
             .iter()
             .find(|other| other.span_context.span_id() == span.parent_span_id);
@@ -148,6 +146,7 @@ pub(super) fn outcome(
 
 pub(super) fn answer() -> Completion {
     Completion {
+        around: None,
         tool_output: None,
         message: Message::new(Role::Assistant, vec![]),
         finish: FinishReason::Stop,

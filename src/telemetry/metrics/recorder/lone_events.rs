@@ -55,6 +55,9 @@ impl Inner {
             EventBody::CircuitClosed { .. } => {
                 self.circuit_moved(CircuitState::Closed, at_target());
             }
+            // Those of the keys of a pool are read at each scrape.
+            EventBody::GateClosed { key: Some(_), .. }
+            | EventBody::GateOpened { key: Some(_), .. } => {}
             EventBody::GateClosed { gate, .. } => {
                 if let Some(target) = target {
                     self.gauges.gate_moved(target, *gate, true);
@@ -91,20 +94,9 @@ impl Inner {
             }
             EventBody::StoreLost { store, .. } => self.gauges.store_is(store, false),
             EventBody::StoreFound { store, .. } => self.gauges.store_is(store, true),
-            // An invocation is counted where it ends; the rest is counted with its attempt or
-            // invocation above.
-            EventBody::InvocationStarted { .. }
-            | EventBody::InvocationSucceeded { .. }
-            | EventBody::InvocationRecovered { .. }
-            | EventBody::InvocationFailed { .. }
-            | EventBody::InvocationParked { .. }
-            | EventBody::CallsRefused { .. }
-            | EventBody::AttemptStarted { .. }
-            | EventBody::FirstToken { .. }
-            | EventBody::AttemptReadOn { .. }
-            | EventBody::AttemptSucceeded { .. }
-            | EventBody::AttemptFailed { .. }
-            | EventBody::RecoveryAttempted { .. } => {}
+            // An invocation is counted when it ends; the rest is counted with its attempt or
+            // invocation, or has no number.
+            _ => {}
         }
     }
 

@@ -9,7 +9,7 @@ use crate::domain::{
     event::{EventScope, Evidence, SettingFault},
     failure::InvalidRequestDetail,
     invocation::AttemptCause,
-    release::{ReleaseDecision, ReleaseEvidence, ReleaseLane},
+    release::{ReleaseAction, ReleaseDecision, ReleaseEvidence, ReleaseLane},
 };
 
 fn scope() -> Arc<EventScope> {
@@ -40,6 +40,7 @@ pub(super) fn recovery() -> EventBody {
     EventBody::RecoveryAttempted {
         error: "Request timeout".to_owned(),
         class: FailureClass::Timeout,
+        recovery_hint: String::new(),
         retry: 1,
         max_retries: 2,
         strategy: RecoveryStrategy::Retry,
@@ -53,7 +54,8 @@ pub(super) fn recovery() -> EventBody {
 }
 
 pub(super) fn circuit_closed() -> EventBody {
-    let (from, disturbed_ms) = (CircuitState::Recovering, 3100);
+    let from = CircuitState::Recovering;
+    let disturbed_ms = 3100;
     EventBody::CircuitClosed {
         generation: 4,
         from,
@@ -75,7 +77,7 @@ pub(super) fn evidence() -> Evidence {
     }
 }
 
-/// A decision about a release, with everything that it can hold.
+/// Returns a decision about a release, with everything that it can hold.
 fn released(action: ReleaseAction) -> EventBody {
     let evidence = ReleaseEvidence {
         executions: 9,
@@ -123,7 +125,9 @@ fn usage() -> Usage {
         input_tokens: 1,
         output_tokens: 2,
         exactness: Exactness::Exact,
-        ..Usage::default()
+        cached_input_tokens: Some(1),
+        cache_write_tokens: Some(2),
+        reasoning_tokens: Some(3),
     }
 }
 
@@ -192,12 +196,14 @@ fn of_attempts() -> Vec<EventBody> {
         EventBody::AttemptSucceeded {
             duration_ms: 5,
             usage: usage(),
+            is_flawed: false,
         },
         EventBody::AttemptFailed {
             signature: String::new(),
             class: CLASS,
             detail: DETAIL,
             message: text(),
+            recovery_hint: text(),
             retryable: true,
             retry_after: Some(wait()),
             status: Some(500),
@@ -221,6 +227,7 @@ fn of_recoveries() -> Vec<EventBody> {
         EventBody::RecoveryAttempted {
             error: text(),
             class: CLASS,
+            recovery_hint: String::new(),
             retry: 1,
             max_retries: 2,
             strategy: RecoveryStrategy::Adapt,
@@ -268,9 +275,11 @@ fn of_targets() -> Vec<EventBody> {
             reopens_in_ms: 5,
             source: WaitSource::RetryAfter,
             class: CLASS,
+            key: Some("…3f9a".to_owned()),
         },
         EventBody::GateOpened {
             gate: GateKind::Credential,
+            key: Some("…3f9a".to_owned()),
             closed_ms: 5,
         },
         EventBody::BudgetExhausted {

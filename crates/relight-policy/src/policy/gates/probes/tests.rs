@@ -1,0 +1,70 @@
+//! When probes pass.
+
+use super::*;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// When probes pass within a time, in milliseconds, if each is refused at once and states a wait.
+fn passed(within: Duration, rate: f64, states: impl Fn(Duration) -> Option<Duration>) -> Vec<u128> {
+    let start = Instant::now();
+    let mut probes = ProbePlan::new(start);
+    let mut stated = StatedEnd::default();
+    let mut at = Vec::new();
+    while probes.due() < start + within {
+        let now = probes.due();
+        at.push((now - start).as_millis());
+        probes.next(now, stated.believed(now), rate);
+        if let Some(end) = stated.stated(now, states(now - start)) {
+            probes.believe(now, end);
+        }
+    }
+    at
+}
+
+#[test]
+fn one_passes_at_once_and_the_next_ones_after_half_of_the_time_that_it_lasts() {
+    let at = passed(secs(600), 0.0, |_| None);
+    assert_eq!(at[..6], [0, 1000, 2000, 3000, 4500, 6750]);
+    assert!(at.windows(2).all(|two| two[1] - two[0] <= 60_000));
+    assert!(at.len() < 25, "{at:?}");
+}
+
+#[test]
+fn where_many_calls_come_one_in_twenty_of_them_passes() {
+    let at = passed(secs(60), 10.0, |_| None);
+    assert!((28..=32).contains(&at.len()), "{at:?}");
+    let at = passed(secs(60), 1000.0, |_| None);
+    assert_eq!(at.len(), 60, "at most one in a second");
+}
+
+#[test]
+fn an_end_that_refusals_agree_on_is_waited_for_with_one_look_half_way() {
+    for length in [20, 60, 300] {
+        let at = passed(secs(length) + secs(1), 50.0, |since| {
+            Some(secs(length).saturating_sub(since)).filter(|wait| !wait.is_zero())
+        });
+        assert!(
+            at.len() <= 3 + (usize::try_from(length).unwrap() / 60).max(2),
+            "{length}: {at:?}"
+        );
+        let last = *at.last().unwrap();
+        assert!(
+            last.abs_diff(u128::from(length) * 1000) <= 1000,
+            "{length}: {at:?}"
+        );
+    }
+}
+
+#[test]
+fn an_end_that_moves_with_each_refusal_is_not_believed() {
+    for wait in [secs(1), secs(3600)] {
+        let with_a_wait = passed(secs(60), 10.0, |_| Some(wait));
+        let without = passed(secs(60), 10.0, |_| None);
+        assert!(
+            with_a_wait.len() + 2 >= without.len(),
+            "{wait:?}: {with_a_wait:?}"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! The latency of a target: percentiles of its first tokens.
+//!
+//! Only the first token is measured: the duration of a whole completion depends on its length, and
+//! shows nothing about the target's health. Old samples do not count, so a target that was slow an
+//! hour ago is not slow for ever. There is one `Latency` per target.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::time::Instant;
+
+/// The median first token that is assumed of a target nothing is known about.
+pub const GUESSED_P50: Duration = Duration::from_secs(1);
+
+/// The most samples that are kept.
+const CAPACITY: usize = 256;
+/// Time for which a sample counts.
+const MAX_AGE: Duration = Duration::from_mins(5);
+
+/// The recent first-token times of one target.
+#[derive(Debug, Clone, Default)]
+pub struct Latency {
+    samples: VecDeque<(Instant, Duration)>,
+    /// The same in ascending order: every attempt reads percentiles, and adds one sample.
+    sorted: Vec<Duration>,
+}
+
+// === impl Latency ===
+
+impl Latency {
+    /// Without samples.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A first token came `first_token` after its request was sent.
+    pub fn record(&mut self, now: Instant, first_token: Duration) {
+        while self.samples.len() >= CAPACITY
+            || self.samples.front().is_some_and(|(at, _)| is_old(*at, now))
+        {
+            if let Some((_, gone)) = self.samples.pop_front()
+                && let Ok(place) = self.sorted.binary_search(&gone)
+            {
+                self.sorted.remove(place);
+            }
+        }
+        self.samples.push_back((now, first_token));
+        let place = self.sorted.partition_point(|known| *known <= first_token);
+        self.sorted.insert(place, first_token);
+    }
+
+    /// Returns the median; `None` without a recent sample.
+    #[must_use]
+    pub fn p50(&self, now: Instant) -> Option<Duration> {
+        self.percentile(now, 50)
+    }
+
+    /// Returns the time that 95 of 100 first tokens do not exceed; `None` without a recent sample.
+    /// See `samples` for its worth.
+    #[must_use]
+    pub fn p95(&self, now: Instant) -> Option<Duration> {
+        self.percentile(now, 95)
+    }
+
+    /// Returns the number of recent samples, at most 256.
+    #[must_use]
+    pub fn samples(&self, now: Instant) -> usize {
+        self.recent(now).count()
+    }
+
+    /// Returns the nearest-rank percentile: the smallest sample that at least `percent` % do not
+    /// exceed.
+    fn percentile(&self, now: Instant, percent: usize) -> Option<Duration> {
+        let rank = |count: usize| (count * percent).div_ceil(100).checked_sub(1);
+        if self.samples.front().is_none_or(|(at, _)| !is_old(*at, now)) {
+            return self.sorted.get(rank(self.sorted.len())?).copied();
+        }
+        let mut recent: Vec<_> = self.recent(now).collect();
+        recent.sort_unstable();
+        recent.get(rank(recent.len())?).copied()
+    }
+
+    fn recent(&self, now: Instant) -> impl Iterator<Item = Duration> {
+        self.samples
+            .iter()
+            .filter(move |(at, _)| !is_old(*at, now))
+            .map(|(_, first_token)| *first_token)
+    }
+}
+
+fn is_old(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) > MAX_AGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_the_nearest_sample_from_above() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        assert_eq!(
+            (latency.p50(now), latency.p95(now), latency.samples(now)),
+            (None, None, 0)
+        );
+        for millis in (1..=100).rev() {
+            latency.record(now, Duration::from_millis(millis));
+        }
+        assert_eq!(latency.p50(now), Some(Duration::from_millis(50)));
+        assert_eq!(latency.p95(now), Some(Duration::from_millis(95)));
+        assert_eq!(latency.samples(now), 100);
+    }
+
+    #[test]
+    fn one_sample_is_every_percentile() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        latency.record(now, Duration::from_millis(700));
+        assert_eq!(latency.p50(now), latency.p95(now));
+        assert_eq!(latency.p50(now), Some(Duration::from_millis(700)));
+    }
+
+    #[test]
+    fn a_sample_counts_for_five_minutes_and_no_longer() {
+        let start = Instant::now();
+        let mut latency = Latency::new();
+        latency.record(start, Duration::from_secs(9));
+        assert_eq!(latency.samples(start + Duration::from_mins(5)), 1);
+        assert_eq!(latency.samples(start + Duration::from_millis(300_001)), 0);
+        latency.record(start + Duration::from_secs(301), Duration::from_secs(1));
+        assert_eq!(
+            latency.p95(start + Duration::from_secs(301)),
+            Some(Duration::from_secs(1))
+        );
+    }
+
+    #[test]
+    fn no_more_than_256_samples_are_kept_and_the_newest_stay() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        for millis in 0..1000 {
+            latency.record(now, Duration::from_millis(millis));
+        }
+        assert_eq!(latency.samples(now), 256);
+        assert_eq!(
+            latency.samples.front().map(|sample| sample.1),
+            Some(Duration::from_millis(744))
+        );
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_samples_that_count_whatever_order_they_came_in() {
+        let start = Instant::now();
+        let mut latency = Latency::new();
+        for step in 0..400_u64 {
+            latency.record(
+                start + Duration::from_secs(step),
+                Duration::from_millis(step * 7919 % 1000),
+            );
+        }
+        for later in [399, 500, 698] {
+            let now = start + Duration::from_secs(later);
+            let mut recent: Vec<_> = latency.recent(now).collect();
+            recent.sort_unstable();
+            assert_eq!(
+                latency.p50(now),
+                recent.get((recent.len() * 50).div_ceil(100) - 1).copied(),
+                "{later}"
+            );
+        }
+    }
+}

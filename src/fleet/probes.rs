@@ -1,0 +1,69 @@
+//! Places for probes, leased from the store that replicas share.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use relight_fleet::{Fleet, ProbeLease};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use super::identity::Identities;
+use crate::{
+    domain::target::Target,
+    layers::targets::{LeasedProbe, SharedProbes},
+};
+
+/// Leases places for probes.
+#[derive(Debug)]
+pub(super) struct LeasedProbes {
+    fleet: Fleet,
+    identities: Arc<Identities>,
+    runtime: Handle,
+}
+
+// === impl LeasedProbes ===
+
+impl LeasedProbes {
+    /// Needs a runtime, in which places are given back.
+    pub(super) fn new(fleet: Fleet, identities: Arc<Identities>) -> Self {
+        Self {
+            fleet,
+            identities,
+            runtime: Handle::current(),
+        }
+    }
+}
+
+impl SharedProbes for LeasedProbes {
+    fn lease<'a>(
+        &'a self,
+        target: &'a Target,
+        places: u32,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Option<Result<LeasedProbe, Duration>>> {
+        Box::pin(async move {
+            let subjects = self.identities.of(target)?;
+            let lease = ProbeLease {
+                name: subjects.circuit.to_string(),
+                holder: Uuid::now_v7().to_string(),
+                places,
+                lifetime,
+            };
+            let taken = self.fleet.lease(&lease).await;
+            let fleet = self.fleet.clone();
+            let runtime = self.runtime.clone();
+            // One that is not given back is free when its time is over.
+            let give_back = move || {
+                runtime.spawn(async move { fleet.release(&lease).await });
+            };
+            match taken {
+                // It may have been taken all the same.
+                None => {
+                    give_back();
+                    None
+                }
+                Some(taken) => Some(taken.map(|()| LeasedProbe::new(give_back))),
+            }
+        })
+    }
+}
