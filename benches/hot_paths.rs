@@ -126,6 +126,7 @@ fn select(criterion: &mut Criterion) {
             black_box(&candidates),
             Some(&last),
             None,
+            None,
             &mut rng,
         ));
     });

@@ -11,7 +11,9 @@
 //! `RELIGHT_BINARY=… cargo bench --bench overhead` another one; words after `--` select the kinds
 //! that have one of them in their names. Two measurements of memory run only where a word is their
 //! whole name: `resident after calls` (a fresh process, after 40,000 calls and after 200,000; some
-//! minutes) and `streams in flight` (each of 400 streams after 120 pieces; a minute).
+//! minutes) and `streams in flight` (each of 400 streams after 120 pieces; a minute). So does the
+//! table `under faults`: what an answer costs while one request in ten fails upstream, beside the same
+//! gateway before a healthy provider.
 //!
 //! `RELIGHT_PEERS="NAME=COMMAND; NAME=COMMAND"` names other gateways, which are measured in the
 //! same rounds where a call is over HTTP (`just bench-peers`). A command gets the upstream's
@@ -35,6 +37,8 @@
 
 #[path = "../tests/cost/calls.rs"]
 mod calls;
+#[path = "overhead/faults.rs"]
+mod faults;
 #[path = "overhead/load.rs"]
 mod load;
 #[path = "overhead/memory.rs"]
@@ -72,6 +76,12 @@ const LOADS: &[(&str, &str, u32, Pace)] = &[
     ("unary", ", 64 connections", 64, Pace::AtOnce),
 ];
 
+/// Long answers, which are measured under the first load.
+const LONG: &[(&str, usize)] = &[
+    ("front stream of 500", 500),
+    ("front stream of 2,000", 2_000),
+];
+
 /// A row of the table.
 struct Row {
     name: String,
@@ -102,11 +112,16 @@ fn main() {
 async fn measure(wanted: &[String]) {
     let is_named = |name: &str| wanted.iter().any(|word| word == name);
     let (after_calls, in_flight) = (is_named(memory::AFTER_CALLS), is_named(memory::IN_FLIGHT));
+    let under_faults = is_named(faults::UNDER_FAULTS);
+    let peers = Peer::all();
     if after_calls {
         memory::after_calls().await;
     }
     if in_flight {
         memory::in_flight().await;
+    }
+    if under_faults {
+        faults::under_faults(&peers).await;
     }
     let is_wanted =
         |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
@@ -115,15 +130,14 @@ async fn measure(wanted: &[String]) {
         let others: Vec<_> = others
             .iter()
             .map(|row| row.name.as_str())
-            .chain([memory::AFTER_CALLS, memory::IN_FLIGHT])
+            .chain([memory::AFTER_CALLS, memory::IN_FLIGHT, faults::UNDER_FAULTS])
             .collect();
         assert!(
-            after_calls || in_flight,
+            after_calls || in_flight || under_faults,
             "no kind has {wanted:?} in its name, of {others:?}"
         );
         return;
     }
-    let peers = Peer::all();
     println!(
         "{:<48}{:>13}{:>10}{:>8}{:>10}",
         "kind", "bare proxy ms", "ms", "ratio", "calls/s"
@@ -187,7 +201,20 @@ async fn measure(wanted: &[String]) {
 
 /// Each kind under each load that it is measured under.
 fn rows() -> impl Iterator<Item = Row> {
-    LOADS.iter().flat_map(|&(words, added, connections, pace)| {
+    let long = LONG.iter().map(|&(name, pieces)| Row {
+        name: name.to_owned(),
+        store: "memory",
+        kind: Kind::Front {
+            stream: true,
+            pieces,
+            prompt_bytes: 20,
+            turns: 0,
+            tools: 0,
+        },
+        connections: CONNECTIONS,
+        pace: Pace::AtOnce,
+    });
+    let loaded = LOADS.iter().flat_map(|&(words, added, connections, pace)| {
         KINDS
             .iter()
             .filter(move |(name, ..)| name.contains(words))
@@ -198,7 +225,8 @@ fn rows() -> impl Iterator<Item = Row> {
                 connections,
                 pace,
             })
-    })
+    });
+    loaded.chain(long)
 }
 
 impl Row {

@@ -28,7 +28,7 @@ RELIGHT_PEERS=
 for name; do
   case $name in
     tensorzero) peer TensorZero 2026.6.0 tensorzero_gateway.py tensorzero openai==3.54.0 ;;
-    litellm) peer LiteLLM 1.104.3 litellm_proxy.py "litellm[proxy]" ;;
+    litellm) peer LiteLLM 1.108.7 litellm_proxy.py "litellm[proxy]" ;;
     *) echo "no peer is called $name: tensorzero, litellm" >&2; exit 2 ;;
   esac
 done

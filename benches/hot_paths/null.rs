@@ -1,9 +1,10 @@
 //! The whole stack over a wire that answers at once: what is measured is Relight alone.
 
 use std::{
+    collections::BTreeMap,
     future::{Ready, ready},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -12,6 +13,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use relight::internals::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
@@ -34,6 +36,7 @@ use relight::internals::{
         circuit::CircuitPolicy,
         classify::Classifier,
         concurrency::ConcurrencyPolicy,
+        tenant_limits::TenantMeters,
     },
     stack::{Shared, Stack, stack},
 };
@@ -101,6 +104,7 @@ impl TestStack {
             circuit: Arc::new(CircuitPolicy::default()),
             concurrency: ConcurrencyPolicy::default(),
             settings: 0,
+            pool: Vec::new(),
         };
         let events = EventBus::new(4096);
         let targets = Targets::new(events.clone(), &[spec], &SharedPolicies::default());
@@ -108,6 +112,7 @@ impl TestStack {
             events,
             spans: Spans::disabled(),
             targets,
+            meters: Arc::new(Mutex::new(TenantMeters::new(BTreeMap::new()))),
             admission: Arc::new(Mutex::new(Admission::new(AdmissionPolicy::default()))),
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };

@@ -1,7 +1,16 @@
 //! A model that responds with as many words as a request's limit of tokens, at once or one by one.
 
-use std::{fmt::Write as _, net::SocketAddr, time::Duration};
+use std::{
+    fmt::Write as _,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -21,24 +30,78 @@ pub(crate) enum Pace {
     Open(Duration),
 }
 
+/// How a request fails.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// A 503 that states no wait.
+    Unavailable,
+    /// The connection is closed before a response.
+    Closed,
+    /// The connection is closed in the middle of a response.
+    Cut,
+}
+
+/// The requests that an upstream has got, of which one in ten fails.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    pub(crate) seen: AtomicU64,
+    fault: Mutex<Option<Fault>>,
+}
+
+/// One request in so many fails.
+const FAILS_OF: u64 = 10;
+
+const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 54\r\n\r\n\
+    {\"error\":{\"message\":\"overloaded\",\"type\":\"overloaded\"}}";
+
+// === impl Requests ===
+
+impl Requests {
+    /// From now on one request in ten fails so, or none.
+    pub(crate) fn fail(&self, fault: Option<Fault>) {
+        *self.fault.lock() = fault;
+    }
+
+    fn next(&self) -> Option<Fault> {
+        let number = self.seen.fetch_add(1, Relaxed);
+        (*self.fault.lock()).filter(|_| number.is_multiple_of(FAILS_OF))
+    }
+}
+
 /// Starts it, for as long as the process runs.
 pub(crate) async fn start(pace: Pace) -> SocketAddr {
+    start_with(pace, Arc::default()).await
+}
+
+/// Starts one that responds at once, and fails as its requests say.
+pub(crate) async fn start_failing(requests: Arc<Requests>) -> SocketAddr {
+    start_with(Pace::AtOnce, requests).await
+}
+
+async fn start_with(pace: Pace, requests: Arc<Requests>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();
-            tokio::spawn(serve(socket, pace));
+            tokio::spawn(serve(socket, pace, Arc::clone(&requests)));
         }
     });
     address
 }
 
-async fn serve(mut socket: TcpStream, pace: Pace) {
+async fn serve(mut socket: TcpStream, pace: Pace, requests: Arc<Requests>) {
     let mut bytes = Vec::new();
     while let Some(body) = request(&mut socket, &mut bytes).await {
-        let response = response(&body);
+        let mut response = response(&body);
+        let fault = requests.next();
+        match fault {
+            Some(Fault::Unavailable) => UNAVAILABLE.clone_into(&mut response),
+            Some(Fault::Closed) => return,
+            Some(Fault::Cut) => response.truncate(response.len() / 2),
+            None => {}
+        }
         let mut pieces: Vec<&str> = response.split_inclusive("\n\n").collect();
         let wait = match pace {
             Pace::AtOnce => {
@@ -58,6 +121,9 @@ async fn serve(mut socket: TcpStream, pace: Pace) {
             if !wait.is_zero() {
                 sleep(wait).await;
             }
+        }
+        if matches!(fault, Some(Fault::Cut)) {
+            return;
         }
     }
 }

@@ -219,9 +219,7 @@ async fn an_answer_that_was_cut_and_is_requested_again_but_shorter() {
 
 #[tokio::test]
 async fn an_answer_that_was_cut_and_cannot_be_requested_again() {
-    let call =
-        ObservedCall::to_one_target(", on_length: shorten, max_retries: 0, semantic_retries: 0")
-            .await;
+    let call = ObservedCall::to_one_target(", on_length: shorten, max_retries: 0").await;
     call.main.otherwise(pieces(BEGUN, Some("length")));
     assert_eq!(call.failures(false).await, Failures::new());
 }

@@ -136,3 +136,40 @@ async fn a_rule_of_a_configuration_is_tried_before_those_that_are_built_in() {
         ran.err
     );
 }
+
+#[tokio::test]
+async fn the_rules_that_would_hold_besides_the_deciding_one_are_listed_on_demand() {
+    let text = "insufficient_quota: rate limit exceeded, the connection was closed";
+    let ran = run(&["classify", "--explain", "--status", "500", text]).await;
+    assert!(ran.out.contains("quota_exceeded"), "{}", ran.out);
+    let others: Vec<&str> = ran
+        .out
+        .lines()
+        .filter(|line| line.contains("would hold too"))
+        .collect();
+    for class in ["rate_limited", "network"] {
+        let named = others
+            .iter()
+            .any(|line| line.contains(&format!("({class})")));
+        assert!(named, "{class}: {}", ran.out);
+    }
+    let ran = run(&[
+        "classify",
+        "--explain",
+        "--output",
+        "json",
+        "--status",
+        "500",
+        text,
+    ])
+    .await;
+    let verdict: Value = serde_json::from_str(&ran.out).unwrap();
+    let rules = verdict["would_hold_too"].as_array().unwrap();
+    assert_eq!(rules.len(), others.len());
+    assert!(
+        rules.iter().all(|one| one["rule"] != verdict["rule"]),
+        "{verdict}"
+    );
+    let ran = run(&["classify", "--explain", "xyz"]).await;
+    assert!(ran.out.contains("no other rule"), "{}", ran.out);
+}

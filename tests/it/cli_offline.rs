@@ -83,18 +83,23 @@ async fn a_configuration_that_is_no_file_is_reported_with_the_reason() {
 async fn settings_of_earlier_versions_are_read_by_their_old_names_and_warned_of() {
     let old = "seed: 7\nproviders: { p: { dialect: scripted } }\ntargets: { t: { provider: p, model: m } }\n\
                routes: { default: { targets: [t], select: { wake_spread: 1s } } }\n\
-               policies: { standard: { retry: { stay: 3s } } }\n";
+               policies: { standard: { retry: { stay: 3s, semantic_retries: 1 } } }\n\
+               circuit: { open_jitter: 0.1 }\n";
     let (_folder, path) = file("relight.yaml", old);
     let checked = run(&["config", "check", &path]).await;
     let expected = "\
-        warning: setting of an earlier version: 5:34: policies.standard.retry.stay: is now called `prefer_same_target`\n\
+        warning: setting of an earlier version: 1:1: seed: no longer has an effect; remove it\n\
         warning: setting of an earlier version: 4:46: routes.default.select.wake_spread: no longer has an effect; remove it\n\
-        warning: setting of an earlier version: 1:1: seed: no longer has an effect; remove it\n";
+        warning: setting of an earlier version: 6:12: circuit.open_jitter: no longer has an effect: open times are spread \
+        by a fifth; remove it\n\
+        warning: setting of an earlier version: 5:34: policies.standard.retry.stay: is now called `prefer_same_target`\n\
+        warning: setting of an earlier version: 5:44: policies.standard.retry.semantic_retries: no longer has an effect: \
+        `max_retries` bounds every call after the first, those after unusable answers included; remove it\n";
     assert_eq!((checked.code, checked.err.as_str()), (Some(0), expected));
     let checked = run(&["config", "check", &path, "--output", "json"]).await;
     let checked: Value = serde_json::from_str(&checked.out).unwrap();
     assert_eq!(
-        checked["warnings"][0]["path"],
+        checked["warnings"][3]["path"],
         "policies.standard.retry.stay"
     );
     let shown = run(&["config", "show", &path]).await.out;

@@ -149,7 +149,7 @@ targets: { silent: { provider: stage, model: silent } }
     let freezing = async {
         while server
             .admin()
-            .get_status(GetStatusRequest {})
+            .get_status(GetStatusRequest::default())
             .await
             .unwrap()
             .into_inner()

@@ -22,7 +22,7 @@ use crate::support::{http::metrics, reloaded::Reloaded};
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/contract.tsv");
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
-const INSTRUMENTS: &str = include_str!("../../src/domain/semconv.rs");
+const INSTRUMENTS: &str = include_str!("../../crates/relight-policy/src/domain/semconv.rs");
 
 /// Longest time that the run may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -63,6 +63,7 @@ fn after_a_tool(is_error: bool) -> Vec<Message> {
         content: Some(tool_content::Content::Text(TextPart {
             text: "Rain.".to_owned(),
         })),
+        mcp_json: None,
     };
     let result = ToolResultPart {
         call_id: id,
@@ -435,7 +436,7 @@ async fn a_server_that_drains_reports_it_in_its_status() {
     let mut admin = AdminServiceClient::new(channel);
     let state = async |admin: &mut AdminServiceClient<Channel>| {
         admin
-            .get_status(GetStatusRequest {})
+            .get_status(GetStatusRequest::default())
             .await
             .unwrap()
             .into_inner()

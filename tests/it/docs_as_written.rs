@@ -1,7 +1,9 @@
 //! Commands, snippets and transcripts of the documentation work as documented, run as they are
 //! written.
 
+mod figures;
 mod names;
+mod promises;
 
 use std::{
     fs,
@@ -22,6 +24,9 @@ const CONFIGURATION: &str = include_str!("../../src/cli/demo/relight.yaml");
 
 /// Longest time that one command may take.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Pages whose every command is run.
+const TUTORIALS: [&str; 2] = ["README.md", "docs/ten-minutes.md"];
 
 /// Commands that cannot be run here, by what they begin with, and why.
 const NOT_RUN: &[(&str, &str)] = &[
@@ -46,6 +51,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "there is nothing to resume; see `stream_terminal`",
     ),
     ("relight watch", "does not end; see `cli_client`"),
+    ("relight status --replica", "needs a fleet; see `fleet`"),
     (
         "relight invoke --tool",
         "needs a tool server; `relight demo tools` has some",
@@ -166,7 +172,7 @@ fn workshop() -> tempfile::TempDir {
     fs::write(folder.path().join("relight.yaml"), CONFIGURATION).unwrap();
     for name in ["failures.jsonl", "labelled.jsonl"] {
         fs::copy(
-            root().join("tests/fixtures/classify/documented.jsonl"),
+            root().join("crates/relight-policy/tests/fixtures/classify/documented.jsonl"),
             folder.path().join(name),
         )
         .unwrap();
@@ -183,7 +189,10 @@ async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_writte
     let mut lines = Vec::new();
     for page in [
         "README.md",
+        "docs/ten-minutes.md",
         "helm/relight/README.md",
+        "docs/how-recovery-decides.md",
+        "docs/from-symptom-to-file.md",
         "docs/proofs.md",
         "docs/add-a-failure-rule.md",
         "CONTRIBUTING.md",
@@ -197,7 +206,7 @@ async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_writte
         lines.extend(
             found
                 .into_iter()
-                .filter(|line| page == "README.md" || line.starts_with("relight ")),
+                .filter(|line| TUTORIALS.contains(&page) || line.starts_with("relight ")),
         );
     }
     for command in [
@@ -286,9 +295,15 @@ async fn the_transcript_of_the_readme_is_the_demos() {
 #[tokio::test]
 async fn every_configuration_of_the_documentation_is_valid() {
     let folder = workshop();
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let others = [
+        "docs/behind-and-in-front.md",
+        "docs/cloud-identities.md",
+        "docs/conventions.md",
+    ];
+    let pages = TUTORIALS.iter().chain(&others);
+    let pages = pages.map(|page| fs::read_to_string(root().join(page)).unwrap());
     let chart = fs::read_to_string(root().join("helm/relight/README.md")).unwrap();
-    let mut files = fenced(&readme, "yaml");
+    let mut files: Vec<String> = pages.flat_map(|page| fenced(&page, "yaml")).collect();
     files.push(fs::read_to_string(root().join("examples/relight.yaml")).unwrap());
     // The chart's values hold the file below `config`; its placeholder is distinguished from a hash
     // by its brackets.
@@ -309,7 +324,7 @@ async fn every_configuration_of_the_documentation_is_valid() {
     for text in files {
         let file = folder.path().join("file.yaml");
         fs::write(&file, &text).unwrap();
-        let keys = "OPENAI_API_KEY=a ANTHROPIC_API_KEY=b RELIGHT_JOURNAL=memory";
+        let keys = "OPENAI_API_KEY=a ANTHROPIC_API_KEY=b GATEWAY_KEY=c RELIGHT_JOURNAL=memory";
         let ran = shell(
             &format!("{keys} relight config check file.yaml"),
             folder.path(),
@@ -339,16 +354,16 @@ async fn the_test_pod_of_the_chart_runs_a_command_that_relight_takes() {
 }
 
 #[tokio::test]
-async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_commands_there() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+async fn the_python_client_of_the_tutorial_is_the_example_and_runs_after_the_commands_there() {
+    let tutorial = fs::read_to_string(root().join("docs/ten-minutes.md")).unwrap();
     let example = fs::read_to_string(root().join("examples/client.py")).unwrap();
-    let shown = fenced(&readme, "python")
+    let shown = fenced(&tutorial, "python")
         .into_iter()
         .find(|block| block.contains("relight.v1"))
         .unwrap();
     assert!(
         example.contains(&shown),
-        "README and examples/client.py differ"
+        "docs/ten-minutes.md and examples/client.py differ"
     );
     let folder = workshop();
     let server = Process::start("").await;
@@ -364,7 +379,7 @@ async fn the_python_client_of_the_readme_is_the_example_and_runs_after_the_comma
     )
     .await;
     assert_eq!(copied.code, Some(0), "{}", copied.err);
-    let lines = fenced(&readme, "sh")
+    let lines = fenced(&tutorial, "sh")
         .iter()
         .flat_map(|block| commands(block))
         .collect::<Vec<_>>();

@@ -20,10 +20,10 @@ const MIB: usize = 1 << 20;
 /// Longest time that a client here waits for a byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server whose callers may send 16 MiB, of which it holds 1 MiB for a connection.
+/// A server whose callers may send 16 MiB, of which it holds 1 MiB.
 async fn serve() -> Process {
     let keys = key("acme", KEY, "");
-    let limits = "  max_message_bytes: 16MiB\n  limits: { bytes_in_flight_per_connection: 1MiB }\n";
+    let limits = "  max_message_bytes: 16MiB\n  limits: { bytes_in_flight: 1MiB }\n";
     Serve::with_front(&format!(
         "  keys: [{keys}]\n{limits}journal: {{ store: memory }}\n"
     ))
@@ -117,4 +117,55 @@ async fn a_refused_client_that_does_not_end_its_body_loses_its_connection_within
         server.memory("VmHWM") < 200 << 20,
         "what is thrown away takes no memory"
     );
+}
+
+/// Sends a head without a body, and returns the response.
+fn answered(address: &str, head: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A server that has heard enough closes the connection.
+    let _ = write!(stream, "{head}\r\nconnection: close\r\n\r\n");
+    let mut response = Vec::new();
+    // A reset is an end, too.
+    let _ = stream.read_to_end(&mut response);
+    String::from_utf8_lossy(&response).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_is_too_large_or_names_two_hosts_is_refused_over_http_1() {
+    let keys = key("acme", KEY, "");
+    let settings =
+        format!("  keys: [{keys}]\n  max_header_bytes: 8KiB\njournal: {{ store: memory }}\n");
+    let server = Serve::with_front(&settings).start().await;
+    let bearer = format!("authorization: Bearer {KEY}");
+    let models = format!("GET /v1/models HTTP/1.1\r\n{bearer}\r\nhost: a");
+    let web = format!(
+        "POST /relight.v1.RecoveryService/GetThread HTTP/1.1\r\n{bearer}\r\n\
+         content-type: application/grpc-web+proto\r\ncontent-length: 0\r\nhost: a"
+    );
+    let long = format!("x-long: {}", "x".repeat(16 << 10));
+    let front = server.front_address.clone();
+    let grpc = server.address.clone();
+    let answers = tokio::task::spawn_blocking(move || {
+        [
+            answered(&front, &models),
+            answered(&front, &format!("{models}\r\n{long}")),
+            answered(&front, &format!("{models}\r\nhost: b")),
+            answered(&grpc, &web),
+            answered(&grpc, &format!("{web}\r\n{long}")),
+            answered(&grpc, &format!("{web}\r\nhost: b")),
+        ]
+    });
+    let answers = answers.await.unwrap();
+    for (answer, wanted) in answers.iter().zip([
+        "HTTP/1.1 200",
+        "HTTP/1.1 431",
+        "HTTP/1.1 400",
+        "HTTP/1.1 200",
+        "grpc-status: 8",
+        "grpc-status: 3",
+    ]) {
+        assert!(answer.contains(wanted), "{wanted}: {answer}");
+    }
+    assert!(!answers[3].contains("grpc-status: 8"), "{}", answers[3]);
 }

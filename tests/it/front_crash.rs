@@ -32,15 +32,11 @@ const SETTINGS: &str = "
 default_route: bench
 policies:
   standard:
-    retry: { backoff: { base: 50ms }, throttle_backoff: { base: 50ms } }
+    retry: { backoff: { base: 50ms } }
 timers: { first_token: 1500ms, first_token_alone: 3s, soft_first_token: 500ms, idle: 1s }
 circuit:
   slow_threshold: 125ms
-  degraded_after: 150ms
-  look_again: 1s
   open_base: 50ms
-  open_max_fast: 250ms
-  open_max_slow: 1500ms
 routes:
   bench: { targets: [primary, fallback], deadline: 30s }
   healthy: { targets: [fallback], deadline: 30s }

@@ -29,7 +29,8 @@ async fn a_request_is_passed_on_as_it_is_and_falls_back_to_a_target_that_can() {
         ],
     ))
     .await;
-    let body = json!({"model": "embed", "input": ["a", "b"], "encoding_format": "base64", "dimensions": 2});
+    let body =
+        json!({"model": "embed", "input": ["a"], "encoding_format": "base64", "dimensions": 2});
     let answer = front
         .send(Method::POST, "/v1/embeddings", &[], body.to_string())
         .await;
@@ -37,7 +38,7 @@ async fn a_request_is_passed_on_as_it_is_and_falls_back_to_a_target_that_can() {
     assert_eq!(answer.header("x-relight-target"), Some("t2"));
     let sent = &free.requests()[0];
     assert_eq!(sent.path, "/v1/embeddings");
-    let expected = json!({"model": "model-2", "input": ["a", "b"], "encoding_format": "base64",
+    let expected = json!({"model": "model-2", "input": ["a"], "encoding_format": "base64",
         "dimensions": 2});
     assert_eq!(sent.body, expected);
     assert_eq!(claude.requests().len(), 0, "it has no embeddings");
@@ -76,4 +77,57 @@ async fn a_document_that_is_none_is_no_answer() {
         .send(Method::POST, "/v1/embeddings", &headers, body.to_string())
         .await;
     assert_eq!(answer.status, 502, "{answer:?}");
+}
+
+#[tokio::test]
+async fn vectors_that_are_missing_empty_or_null_are_requested_again() {
+    let vector = |embedding: serde_json::Value| json!({"object": "embedding", "index": 0, "embedding": embedding});
+    let list = |data: Vec<serde_json::Value>| {
+        Reply::document(&json!({"object": "list", "model": "m", "data": data}))
+    };
+    let good = vector(json!([0.25, -0.5]));
+    for bad in [
+        vec![],
+        vec![good.clone()],
+        vec![good.clone(), vector(json!(null))],
+        vec![good.clone(), vector(json!([]))],
+        vec![good.clone(), vector(json!([0.25]))],
+    ] {
+        let upstream = Upstream::start().await;
+        upstream
+            .push(list(bad.clone()))
+            .otherwise(list(vec![good.clone(), good.clone()]));
+        let front = Front::start(&over("embed", &[(&upstream, "openai_chat")])).await;
+        let body = json!({"model": "embed", "input": ["a", "b"]});
+        let answer = front
+            .send(Method::POST, "/v1/embeddings", &[], body.to_string())
+            .await;
+        assert_eq!(answer.status, 200, "{bad:?}: {answer:?}");
+        assert_eq!(answer.json()["data"].as_array().map(Vec::len), Some(2));
+        assert_eq!(upstream.requests().len(), 2, "{bad:?}");
+    }
+}
+
+#[tokio::test]
+async fn vectors_come_as_base64_if_that_is_requested() {
+    let upstream = Upstream::start().await;
+    let data = json!([{"object": "embedding", "index": 0, "embedding": [0.25, -0.5, 1.0]}]);
+    upstream.otherwise(Reply::document(
+        &json!({"object": "list", "model": "m", "data": data}),
+    ));
+    let front = Front::start(&over("embed", &[(&upstream, "openai_chat")])).await;
+    for (format, expected) in [
+        ("base64", json!("AACAPgAAAL8AAIA/")),
+        ("float", json!([0.25, -0.5, 1.0])),
+    ] {
+        let body = json!({"model": "embed", "input": "a", "encoding_format": format});
+        let answer = front
+            .send(Method::POST, "/v1/embeddings", &[], body.to_string())
+            .await;
+        assert_eq!(
+            answer.json()["data"][0]["embedding"],
+            expected,
+            "{answer:?}"
+        );
+    }
 }

@@ -142,6 +142,42 @@ async fn a_call_can_be_looked_up_and_cancelled_by_the_id_in_its_header() {
 }
 
 #[tokio::test]
+async fn a_response_is_cancelled_by_a_request_without_a_body() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(slow(Duration::from_millis(300)));
+    let front = front(&upstream, "").await;
+    let mut grpc = grpc(&front).await;
+    let body = json!({"model": "chat", "input": "Why?"}).to_string();
+    let key = [("idempotency-key", "k-1")];
+    let cancel = async {
+        upstream.await_request(1).await;
+        let invocation = Some(get_invocation_request::Invocation::RequestId(
+            "k-1".to_owned(),
+        ));
+        let record = grpc
+            .get_invocation(GetInvocationRequest { invocation })
+            .await
+            .unwrap()
+            .into_inner()
+            .invocation
+            .unwrap();
+        let path = format!("/v1/responses/resp_{}/cancel", record.invocation_id);
+        front.send(Method::POST, &path, &[], "").await
+    };
+    let (broken, cancelled) = tokio::join!(
+        front.send(Method::POST, "/v1/responses", &key, body),
+        cancel
+    );
+    assert_eq!(
+        (cancelled.status, &cancelled.json()["status"]),
+        (200, &json!("cancelled")),
+        "{cancelled:?}"
+    );
+    assert_eq!(broken.error()["code"], "cancelled", "{broken:?}");
+    upstream.await_cancel(1).await;
+}
+
+#[tokio::test]
 async fn a_thread_is_named_by_a_header() {
     let upstream = Upstream::start().await;
     upstream.otherwise(Reply::text("Because."));

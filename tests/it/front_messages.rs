@@ -278,7 +278,7 @@ async fn failures_have_this_protocols_shape_and_the_right_status() {
     assert!(answer.header("retry-after").is_some());
 
     let mut body = question(false);
-    body["messages"][0]["content"] = json!([{"type": "video"}]);
+    body["messages"][0]["content"] = json!([{"text": "no type"}]);
     let answer = ask(&front, &body).await;
     assert_eq!(
         (answer.status, &answer.json()["error"]["type"]),

@@ -332,24 +332,99 @@ async fn a_fault_of_the_request_names_its_field_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_stored_response_is_a_document_and_a_stream_of_it_is_refused() {
+async fn a_stored_response_is_a_document_or_a_stream_as_the_query_asks() {
     let upstream = Upstream::start().await;
     let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
     let made = ask(&front, &question(false)).await.json();
     assert_eq!(made["truncation"], "disabled", "{made}");
     let path = format!("/v1/responses/{}", made["id"].as_str().unwrap());
-    for (query, status) in [
-        ("", 200),
-        ("?stream=false&include=x", 200),
-        ("?stream=true", 400),
-        ("?a=b&stream=1", 400),
+    for (query, kind) in [
+        ("", "application/json"),
+        ("?stream=false&include=x", "application/json"),
+        ("?stream=true", "text/event-stream; charset=utf-8"),
+        ("?a=b&stream=1", "text/event-stream; charset=utf-8"),
     ] {
         let answer = front
             .send(Method::GET, &format!("{path}{query}"), &[], "")
             .await;
-        assert_eq!(answer.status, status, "{query}: {answer:?}");
-        if status == 400 {
-            assert_eq!(answer.error()["param"], "stream", "{answer:?}");
+        let seen = (answer.status, answer.header("content-type"));
+        assert_eq!(seen, (200, Some(kind)), "{query}: {answer:?}");
+        if kind.starts_with("text") {
+            let events = answer.events();
+            let ended = &events.last().unwrap()["response"];
+            assert_eq!(
+                (&ended["status"], &ended["output"]),
+                (&made["status"], &made["output"])
+            );
         }
     }
+    let query = format!("{path}?starting_after=1");
+    let refused = front.send(Method::GET, &query, &[], "").await;
+    assert_eq!(refused.error()["param"], "starting_after", "{refused:?}");
+}
+
+/// Sends a request without a body about this response.
+async fn about(front: &Front, method: Method, response: &Value, rest: &str) -> Answer {
+    let path = format!("/v1/responses/{}{rest}", response["id"].as_str().unwrap());
+    front.send(method, &path, &[], "").await
+}
+
+#[tokio::test]
+async fn the_input_of_a_stored_response_is_listed_in_every_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("sqlite:{}", folder.path().join("journal.db").display());
+    let tool = json!({"type": "custom", "name": "shell"});
+    for store in ["memory", file.as_str()] {
+        let upstream = Upstream::start().await;
+        let arguments = json!({"input": "ls"}).to_string();
+        upstream.push(Reply::text(TEXT));
+        upstream.push(Reply::tool_call("shell", &arguments));
+        let settings = over("chat", &[(&upstream, "openai_chat")]);
+        let front = Front::start(&format!("{settings}journal: {{ store: \"{store}\" }}\n")).await;
+        let input = json!([{"role": "user", "content": "One."}, {"role": "assistant", "content": "Two."},
+            {"role": "user", "content": "Three."}]);
+        let body = json!({"model": "chat", "instructions": "Be brief.", "input": input});
+        let first = ask(&front, &body).await.json();
+        let previous = first["id"].clone();
+        let body = json!({"model": "chat", "input": "Four.", "previous_response_id": previous, "tools": [tool]});
+        let second = ask(&front, &body).await.json();
+        for (response, expected) in [
+            (&first, &["One.", "Two.", "Three."][..]),
+            (&second, &["Four."][..]),
+        ] {
+            let listed = about(&front, Method::GET, response, "/input_items?order=asc").await;
+            assert_eq!(listed.status, 200, "{store}: {listed:?}");
+            let listed = listed.json();
+            let items = listed["data"].as_array().unwrap();
+            let said: Vec<&str> = items
+                .iter()
+                .map(|item| item["content"][0]["text"].as_str().unwrap())
+                .collect();
+            assert_eq!(said, expected, "{store}");
+        }
+        let kept = about(&front, Method::GET, &second, "").await.json();
+        assert_eq!(kept["output"], second["output"], "{store}");
+        assert_eq!(kept["output"][0]["type"], "custom_tool_call", "{store}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_is_not_deleted_and_stays_what_it_is() {
+    let upstream = Upstream::start().await;
+    let front = Front::start(&over("chat", &[(&upstream, "openai_chat")])).await;
+    let made = ask(&front, &question(false)).await.json();
+    let refused = about(&front, Method::DELETE, &made, "").await;
+    assert_eq!(
+        (refused.status, refused.header("allow")),
+        (405, Some("GET, HEAD")),
+        "{refused:?}"
+    );
+    assert_eq!(refused.error()["code"], "not_deletable", "{refused:?}");
+    let kept = about(&front, Method::GET, &made, "").await;
+    assert_eq!(
+        (kept.status, &kept.json()["output"]),
+        (200, &made["output"])
+    );
+    let unknown = about(&front, Method::DELETE, &json!({"id": "resp_none"}), "").await;
+    assert_eq!(unknown.status, 404, "{unknown:?}");
 }

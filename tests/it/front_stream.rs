@@ -109,6 +109,11 @@ async fn a_tool_call_comes_with_index_id_and_name_and_then_its_arguments() {
     body["tools"] = json!([{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]);
     let answer = front.chat(&body).await;
     let events = answer.events();
+    assert_eq!(
+        events[0]["choices"][0]["delta"],
+        json!({"role": "assistant"}),
+        "no content is none, and no empty one"
+    );
     let calls: Vec<&Value> = events
         .iter()
         .filter_map(|event| event.pointer("/choices/0/delta/tool_calls/0"))
@@ -211,7 +216,16 @@ async fn another_text_after_a_cut_is_continued_by_a_target_that_can() {
     a.otherwise(cut("One two three four,", 4));
     b.push(Reply::text("Something else entirely."));
     b.push(Reply::text(" five six."));
-    let answer = front("", (&a, &b), true).await.ask("chat", true).await;
+    // Two calls of the target that wrote it, one of the other, and one for the rest.
+    let answer = front("", (&a, &b), true)
+        .await
+        .send(
+            Method::POST,
+            "/v1/chat/completions",
+            &[("x-relight-max-retries", "3")],
+            question("chat", true).to_string(),
+        )
+        .await;
     assert!(
         answer.succeeded_with("One two three four, five six."),
         "{answer:?}"

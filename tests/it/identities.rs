@@ -8,6 +8,7 @@
 
 mod roles;
 mod signer;
+mod withdrawn;
 
 use std::{
     sync::{Arc, Mutex},
@@ -370,4 +371,33 @@ async fn a_key_is_taken_until_it_expires() {
         .await
         .unwrap();
     assert!(invoke(&server, "long", "").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_token_s_tenant_is_held_to_its_limits_like_that_of_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let signer = Signer::ed25519("a");
+    std::fs::write(folder.path().join("jwks.json"), set(&[&signer])).unwrap();
+    let file = folder.path().join("jwks.json").display().to_string();
+    let limits = |requests: u32| json!({ "limits": { "requests_per_minute": requests } });
+    let server = server(&json!({
+        "jwt": jwt(&json!({ "jwks_file": file })),
+        "keys": [{ "tenant": "acme", "sha256": hash_text("key") }],
+        "tenants": { "acme": limits(3), "*": limits(1) },
+    }))
+    .await;
+    let token = |tenant: &str| signer.token(&claims(&json!({ "sub": tenant })));
+    // The first one of its tenant, whenever the keys were read.
+    accepted(&server, &token("acme")).await;
+    assert!(invoke(&server, &token("acme"), "").await.is_ok());
+    assert!(invoke(&server, "key", "").await.is_ok());
+    for credential in [token("acme"), "key".to_owned()] {
+        let refused = invoke(&server, &credential, "").await;
+        assert_eq!(refused, Err(Code::ResourceExhausted));
+    }
+    for tenant in ["one", "two"] {
+        assert!(invoke(&server, &token(tenant), "").await.is_ok());
+        let refused = invoke(&server, &token(tenant), "").await;
+        assert_eq!(refused, Err(Code::ResourceExhausted));
+    }
 }

@@ -25,7 +25,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use relight::internals::{
-    config::observe::JournalMode,
     domain::{
         completion::{BlockKind, Completion, FinishReason, Usage},
         failure::{Failure, FailureClass},
@@ -36,8 +35,8 @@ use relight::internals::{
         upstream::UpstreamHandle,
     },
     journal::{
-        BeginResult, Entry, Fingerprint, Finish, Journal, Limits, MemoryJournal, NewInvocation,
-        Owner, RecordedRequest, ThreadEnd, ThreadKey, postgres, sqlite,
+        BeginResult, Entry, Fingerprint, Finish, Journal, JournalMode, Limits, MemoryJournal,
+        NewInvocation, Owner, RecordedRequest, ThreadEnd, ThreadKey, postgres, sqlite,
     },
 };
 
@@ -249,6 +248,7 @@ fn deltas(epoch: u64, seqs: impl Iterator<Item = u64>) -> Vec<Entry> {
 
 fn outcome(name: &str, result: Result<&str, FailureClass>) -> Outcome {
     let completion = |text: &str| Completion {
+        around: None,
         tool_output: None,
         message: said(Role::Assistant, text),
         finish: FinishReason::Stop,

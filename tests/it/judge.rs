@@ -51,7 +51,7 @@ async fn a_failure_is_judged_with_the_rule_the_fact_the_wait_and_what_would_be_d
     );
     assert_eq!(
         (&*verdict.rule, &*verdict.fact),
-        ("rate.window", "rate limit reached for")
+        ("api.rate_limited", "rate limit reached for")
     );
     assert!(
         verdict

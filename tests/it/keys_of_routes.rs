@@ -7,9 +7,10 @@ use relight::internals::{
     domain::clock,
     engine::Rejection,
     grpc::v1::{
-        DeleteThreadRequest, GetInvocationRequest, GetThreadRequest, InvokeWithRecoveryRequest,
-        RecoveryEvent, WatchRecoveryRequest, get_invocation_request,
-        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        ClassifyFailureRequest, DeleteThreadRequest, FailureSurface, GetInvocationRequest,
+        GetThreadRequest, InvokeWithRecoveryRequest, RecoveryEvent, WatchRecoveryRequest,
+        get_invocation_request, recovery_service_client::RecoveryServiceClient,
+        watch_recovery_request::Start,
     },
 };
 use tonic::{Code, transport::Channel};
@@ -195,4 +196,26 @@ async fn events_are_shown_to_the_keys_of_their_route_and_those_of_the_configurat
         let others = events.iter().any(|event| event.invocation_id == on_other);
         assert_eq!(others, key != "chat", "{key}");
     }
+}
+
+#[tokio::test]
+async fn a_key_of_one_route_is_told_nothing_of_how_another_one_recovers() {
+    let server = server().await;
+    let asked = async |key: &str, route: &str| {
+        let request = ClassifyFailureRequest {
+            status: Some(503),
+            surface: FailureSurface::Http.into(),
+            route: route.to_owned(),
+            ..ClassifyFailureRequest::default()
+        };
+        let classified = server
+            .recovery()
+            .classify_failure(with_key(key, request))
+            .await;
+        classified.map(drop).map_err(|status| status.code())
+    };
+    for key in ["chat", "all", "ops"] {
+        assert_eq!(asked(key, "chat").await, Ok(()), "{key}");
+    }
+    assert_eq!(asked("chat", "other").await, Err(Code::PermissionDenied));
 }

@@ -5,54 +5,23 @@ use relight::internals::{
     config::{Config, GivenEnvironment, load_text},
     domain::ids::{Operation, RouteName},
     grpc::v1::{
-        ClassifyFailureRequest, ClassifyFailureResponse, Failure, FailureClass, Overrides,
-        RecoveryStrategy, Severity, Target, invoke_with_recovery_response::Outcome,
-        recovery_event::Body, watch_recovery_request::Start,
+        ClassifyFailureRequest, ClassifyFailureResponse, FailureClass, Overrides, RecoveryStrategy,
+        Severity, Target, invoke_with_recovery_response::Outcome, recovery_event::Body,
+        watch_recovery_request::Start,
     },
 };
-use serde_json::json;
 
 use crate::support::{
     folding::{Folding, start},
+    literal::{failing, failure, literal},
     relight::{Relight, asking},
     upstream::{Reply, Upstream},
 };
-
-const ONE_TARGET: &str = "
-targets: { main: { provider: model, model: m-1 } }
-routes: { default: { targets: [main], deadline: 60s } }
-";
-
-/// The preset, with one target at this provider and these settings beside it.
-fn literal(upstream: &Upstream, more: &str) -> String {
-    let provider = format!(
-        "{{ dialect: openai_chat, base_url: \"{}\", api_key: k }}",
-        upstream.base_url()
-    );
-    format!("preset: literal\nproviders: {{ model: {provider} }}\n{ONE_TARGET}{more}")
-}
 
 fn config(text: &str) -> Config {
     load_text(text, None, &GivenEnvironment::new())
         .unwrap_or_else(|faults| panic!("{faults}"))
         .config
-}
-
-fn failing(status: u16, message: &str) -> Reply {
-    Reply::refusal(status, &[], &json!({"error": {"message": message}}))
-}
-
-/// How a call fails that has so many retries.
-async fn failure(relight: &Relight, max_retries: u32) -> Failure {
-    let mut invocation = asking("Hello");
-    invocation.overrides = Some(Overrides {
-        max_retries: Some(max_retries),
-        ..Overrides::default()
-    });
-    match relight.invoke(invocation).await.outcome {
-        Some(Outcome::Failure(failure)) => failure,
-        other => panic!("no failure but {other:?}"),
-    }
 }
 
 async fn target(relight: &Relight) -> Target {

@@ -83,7 +83,7 @@ impl World {
     async fn state(&self) -> ServiceState {
         self.relight
             .admin()
-            .get_status(GetStatusRequest {})
+            .get_status(GetStatusRequest::default())
             .await
             .unwrap()
             .into_inner()

@@ -143,6 +143,8 @@ async fn a_call_whose_process_dies_nine_times_fails_with_that_reason() {
     folding.follow(&mut stream, 1).await;
     for death in 1..=9 {
         first.await_request(death).await;
+        // Its attempt is recorded a moment after it began.
+        sleep(Duration::from_millis(300)).await;
         process.kill().await;
         process = Process::start(&config).await;
     }
@@ -153,6 +155,11 @@ async fn a_call_whose_process_dies_nine_times_fails_with_that_reason() {
     assert!(
         terminal.contains("died 9 times") && terminal.contains("read their last log lines"),
         "{terminal}"
+    );
+    let attempts = &folding.terminal.as_ref().unwrap().attempts;
+    assert!(
+        (1..=9).contains(&attempts.len()) && attempts.iter().all(|attempt| attempt.sent),
+        "what was done for it is told: {attempts:?}"
     );
     assert_eq!(
         (first.requests().len(), second.requests().len()),

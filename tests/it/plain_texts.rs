@@ -173,7 +173,7 @@ async fn who_forced_a_circuit_is_in_the_event_and_the_status_and_not_in_what_cal
     );
     let status = relight
         .admin()
-        .get_status(with_key("secret", GetStatusRequest {}))
+        .get_status(with_key("secret", GetStatusRequest::default()))
         .await
         .unwrap()
         .into_inner();

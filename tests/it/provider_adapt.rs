@@ -299,7 +299,10 @@ async fn reasoning_whose_signature_is_refused_is_left_out_once_and_no_key_is_bla
     assert_eq!(turns[1], json!([{"type": "text", "text": "So."}]));
     assert_eq!(
         changes(&response.attempts),
-        ["the signed reasoning of earlier turns was left out", ""]
+        [
+            "signed reasoning and unknown fields of earlier turns were left out",
+            ""
+        ]
     );
 }
 

@@ -75,9 +75,9 @@ async fn thinking_text_and_parallel_tool_calls_come_with_usage_and_finish() {
     let usage = Usage {
         input_tokens: 142,
         output_tokens: 89,
-        cached_input_tokens: 100,
-        cache_write_tokens: 30,
-        reasoning_tokens: 20,
+        cached_input_tokens: Some(100),
+        cache_write_tokens: Some(30),
+        reasoning_tokens: Some(20),
         exactness: Exactness::Exact,
     };
     assert_eq!(seen.usage(), Some(usage));
@@ -107,7 +107,7 @@ async fn what_the_model_thought_and_did_goes_back_as_it_came() {
     let turn = json!([
         {"type": "thinking", "thinking": "Two towns, so two calls – “both”.", "signature": "EqQBCgIYAhIM/+aZ09=="},
         {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4a=="},
-        {"type": "text", "text": "Let me look."},
+        {"type": "text", "text": "Let me look.", "citations": [{"type": "char_location", "cited_text": "x"}]},
         {"type": "tool_use", "id": "toolu_01", "name": "weather", "input": {"town": "Oslo"}},
         {"type": "tool_use", "id": "toolu_02", "name": "list_towns", "input": {}},
     ]);

@@ -142,9 +142,9 @@ async fn reasoning_text_and_parallel_calls_come_with_usage_and_finish() {
     let usage = Usage {
         input_tokens: 142,
         output_tokens: 89,
-        cached_input_tokens: 100,
-        cache_write_tokens: 30,
-        reasoning_tokens: 0,
+        cached_input_tokens: Some(100),
+        cache_write_tokens: Some(30),
+        reasoning_tokens: None,
         exactness: Exactness::Exact,
     };
     assert_eq!(seen.usage(), Some(usage));

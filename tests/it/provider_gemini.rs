@@ -72,14 +72,14 @@ async fn thoughts_text_and_parallel_calls_come_with_usage_and_finish() {
             true
         )
     );
-    assert!(calls[0].0.starts_with("gemini_"), "{}", calls[0].0);
+    assert_eq!(calls[0].0.len(), 9, "{}", calls[0].0);
     assert_eq!(seen.finish(), Some(FinishReason::ToolCalls));
     let usage = Usage {
         input_tokens: 40,
         output_tokens: 20,
-        cached_input_tokens: 30,
-        cache_write_tokens: 0,
-        reasoning_tokens: 8,
+        cached_input_tokens: Some(30),
+        cache_write_tokens: None,
+        reasoning_tokens: Some(8),
         exactness: Exactness::Exact,
     };
     assert_eq!(seen.usage(), Some(usage));
@@ -242,7 +242,7 @@ async fn every_finish_reason_has_its_finish() {
         ("IMAGE_SAFETY", FinishReason::ContentFilter),
         ("MALFORMED_FUNCTION_CALL", FinishReason::MalformedToolCall),
         ("UNEXPECTED_TOOL_CALL", FinishReason::MalformedToolCall),
-        ("LANGUAGE", FinishReason::Other),
+        ("LANGUAGE", FinishReason::ContentFilter),
         ("TOO_MANY_TOOL_CALLS", FinishReason::Other),
         ("NO_IMAGE", FinishReason::Other),
         ("OTHER", FinishReason::Other),

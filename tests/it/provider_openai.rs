@@ -261,11 +261,14 @@ async fn a_stream_is_recognised_by_its_content_whatever_its_type() {
 
 #[tokio::test]
 async fn a_malformed_event_breaks_the_stream_because_its_content_is_lost() {
-    for torn in [
-        "{not json",
-        "",
-        "7",
-        r#"{"choices":[{"index":0,"delta":{"content":"lost"#,
+    for (torn, fault) in [
+        ("{not json", TransportFault::Protocol),
+        ("", TransportFault::Cut),
+        ("7", TransportFault::Cut),
+        (
+            r#"{"choices":[{"index":0,"delta":{"content":"lost"#,
+            TransportFault::Cut,
+        ),
     ] {
         let seen = answer_to(Reply::events(&[
             &content("a"),
@@ -277,7 +280,7 @@ async fn a_malformed_event_breaks_the_stream_because_its_content_is_lost() {
         .await;
         assert_eq!(
             (seen.text().as_str(), seen.failed().fault),
-            ("a", Some(TransportFault::Cut)),
+            ("a", Some(fault)),
             "{torn:?}"
         );
     }

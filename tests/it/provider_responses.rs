@@ -101,9 +101,9 @@ async fn reasoning_text_and_parallel_calls_come_with_usage_and_finish() {
     let usage = Usage {
         input_tokens: 50,
         output_tokens: 25,
-        cached_input_tokens: 32,
-        cache_write_tokens: 0,
-        reasoning_tokens: 10,
+        cached_input_tokens: Some(32),
+        cache_write_tokens: None,
+        reasoning_tokens: Some(10),
         exactness: Exactness::Exact,
     };
     assert_eq!(seen.usage(), Some(usage));
@@ -270,6 +270,18 @@ async fn every_shape_of_an_error_inside_a_stream_is_one() {
             );
             assert_eq!(failed.body.as_deref(), Some(error.to_string().as_str()));
         }
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_ends_as_another_kind_than_it_began_breaks_the_stream() {
+    let item = |kind: &str| json!({"type": kind, "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]});
+    let added =
+        json!({"type": "response.output_item.added", "output_index": 0, "item": item("message")});
+    for (kind, is_whole) in [("message", true), ("mesage", false)] {
+        let all = [created(), added.clone(), done(&item(kind)), completed()];
+        let seen = answer_in(RESPONSES, events(&all)).await;
+        assert_eq!(seen.finish().is_some(), is_whole, "{kind}: {seen:?}");
     }
 }
 

@@ -36,7 +36,7 @@ impl Served {
         let yaml = format!(
             "providers:\n  p: {{ dialect: openai_chat, family: {family}, base_url: \"{url}\", api_key: k }}\n\
              targets:\n  t: {{ provider: p, model: m }}\nroutes:\n  r: {{ targets: [t] }}\ndefault_route: r\n\
-             policies:\n  standard: {{ retry: {{ backoff: {{ base: 10ms }}, throttle_backoff: {{ base: 10ms }} }} }}\n"
+             policies:\n  standard: {{ retry: {{ backoff: {{ base: 10ms }} }} }}\n"
         );
         Self {
             upstream,

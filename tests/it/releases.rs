@@ -15,7 +15,7 @@ use crate::support::{
     http::metrics,
     postgres::Database,
     relight::Relight,
-    upstream::{Reply, Upstream},
+    upstream::{Reply, Request, Upstream},
 };
 
 /// Longest time until something is seen that happens in the background.
@@ -128,7 +128,7 @@ fn is_rolled_back(releases: &[Release]) -> bool {
 }
 
 #[tokio::test]
-async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_notices() {
+async fn a_broken_candidate_is_rolled_back_after_three_calls_and_no_caller_notices() {
     let trial = Trial::start("", "").await;
     let mut watch = trial.relight.watch(Start::Live(true)).await;
     trial.candidate.otherwise(Reply::status(500));
@@ -144,8 +144,8 @@ async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_no
     }
     let attempts = trial.candidate.requests().len();
     assert!(
-        (2..=4).contains(&attempts),
-        "rolled back after {attempts} failures"
+        (3..=8).contains(&attempts) && calls <= 4,
+        "rolled back after {attempts} failures in {calls} calls"
     );
     let releases = trial.releases().await;
     let decision = candidate(&releases).decisions.last().unwrap();
@@ -190,6 +190,61 @@ async fn a_broken_candidate_is_rolled_back_after_three_failures_and_no_caller_no
         Some("0 %"),
         "the figures that it was rolled back for: {shown}"
     );
+}
+
+#[tokio::test]
+async fn a_candidate_that_alone_fails_is_rolled_back_at_the_provider_of_the_stable_release() {
+    let upstream = Upstream::start().await;
+    let fails = |request: &Request| {
+        if request.body["model"] == "m-2" {
+            Reply::status(500)
+        } else {
+            Reply::text("Fine.")
+        }
+    };
+    upstream.answering(fails);
+    let relight = Relight::start(&format!(
+        "providers:\n  one: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }}\n\
+         targets:\n  fast: {{ provider: one, model: m-1 }}\n  next: {{ provider: one, model: m-2 }}\n\
+         routes: {{ r: {{ targets: [fast] }} }}\ncircuit: {{ mode: \"off\" }}\n\
+         releases: {{ subjects: {{ fast: {{ candidate: next, share: 0.5 }} }} }}\n",
+        upstream.base_url()
+    ))
+    .await;
+    until(&relight, "there are two releases", |it| it.len() == 2).await;
+    let mut calls = 0;
+    while !is_rolled_back(&releases(&relight).await) {
+        relight.ask("Why?").await;
+        calls += 1;
+        assert!(calls <= 60, "{:#?}", releases(&relight).await);
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_outage_of_their_common_provider_leaves_the_candidate_alone() {
+    let upstream = Upstream::start().await;
+    upstream.otherwise(Reply::status(500));
+    let relight = Relight::start(&format!(
+        "providers:\n  one: {{ dialect: openai_chat, base_url: \"{}\", api_key: k }}\n\
+         targets:\n  fast: {{ provider: one, model: m-1 }}\n  next: {{ provider: one, model: m-2 }}\n\
+         routes: {{ r: {{ targets: [fast] }} }}\ncircuit: {{ mode: \"off\" }}\n\
+         policies: {{ standard: {{ retry: {{ backoff: {{ base: 1ms, cap: 2ms }} }} }} }}\n\
+         releases: {{ subjects: {{ fast: {{ candidate: next, share: 0.5 }} }} }}\n",
+        upstream.base_url()
+    ))
+    .await;
+    until(&relight, "there are two releases", |it| it.len() == 2).await;
+    for _ in 0..20 {
+        relight.ask("Why?").await;
+    }
+    upstream.otherwise(Reply::text("Fine."));
+    for _ in 0..20 {
+        relight.ask("Why?").await;
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let seen = releases(&relight).await;
+    assert_eq!(candidate(&seen).state(), ReleaseState::Active, "{seen:#?}");
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ impl Guarded {
     async fn status(&self) -> GetStatusResponse {
         self.process
             .admin()
-            .get_status(with_key("ops-key", GetStatusRequest {}))
+            .get_status(with_key("ops-key", GetStatusRequest::default()))
             .await
             .unwrap()
             .into_inner()

@@ -5,12 +5,18 @@ use std::time::Duration;
 
 use relight::internals::scenarios::{self, Report, Scenario, ScenarioOptions};
 
-/// Without the references, which no gate needs.
+/// Without the references, which only the rule of all scenarios needs.
 const ALONE: ScenarioOptions = ScenarioOptions {
     seed: 1,
     rate: None,
     length: None,
     references: false,
+};
+
+/// With them.
+const BESIDE: ScenarioOptions = ScenarioOptions {
+    references: true,
+    ..ALONE
 };
 
 /// Faults that last for a short while.
@@ -33,7 +39,16 @@ fn run(id: &str, options: ScenarioOptions) -> Report {
 }
 
 fn passes(id: &str) -> Report {
-    let report = run(id, ALONE);
+    passes_with(id, BESIDE)
+}
+
+/// Passes its own gates; for a row whose references do what those of another row do.
+fn passes_alone(id: &str) -> Report {
+    passes_with(id, ALONE)
+}
+
+fn passes_with(id: &str, options: ScenarioOptions) -> Report {
+    let report = run(id, options);
     assert!(report.passed(), "\n{report}{:?}", report.ours);
     report
 }
@@ -47,6 +62,26 @@ fn every_scenario_of_the_table_has_a_file() {
             all.iter().any(|scenario| of_number(&scenario.id)),
             "{number}"
         );
+    }
+}
+
+#[test]
+fn the_page_has_the_table_with_a_row_for_each_scenario() {
+    let page = include_str!("../../docs/proofs.md");
+    let empty = scenarios::markdown(&[]);
+    let (_, table) = page.split_once(&empty).expect("the page has such a table");
+    let rows: Vec<_> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    let all = scenarios::all().expect("every file is a scenario");
+    assert_eq!(rows.len(), all.len());
+    for (row, scenario) in rows.iter().zip(all) {
+        let begins = format!("| {} | {} |", scenario.id, scenario.title);
+        assert!(row.starts_with(&begins), "{row}: not {begins}");
+        for gate in scenario.gates.keys() {
+            assert!(row.contains(gate.as_str()), "{row}: no {gate}");
+        }
     }
 }
 
@@ -191,12 +226,12 @@ fn a_retry_after_of_zero_is_no_hot_loop() {
 
 #[test]
 fn a_retry_after_in_the_past_is_no_hot_loop() {
-    passes("16c");
+    passes_alone("16c");
 }
 
 #[test]
 fn a_retry_after_of_garbage_is_no_hot_loop() {
-    passes("16d");
+    passes_alone("16d");
 }
 
 #[test]
@@ -206,7 +241,7 @@ fn a_ramp_of_failures_degrades_evenly() {
 
 #[test]
 fn late_results_from_before_an_outage_have_no_effect() {
-    let (answers, failures) = (passes("15a"), passes("15b"));
+    let (answers, failures) = (passes("15a"), passes_alone("15b"));
     let moves = |report: &Report| {
         let first_minute = report.circuits.iter().filter(|(at, _, _)| *at < 60.0);
         first_minute
@@ -233,14 +268,14 @@ fn what_was_never_sent_costs_no_attempt() {
 }
 
 #[test]
-fn a_limit_of_two_seconds_loses_no_call_and_slows_none_after_it() {
+fn a_limit_of_two_seconds_is_no_worse_than_without_at_any_rate() {
     for id in ["20a", "20b", "20c"] {
         for rate in [1.0, 10.0, 100.0] {
             let report = run(
                 id,
                 ScenarioOptions {
                     rate: Some(rate),
-                    ..ALONE
+                    ..BESIDE
                 },
             );
             assert!(report.passed(), "{rate}/s\n{report}{:?}", report.ours);
@@ -271,7 +306,9 @@ fn success(outages: &[(usize, Outage)], seed: u64) -> f64 {
     };
     let upstreams: String = outages.iter().map(upstream).collect();
     let text = format!(
-        "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 2s\nfault: 6s\ntail: 0s\nupstreams:\n{upstreams}gates: {{}}\n"
+        // With retries for both targets and one after a wait.
+        "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 2s\nfault: 6s\ntail: 0s\nupstreams:\n{upstreams}\
+         policy: {{ retry: {{ max_retries: 3 }} }}\ngates: {{}}\n"
     );
     let scenario = Scenario::parse("x", &text).expect("it is a scenario");
     let report = scenarios::run(&scenario, ScenarioOptions { seed, ..ALONE }).expect("it runs");
@@ -319,6 +356,56 @@ fn two_targets_that_fail_apart_answer_at_least_what_each_answers_alone() {
             "{together} together, {alone} alone: {first:?}, {second:?}, seed {seed}"
         );
     }
+}
+
+#[test]
+fn faults_drawn_at_random_are_no_worse_than_without() {
+    for seed in 1..=4 {
+        let run = scenarios::random(seed, Duration::from_mins(2)).expect("it runs");
+        let failed: Vec<_> = run
+            .verdicts
+            .iter()
+            .filter(|verdict| verdict.failed())
+            .collect();
+        assert!(
+            failed.is_empty(),
+            "seed {seed}: {failed:?}\n{}",
+            run.faults.join("\n")
+        );
+    }
+}
+
+/// A short scenario with these exceptions, in which a wrong key or nothing is what happens.
+fn excepted(faults: &str, beyond: &str) -> Result<Report, String> {
+    let text = format!(
+        "id: x\ntitle: t\nabout: a\nrate: 5\nwarm: 1s\nfault: 5s\ntail: 1s\nupstreams: [{{ name: main, faults: [{faults}] }}]\n\
+         gates: {{}}\nbeyond: {beyond}\n"
+    );
+    let scenario = Scenario::parse("x", &text).map_err(|error| error.to_string())?;
+    Ok(scenarios::run(&scenario, BESIDE).expect("it runs"))
+}
+
+#[test]
+fn an_exception_needs_a_reason_and_goes_when_what_it_is_for_is_passed() {
+    for wrong in [
+        "{ speed: \"slow by design\" }",
+        "{ success_ideal: \"\" }",
+        "{ success_ideal: }",
+    ] {
+        assert!(excepted("", wrong).is_err(), "{wrong}");
+    }
+    let beyond = "{ success_ideal: \"told at once\" }";
+    let refused = "{ does: { status: { code: 401 } }, to: 4s }";
+    let open = excepted(refused, beyond).expect("it is a scenario");
+    let shown = open.to_string();
+    assert!(
+        open.passed() && shown.contains("open   success (ideal)") && shown.contains("told at once"),
+        "{shown}"
+    );
+    assert!(shown.contains("gates passed, 1 open"), "{shown}");
+    assert!(!excepted(refused, "{}").expect("it is a scenario").passed());
+    let needless = excepted("", beyond).expect("it is a scenario");
+    assert!(!needless.passed(), "{needless}");
 }
 
 #[test]

@@ -252,7 +252,7 @@ async fn events_of(server: &Process) -> String {
 async fn status_of(server: &Process) -> String {
     let mut admin = server.admin();
     let status = admin
-        .get_status(with_key("ops-key", GetStatusRequest {}))
+        .get_status(with_key("ops-key", GetStatusRequest::default()))
         .await
         .unwrap();
     let targets = admin

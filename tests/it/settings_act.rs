@@ -181,3 +181,37 @@ async fn calls_the_journals_operations_and_its_store_are_in_the_metrics() {
         .unwrap();
     assert!(up.contains("journal") && up.ends_with(" 1"), "{up}");
 }
+
+#[tokio::test]
+async fn the_changed_limits_of_a_tenant_hold_for_the_next_call() {
+    let mut server = Reloaded::start(json!({})).await;
+    let answer = Reply::events(&[
+        chunk(&json!({ "content": "Hi." }), None),
+        chunk(&json!({}), Some("stop")),
+        usage_chunk(50, 50),
+    ]);
+    server.upstream.otherwise(answer);
+    for limit in [
+        "requests_per_minute",
+        "input_tokens_per_minute",
+        "output_tokens_per_minute",
+    ] {
+        let names = |max: serde_json::Value| json!({ "server": { "tenants": { "default": { "limits": { limit: max } } } } });
+        let invoke = async |server: &Reloaded| {
+            let invocation = Some(asking("hello"));
+            let request = InvokeWithRecoveryRequest { invocation };
+            server.recovery().invoke_with_recovery(request).await
+        };
+        assert!(invoke(&server).await.is_ok());
+        server.change(names(json!(1))).await;
+        assert!(invoke(&server).await.is_ok());
+        let refused = invoke(&server).await.unwrap_err();
+        assert!(refused.message().contains(limit), "{refused:?}");
+        server.change(names(serde_json::Value::Null)).await;
+    }
+    // One call at once: see `tenant_limits`.
+    let change = json!({ "in_flight": 1 });
+    let change = json!({ "server": { "tenants": { "default": { "limits": change } } } });
+    let (event, _) = server.change(change).await;
+    assert!(event.needs_restart_paths.is_empty(), "{event:?}");
+}

@@ -32,6 +32,7 @@ const NAMES: &[(&str, &str)] = &[
     ("providers", "p"),
     ("targets", "main"),
     ("routes", "default"),
+    ("weights", "main"),
     ("operations", "executor"),
     ("policies", "standard"),
     ("headers", "x-extra"),
@@ -42,6 +43,7 @@ const NAMES: &[(&str, &str)] = &[
     ("texts", "server_error"),
     ("languages", "de"),
     ("subjects", "main"),
+    ("tenants", "default"),
 ];
 
 /// One setting.

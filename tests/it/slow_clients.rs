@@ -1,20 +1,21 @@
 //! Clients that are slow, silent or too many end by themselves, on every port, and never at the
 //! cost of the others.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use rustix::process::{Resource, Rlimit, prlimit};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    time::timeout,
+    task::JoinSet,
+    time::{sleep, timeout},
 };
 
 use crate::support::process::{KEY, Process, Serve, key};
 
 /// Longest wait for the end of a connection whose limit is a second at most.
 const PATIENCE: Duration = Duration::from_secs(20);
-const SETTINGS: &str = "  timeouts: { handshake: 500ms, head: 500ms, body: 500ms, idle: 1s }\n";
+const SETTINGS: &str = "  timeouts: { head: 500ms, body: 500ms, idle: 1s }\n";
 
 /// A server with these settings of `server`.
 async fn server(settings: &str) -> Process {
@@ -122,19 +123,63 @@ async fn without_file_descriptors_the_server_waits_and_serves_again_when_there_a
     assert!(came.contains("alive"), "{came}");
 }
 
+/// Opens silent connections for ever, and a new one as soon as there are so many.
+async fn renewed(address: String, count: usize) {
+    let mut held = VecDeque::new();
+    loop {
+        if let Ok(stream) = TcpStream::connect(&address).await {
+            held.push_back(stream);
+        }
+        if held.len() > count {
+            held.pop_front();
+        }
+        // Slow enough for who comes between to be heard.
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn silent_connections_however_often_renewed_keep_nobody_out() {
+    let server = server("  limits: { connections: 64 }\n").await;
+    let calls = [
+        (&server.admin_address, "/livez", "alive"),
+        (&server.front_address, "/v1/models", "invalid_api_key"),
+        (&server.address, "/nothing", "HTTP/1.1"),
+    ];
+    for (address, path, wanted) in calls {
+        let mut silent = JoinSet::new();
+        silent.spawn(renewed(address.clone(), 128));
+        sleep(Duration::from_secs(2)).await;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        for call in 0..20 {
+            let came = until_closed(address, &request).await;
+            assert!(came.contains(wanted), "{path}, call {call}: {came:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_are_closed_at_once_and_places_come_back() {
     let server = server("  limits: { connections: 3 }\n").await;
     let mut held = Vec::new();
     for _ in 0..3 {
-        held.push(TcpStream::connect(&server.admin_address).await.unwrap());
+        // They have shown whose they are, and their request goes on.
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\
+             content-type: application/json\r\ncontent-length: 9\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(&server.front_address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        held.push(stream);
     }
-    let request = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let request = format!(
+        "GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\nconnection: close\r\n\r\n"
+    );
     let served = async |wanted: bool| {
         loop {
-            if until_closed(&server.admin_address, request)
+            if until_closed(&server.front_address, &request)
                 .await
-                .contains("alive")
+                .contains("200 OK")
                 == wanted
             {
                 return;

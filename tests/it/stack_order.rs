@@ -6,8 +6,13 @@ const STACK: &str = include_str!("../../src/stack.rs");
 const PAIRS: &[(&str, &str, &str)] = &[
     (
         "Observe",
+        "TenantLimits",
+        "a call over its tenant's limits would have no span and no event",
+    ),
+    (
+        "TenantLimits",
         "Admit",
-        "a call that is shed would have no span and no event",
+        "calls that a tenant may not make would take places from others",
     ),
     (
         "Admit",
@@ -32,8 +37,13 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ),
     (
         "Hedge",
+        "Affinity",
+        "a conversation would stay with the target that a hedge abandoned",
+    ),
+    (
+        "Affinity",
         "Gates",
-        "the two attempts of a hedge would pass the gates of one target",
+        "a conversation would stay with a target whose gate refuses it",
     ),
     (
         "Gates",

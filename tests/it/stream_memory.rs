@@ -37,9 +37,8 @@ providers: {{ model: {{ dialect: scripted, script: {{ otherwise: {{ answer: {{ t
 targets: {{ main: {{ provider: model, model: m-1 }} }}
 routes: {{ default: {{ targets: [main], deadline: 10m }} }}
 timers: {{ first_token: 60s, first_token_alone: 60s, soft_first_token: 0ms, idle: 60s }}
-concurrency: {{ start: 2000, max: 2000 }}
-admission: {{ max_in_flight: 2000, fair_from: 1.0 }}
-server: {{ max_concurrent_streams: 2000 }}
+concurrency: {{ max: 2000 }}
+admission: {{ max_in_flight: 2000 }}
 journal: {{ tail_bytes: 4KiB, payloads: none }}
 telemetry: {{ log: {{ level: error }} }}
 "#

@@ -29,7 +29,7 @@ async fn a_client_that_is_cut_anywhere_and_comes_back_holds_the_same_answer() {
             .in_pieces_of(40)
             .paced(Duration::from_millis(1)),
     );
-    let relight = Relight::start(&one_target(&upstream)).await;
+    let relight = Relight::start(&one_target(&upstream).replace("400ms", "10s")).await;
     for events in 1..30 {
         for mode in [RewindMode::Rewind, RewindMode::Holdback, RewindMode::Atomic] {
             let invocation = resumable(streaming("Hello", mode));
@@ -124,6 +124,7 @@ async fn a_finished_stream_is_replayed_from_any_cursor() {
         let resume = Resume {
             invocation: Some(resume::Invocation::RequestId("r-1".to_owned())),
             cursor: Some(StreamCursor { epoch: 1, seq }),
+            ..Resume::default()
         };
         let request = StreamWithRecoveryRequest {
             start: Some(Start::Resume(resume)),

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -16,7 +16,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use relight::internals::{
     grpc::v1::{FailureClass, invoke_with_recovery_response::Outcome},
     wire_server::{
-        WireServer,
+        Reply, WireServer,
         mcp::{Executed, McpScript, ScriptedTool},
     },
 };
@@ -177,4 +177,126 @@ async fn what_is_not_idempotent_is_executed_at_most_once_in_a_thousand_faults() 
         broken >= FAULTS && done > 100 && unknown > 100,
         "{broken} faults: {done}, {unknown}, {not_done}"
     );
+}
+
+/// What a server does with one call of a tool that it executes, or not.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// It executes the tool, and then this happens to the result.
+    Executed(&'static str),
+    /// It does not execute it, and says so.
+    Refused(&'static str),
+}
+
+const AFTER_EXECUTION: [&str; 14] = [
+    "fine", "fine", "500", "502", "503", "504", "reset", "silent", "timeout", "lost", "protocol",
+    "missing", "misfit", "empty",
+];
+const INSTEAD: [&str; 4] = ["400", "422", "-32602", "-32601"];
+
+// === impl Fault ===
+
+impl Fault {
+    fn any(rng: &mut StdRng) -> Self {
+        if rng.random_range(0..4) == 0 {
+            Self::Refused(INSTEAD[rng.random_range(0..INSTEAD.len())])
+        } else {
+            Self::Executed(AFTER_EXECUTION[rng.random_range(0..AFTER_EXECUTION.len())])
+        }
+    }
+
+    fn result(self, arguments: &serde_json::Value) -> Executed {
+        let wire = |reply: Reply| Executed::Wire(Box::new(reply));
+        let said = |error: &str| {
+            Executed::Result(json!({"success": false, "result": null, "error": error}))
+        };
+        match self {
+            Self::Executed("fine") => Executed::Result(json!({"done": arguments["text"]})),
+            Self::Executed("reset") => wire(Reply::reset()),
+            Self::Executed("silent") => wire(Reply::silence()),
+            Self::Executed("timeout") => said("Request timeout"),
+            Self::Executed("lost") => said("Connection reset by peer"),
+            Self::Executed("protocol") => said("MCP error -32602: Invalid arguments"),
+            Self::Executed("missing") => Executed::Result(json!("Error: 404 not found")),
+            Self::Executed("misfit") => Executed::Result(json!({"done": 7})),
+            Self::Executed("empty") => Executed::Result(json!("")),
+            Self::Refused("-32602") => Executed::Refused(-32602, "Invalid arguments".to_owned()),
+            Self::Refused("-32601") => Executed::Refused(-32601, "Unknown tool".to_owned()),
+            Self::Executed(status) | Self::Refused(status) => {
+                wire(Reply::status(status.parse().unwrap()))
+            }
+        }
+    }
+}
+
+/// A server of the tool `pay`, which notes what it executes.
+fn paying(seed: u64, executed: &Arc<Mutex<Vec<String>>>) -> ScriptedTool {
+    let (executed, rng) = (
+        Arc::clone(executed),
+        Mutex::new(StdRng::seed_from_u64(seed)),
+    );
+    let schema =
+        json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let declared =
+        json!({"type": "object", "properties": {"done": {"type": "string"}}, "required": ["done"]});
+    ScriptedTool::new("pay", &schema, move |arguments| {
+        let fault = Fault::any(&mut rng.lock().unwrap());
+        if let (Fault::Executed(_), Some(text)) = (fault, arguments["text"].as_str()) {
+            executed.lock().unwrap().push(text.to_owned());
+        }
+        fault.result(arguments)
+    })
+    .with("outputSchema", declared)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_idempotent_is_executed_at_most_once_by_all_equal_tools_whatever_they_say() {
+    let executed = Arc::new(Mutex::new(Vec::new()));
+    let (mut wires, mut servers) = (Vec::new(), String::new());
+    let seed: u64 = rand::rng().random();
+    for (name, seed) in [("a", seed), ("b", !seed)] {
+        let wire = WireServer::start().await.unwrap();
+        McpScript::new(vec![paying(seed, &executed)]).play_on(&wire);
+        servers.extend([format!(
+            "    {name}: {{ url: \"http://{}/mcp\" }}\n",
+            wire.address()
+        )]);
+        wires.push(wire);
+    }
+    let relight = Relight::start(&format!(
+        "policies: {{ standard: {{ retry: {{ backoff: {{ base: 1ms, cap: 5ms }} }} }} }}\n\
+         circuit: {{ mode: \"off\" }}\n\
+         journal: {{ store: memory }}\n\
+         tools:\n  servers:\n{servers}  \
+           tools: {{ pay: {{ timeout: 300ms }} }}\n  \
+           groups: {{ paying: [a/pay, b/pay] }}\n"
+    ))
+    .await;
+    let outcomes: Vec<(String, Outcome)> = stream::iter(0..FAULTS)
+        .map(|number| {
+            let (text, relight) = (format!("payment {number}"), &relight);
+            async move {
+                let response = relight
+                    .invoke(calling("a/pay", json!({ "text": text })))
+                    .await;
+                (text, response.outcome.unwrap())
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let executed = executed.lock().unwrap();
+    let mut done = 0;
+    for (text, outcome) in &outcomes {
+        let times = executed.iter().filter(|one| *one == text).count();
+        assert!(
+            times <= 1,
+            "seed {seed}: {text} was executed {times} times: {outcome:#?}"
+        );
+        if matches!(outcome, Outcome::Completion(_)) {
+            assert_eq!(times, 1, "seed {seed}: {text} was done");
+            done += 1;
+        }
+    }
+    assert!(done > 0, "seed {seed}: {} were executed", executed.len());
 }

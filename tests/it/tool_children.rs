@@ -13,6 +13,7 @@ mod process;
 
 use std::time::Duration;
 
+use proptest::strategy::{Strategy as _, ValueTree as _};
 use relight::internals::{
     config::{GivenEnvironment, load_text},
     domain::{
@@ -20,7 +21,7 @@ use relight::internals::{
         message::{Media, MediaSource},
         tool::{ToolContent, ToolReply, ToolRequest},
     },
-    tool::{ToolServerSpec, ToolServers, configured},
+    tool::{ToolServerPlace, ToolServerSpec, ToolServers, configured},
 };
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -38,8 +39,19 @@ struct Child {
 impl Child {
     /// A server that does this at its start, with other settings laid over the usual ones.
     fn new(start: &str, settings: Value, limits: Value) -> Self {
+        Self::with(start, settings, limits, |_| ())
+    }
+
+    /// The same with what no setting changes.
+    fn with(
+        start: &str,
+        settings: Value,
+        limits: Value,
+        change: impl FnMut(&mut ToolServerSpec),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let specs = specs(&folder, start, settings, limits);
+        let mut specs = specs(&folder, start, settings, limits);
+        specs.iter_mut().for_each(change);
         Self {
             servers: ToolServers::build(&specs).unwrap(),
             folder,
@@ -54,6 +66,7 @@ impl Child {
         let request = ToolRequest {
             tool: tool.to_owned(),
             arguments: arguments.to_string(),
+            meta: None,
         };
         timeout(PATIENCE, self.servers.call("child", request))
             .await
@@ -113,19 +126,23 @@ fn specs(
         "command": "sh",
         "args": ["-c", process::SHELL, binary],
         "env": { "START": start, "NOTES": folder.path().join("notes") },
-        "restart": { "initial": "300ms", "max": "2s" },
         "start_timeout": "1m",
     });
     merge(&mut child, settings);
     let text = json!({ "tools": { "servers": { "child": child }, "limits": limits } }).to_string();
     let environment =
         GivenEnvironment::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
-    configured(
-        &load_text(&text, None, &environment)
-            .unwrap_or_else(|faults| panic!("{faults}"))
-            .config
-            .tools,
-    )
+    let config = load_text(&text, None, &environment)
+        .unwrap_or_else(|faults| panic!("{faults}"))
+        .config;
+    let mut specs = configured(&config.tools);
+    for spec in &mut specs {
+        if let ToolServerPlace::McpChild(child) = &mut spec.place {
+            child.restart_initial = Duration::from_millis(300);
+            child.restart_max = Duration::from_secs(2);
+        }
+    }
+    specs
 }
 
 fn text_of(reply: &ToolReply) -> &str {
@@ -211,11 +228,12 @@ async fn a_child_that_exits_during_a_call_is_a_crash_and_starts_again_after_its_
 
 #[tokio::test]
 async fn calls_before_a_restart_fail_at_once_unsent_and_say_when_to_come_back() {
-    let child = Child::new(
-        "",
-        json!({ "restart": { "initial": "1h", "max": "1h" } }),
-        json!({}),
-    );
+    let child = Child::with("", json!({}), json!({}), |spec| {
+        if let ToolServerPlace::McpChild(child) = &mut spec.place {
+            child.restart_initial = Duration::from_secs(3600);
+            child.restart_max = Duration::from_secs(3600);
+        }
+    });
     let crashed = child.fault("crash").await;
     let wait: u64 = crashed.header("retry-after-ms").unwrap().parse().unwrap();
     assert!(wait > 3_000_000, "{wait}");
@@ -227,47 +245,103 @@ async fn calls_before_a_restart_fail_at_once_unsent_and_say_when_to_come_back() 
 }
 
 #[tokio::test]
-async fn whatever_a_child_does_to_its_output_is_one_fault_and_the_next_call_works() {
+async fn a_child_that_served_a_call_before_it_ended_is_not_waited_for_longer_each_time() {
+    let child = Child::with("", json!({}), json!({}), |spec| {
+        if let ToolServerPlace::McpChild(child) = &mut spec.place {
+            child.restart_initial = Duration::from_secs(2);
+            child.restart_max = Duration::from_secs(3600);
+        }
+    });
+    for _ in 0..4 {
+        child.until_restarted().await;
+        let crashed = child.fault("crash").await;
+        let wait = crashed.header("retry-after-ms").unwrap_or("0");
+        assert!(wait.parse::<u64>().unwrap() <= 2000, "{wait}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_ends_the_child_with_one_fault_and_the_next_call_works() {
     let limits = json!({ "max_reply_bytes": "64KiB" });
-    for (tool, fault) in [
-        ("not_json", TransportFault::Protocol),
-        ("not_text", TransportFault::Protocol),
-        ("wrong_id", TransportFault::Protocol),
-        ("endless_line", TransportFault::TooLarge),
-        ("endless_messages", TransportFault::TooLarge),
-    ] {
+    for tool in ["endless_line", "endless_messages"] {
         let child = Child::new("", json!({}), limits.clone());
         let error = child.fault(tool).await;
         assert_eq!(
             (error.fault, error.surface),
-            (Some(fault), Surface::Transport),
+            (Some(TransportFault::TooLarge), Surface::Transport),
             "{tool}: {error}"
         );
-        assert!(!fault.never_sent(), "{tool} was sent");
         child.until_restarted().await;
         assert_eq!(child.count(&format!("call {tool}")), 1);
     }
 }
 
 #[tokio::test]
-async fn a_second_response_to_one_request_ends_the_child_and_not_the_call() {
+async fn a_response_that_cannot_be_read_fails_its_own_call_at_once_and_the_child_lives() {
+    let child = Child::usual();
+    for (tool, surface) in [
+        ("wrong_id", Surface::Transport),
+        ("broken", Surface::Transport),
+        ("unread", Surface::Tool),
+    ] {
+        let error = child.fault(tool).await;
+        assert_eq!(error.surface, surface, "{tool}: {error}");
+        assert!(
+            error.fault.is_none_or(|fault| !fault.never_sent()),
+            "{tool} was sent"
+        );
+        child.call("echo", json!({})).await.unwrap();
+    }
+    assert_eq!(child.count("initialize"), 1);
+}
+
+#[tokio::test]
+async fn a_child_lives_through_any_bytes_on_both_pipes_and_its_calls_are_answered() {
+    let child = Child::usual();
+    let mut noises: Vec<(u8, usize, Vec<u8>)> = vec![
+        (0, 0, b"Traceback (most recent call last):\n".to_vec()),
+        (0, 0, b"\xff\xfe\n".to_vec()),
+        (0, 0, b"no end of its own: ".to_vec()),
+        (0, 0, b"{\"level\": \"info\"}\n[1]\n\"x\"\n\r\n\n".to_vec()),
+        (b'L', 1500, b"\nnext\n".to_vec()),
+        (b'L', 3 << 20, b"\n".to_vec()),
+        (0xfe, 12 << 20, b"\n".to_vec()),
+        (b'\n', 3 << 20, Vec::new()),
+    ];
+    let mut runner = proptest::test_runner::TestRunner::default();
+    let bytes = proptest::prop_oneof![
+        3 => proptest::num::u8::ANY,
+        1 => proptest::strategy::Just(b'\n'),
+        1 => proptest::strategy::Just(b'{'),
+    ];
+    for _ in 0..20 {
+        let mut noise = proptest::collection::vec(bytes.clone(), 0..3000)
+            .new_tree(&mut runner)
+            .unwrap()
+            .current();
+        noise.push(b'\n');
+        noises.push((0, 0, noise));
+    }
+    for (fill, size, bytes) in noises {
+        let shown = format!("{size} times {fill}, {:?}", String::from_utf8_lossy(&bytes));
+        let said = json!({ "fill": fill, "size": size, "bytes": bytes });
+        let reply = child.call("noisy", said).await;
+        let reply = reply.unwrap_or_else(|error| panic!("{shown}: {error}"));
+        assert_eq!(text_of(&reply), "done", "{shown}");
+    }
+    child.call("echo", json!({})).await.unwrap();
+    assert_eq!(child.count("initialize"), 1, "it is one process all along");
+}
+
+#[tokio::test]
+async fn a_second_response_to_one_request_harms_nobody() {
     let child = Child::usual();
     assert_eq!(
         text_of(&child.call("twice", json!({})).await.unwrap()),
         "once"
     );
-    // A call that was made meanwhile may have been executed.
-    if let Err(error) = child.call("echo", json!({})).await {
-        assert!(
-            matches!(
-                error.fault,
-                Some(TransportFault::Protocol | TransportFault::NotReady)
-            ),
-            "{error}"
-        );
-    }
-    child.until_restarted().await;
-    assert_eq!(child.count("initialize"), 2);
+    child.call("echo", json!({})).await.unwrap();
+    assert_eq!(child.count("initialize"), 1);
 }
 
 #[tokio::test]
@@ -283,20 +357,22 @@ async fn a_reply_may_be_as_long_as_its_bound_and_no_longer() {
         .await
         .unwrap_err();
     assert_eq!(error.fault, Some(TransportFault::TooLarge));
+    assert!(error.text().unwrap().contains("64KiB"), "{error}");
+    child.call("echo", json!({})).await.unwrap();
+    assert_eq!(child.count("initialize"), 1);
 }
 
 #[tokio::test]
 async fn arguments_beyond_their_bound_or_of_another_kind_are_not_sent() {
-    let child = Child::new("", json!({}), json!({ "max_arguments_bytes": "1KiB" }));
+    let child = Child::with("", json!({}), json!({}), |spec| {
+        spec.limits.max_arguments_bytes = 1024;
+    });
     let long = child
         .call("echo", json!({ "text": "x".repeat(1024) }))
         .await
         .unwrap_err();
     let words = long.text().unwrap();
-    assert!(
-        words.contains("1KiB") && words.contains("max_arguments_bytes"),
-        "{words}"
-    );
+    assert!(words.contains("at most 1KiB"), "{words}");
     let list = child.call("echo", json!([1])).await.unwrap_err();
     assert!(
         list.text()
@@ -376,6 +452,13 @@ async fn a_child_that_cannot_start_or_never_gets_ready_gets_no_request() {
         );
         assert_eq!(child.count("call echo"), 0);
     }
+}
+
+#[tokio::test]
+async fn a_child_that_says_nothing_to_a_discovery_is_spoken_to_in_the_older_way() {
+    let child = Child::new("mute", json!({}), json!({}));
+    child.call("echo", json!({})).await.unwrap();
+    assert_eq!(child.count("initialize"), 1);
 }
 
 #[tokio::test]

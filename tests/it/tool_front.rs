@@ -7,7 +7,7 @@ use relight::internals::wire_server::mcp::{Executed, ScriptedTool};
 use serde_json::{Value, json};
 
 use crate::support::{
-    front::post,
+    front::{post, post_with},
     tool_stage::{Stage, echo},
 };
 
@@ -50,7 +50,7 @@ async fn an_mcp_client_lists_the_tools_and_calls_them() {
     )
     .await;
     assert_eq!(called["result"]["structuredContent"], json!({"id": 7}));
-    assert_eq!(called["result"]["isError"], false);
+    assert_ne!(called["result"]["isError"], true);
     assert_eq!(called["result"]["_meta"]["relight/attempts"], 1);
 }
 
@@ -69,12 +69,13 @@ async fn a_failure_is_an_error_result_that_explains_itself_and_a_wrong_request_a
     .await;
     assert_eq!(called["result"]["isError"], true);
     assert!(
-        called["result"]["content"][0]["text"]
+        called["result"]["content"][1]["text"]
             .as_str()
             .unwrap()
             .contains("not allowed"),
         "{called}"
     );
+    assert_eq!(called["result"]["content"][0]["text"], "403 Forbidden");
     for (method, params, code) in [
         (
             "tools/call",
@@ -95,4 +96,30 @@ async fn a_failure_is_an_error_result_that_explains_itself_and_a_wrong_request_a
         );
     }
     assert_eq!(stage.script.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn a_page_of_the_front_itself_may_call_and_one_whose_name_leads_to_it_may_not() {
+    let stage = Stage::with(vec![echo("search")], FRONT).await;
+    let port = address(&stage).port();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let status = async |host: &str, origin: &str| {
+        let headers = [("host", host), ("origin", origin)];
+        let answer = post_with(address(&stage), "/mcp", &headers, &list).await;
+        answer.status
+    };
+    for host in ["127.0.0.1", "localhost", "[::1]"] {
+        let own = format!("{host}:{port}");
+        assert_eq!(status(&own, &format!("http://{own}")).await, 200, "{own}");
+    }
+    let own = format!("127.0.0.1:{port}");
+    let rebound = format!("evil.example:{port}");
+    for (host, origin) in [
+        (&rebound, format!("http://{rebound}")),
+        (&own, format!("http://{rebound}")),
+        (&own, "http://127.0.0.1:3000".to_owned()),
+        (&own, "null".to_owned()),
+    ] {
+        assert_eq!(status(host, &origin).await, 403, "{host} {origin}");
+    }
 }

@@ -44,6 +44,7 @@ async fn call(
     let request = ToolRequest {
         tool: tool.to_owned(),
         arguments: arguments.to_string(),
+        meta: None,
     };
     timeout(PATIENCE, servers.call("remote", request))
         .await
@@ -129,6 +130,20 @@ async fn whatever_breaks_after_a_request_was_sent_is_never_called_unsent_and_nev
 }
 
 #[tokio::test]
+async fn an_error_that_names_no_request_ends_the_one_that_it_responds_to() {
+    let server = McpOverHttp::start().await;
+    let servers = mcp(&server.url());
+    for tool in ["no_id", "no_id_in_events"] {
+        let error = call(&servers, tool, json!({})).await.unwrap_err();
+        assert_eq!(
+            error.reply.as_ref().map(|reply| reply.text()).as_deref(),
+            Some("cannot read it"),
+            "{tool}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_cut_stream_of_events_is_read_on_where_the_server_numbers_them() {
     let server = McpOverHttp::start().await;
     let servers = mcp(&server.url());
@@ -147,6 +162,78 @@ async fn a_session_that_the_server_ended_is_replaced_and_the_refused_call_made_o
     server.end_sessions();
     call(&servers, "json", json!({})).await.unwrap();
     assert_eq!((server.initializations(), server.calls("json")), (2, 2));
+}
+
+#[tokio::test]
+async fn a_lost_session_is_begun_anew_once_whatever_words_tell_it() {
+    let error = |id: &str, words: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32001,"message":"{words}"}}}}"#)
+    };
+    for (status, body) in [
+        (400, "Bad Request: No valid session ID provided".to_owned()),
+        (
+            400,
+            error("\"server-error\"", "Bad Request: Missing session ID"),
+        ),
+        (400, "Bad Request".to_owned()),
+        (404, "no such thing".to_owned()),
+        (409, String::new()),
+        (410, String::new()),
+        (503, r#"{"error":"unknown session"}"#.to_owned()),
+        (200, error("ID", "Session expired")),
+        (200, error("null", "Session terminated")),
+        (200, error("\"server-error\"", "Server not initialized")),
+    ] {
+        let server = McpOverHttp::start().await;
+        let servers = mcp(&server.url());
+        call(&servers, "json", json!({})).await.unwrap();
+        server.end_sessions_saying(status, &body);
+        let again = call(&servers, "json", json!({})).await;
+        again.unwrap_or_else(|error| panic!("{status} {body}: {error}"));
+        assert_eq!(server.initializations(), 2, "{status} {body}");
+        assert_eq!(
+            (server.tries(), server.calls("json")),
+            (3, 2),
+            "{status} {body}"
+        );
+        servers.list("remote", ListFreshness::Fresh).await.unwrap();
+        server.end_sessions_saying(status, &body);
+        let listed = servers.list("remote", ListFreshness::Fresh).await;
+        listed.unwrap_or_else(|error| panic!("{status} {body}: {error}"));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_run_is_not_repeated_though_its_session_is_begun_anew() {
+    for (status, body) in [
+        (503, "down"),
+        (500, "the database session broke"),
+        (502, ""),
+    ] {
+        let server = McpOverHttp::start().await;
+        let servers = mcp(&server.url());
+        call(&servers, "json", json!({})).await.unwrap();
+        server.end_sessions_saying(status, body);
+        let error = call(&servers, "json", json!({})).await.unwrap_err();
+        assert_eq!((error.status, server.tries()), (Some(status), 2), "{error}");
+        call(&servers, "json", json!({})).await.unwrap();
+        assert_eq!(
+            (server.initializations(), server.tries()),
+            (2, 3),
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_speaks_of_a_session_of_its_own_is_called_once_and_the_protocols_stays() {
+    let server = McpOverHttp::start().await;
+    let servers = mcp(&server.url());
+    let error = call(&servers, "own_session", json!({})).await.unwrap_err();
+    assert_eq!(error.surface, Surface::Tool);
+    assert!(error.text().unwrap().contains("of the browser"), "{error}");
+    call(&servers, "json", json!({})).await.unwrap();
+    assert_eq!((server.initializations(), server.tries()), (1, 2));
 }
 
 #[tokio::test]
@@ -178,6 +265,7 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
     let request = ToolRequest {
         tool: "hangs".to_owned(),
         arguments: "{}".to_owned(),
+        meta: None,
     };
     let hanging = tokio::spawn(servers.call("remote", request));
     let until = async |what: &dyn Fn() -> bool| {
@@ -212,6 +300,82 @@ async fn a_change_that_the_server_reports_is_fetched_by_the_next_who_needs_the_l
         list().await.find("list_things").unwrap().input_schema["properties"]["max_results"]
             .is_object()
     );
+}
+
+#[tokio::test]
+async fn the_query_that_an_operator_wrote_is_the_one_that_is_sent() {
+    let server = McpOverHttp::start().await;
+    let open = json!({ "type": "object" });
+    let closed = json!({ "type": "object", "properties": { "amount": { "type": "integer", "minimum": 1 } }, "required": ["amount"] });
+    let servers = servers(json!({ "servers": { "remote": { "http": {
+        "base_url": server.plain_url(),
+        "tools": {
+            "read": { "method": "GET", "path": "/pay?account=main&mode=a%20b", "input_schema": open },
+            "pay": { "method": "POST", "path": "/pay?account=main", "input_schema": closed },
+            "find": { "method": "GET", "path": "/find?q={q}&account=main", "input_schema": open },
+        },
+    } } } }));
+    let sent = async |tool: &str, arguments: Value| -> Result<(String, String), String> {
+        let reply = call(&servers, tool, arguments).await;
+        let reply = reply.map_err(|error| error.text().unwrap().to_owned())?;
+        let sent: Value = serde_json::from_str(&reply.structured.unwrap()).unwrap();
+        let text = |name: &str| sent[name].as_str().unwrap().to_owned();
+        Ok((text("path"), text("body")))
+    };
+    let evil = json!({ "account": "evil", "Account": "evil", "account[]": "evil", " account": "evil", "mode": "x", "limit": 5 });
+    assert_eq!(
+        sent("read", evil).await.unwrap().0,
+        "/plain/pay?account=main&mode=a%20b&limit=5"
+    );
+    assert_eq!(
+        sent(
+            "find",
+            json!({ "q": "a&account=evil", "account": ["evil"] })
+        )
+        .await
+        .unwrap()
+        .0,
+        "/plain/find?q=a%26account%3Devil&account=main"
+    );
+    let (path, body) = sent("pay", json!({ "amount": 5 })).await.unwrap();
+    assert_eq!(
+        (path.as_str(), body.as_str()),
+        ("/plain/pay?account=main", "{\"amount\":5}")
+    );
+    for (arguments, named) in [
+        (json!({ "amount": 5, "account": "evil" }), "`account`"),
+        (json!({ "amount": "5" }), "type integer at /amount"),
+        (json!({ "amount": 0 }), "minimum 1 at /amount"),
+        (json!({}), "required at /amount"),
+    ] {
+        let before = server.plain_requests();
+        let refused = sent("pay", arguments).await.unwrap_err();
+        assert!(
+            refused.starts_with("Invalid arguments for tool `pay`") && refused.contains(named),
+            "{refused}"
+        );
+        assert_eq!(server.plain_requests(), before, "nothing is sent");
+    }
+}
+
+#[tokio::test]
+async fn compressed_bodies_and_those_of_other_charsets_are_text() {
+    let server = McpOverHttp::start().await;
+    let tool = |path: &str| json!({ "method": "GET", "path": path });
+    let servers = servers(json!({ "servers": { "remote": { "http": {
+        "base_url": server.plain_url(),
+        "tools": {
+            "zipped": tool("/zipped"),
+            "latin": tool("/latin"),
+            "refused": tool("/zipped_refusal"),
+        },
+    } } } }));
+    let zipped = call(&servers, "zipped", json!({})).await.unwrap();
+    assert_eq!(zipped.structured.as_deref(), Some("{\"city\":\"Zürich\"}"));
+    let latin = call(&servers, "latin", json!({})).await.unwrap();
+    assert_eq!(latin.text(), "Zürich");
+    let refused = call(&servers, "refused", json!({})).await.unwrap_err();
+    assert_eq!(refused.reply.unwrap().text(), "no such city");
 }
 
 #[tokio::test]
@@ -269,4 +433,28 @@ async fn plain_tools_are_called_as_they_are_declared() {
     assert!(broken.text().unwrap().contains("maintenance"));
     let unknown = call(&servers, "nothing", json!({})).await.unwrap_err();
     assert_eq!(unknown.text(), Some("Unknown tool: nothing"));
+}
+
+#[tokio::test]
+async fn a_server_that_reports_changes_without_end_is_not_listened_to_and_is_used_again_later() {
+    let server = McpOverHttp::start().await;
+    server.flood(true);
+    let servers = mcp(&server.url());
+    // Whether the call is quicker than the flood does not matter.
+    let _ = call(&servers, "json", json!({})).await;
+    let left = async {
+        while server.floods_left() == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, left).await.expect("it is listened to");
+    let initializations = server.initializations();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        (server.floods_left(), server.initializations()),
+        (1, initializations),
+        "nobody comes back for more"
+    );
+    server.flood(false);
+    assert!(call(&servers, "json", json!({})).await.is_ok());
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use relight::internals::{
     grpc::v1::{
-        ListReleasesRequest, RecoveryStrategy, Release, ReleaseChannel, ReleaseLane, ReleaseState,
-        invoke_with_recovery_response::Outcome,
+        ListReleasesRequest, Overrides, RecoveryStrategy, Release, ReleaseChannel, ReleaseLane,
+        ReleaseState, invoke_with_recovery_response::Outcome,
     },
     wire_server::{
-        WireServer,
+        Reply, WireServer,
         mcp::{Executed, McpScript, ScriptedTool},
     },
 };
@@ -168,7 +168,7 @@ async fn a_new_version_with_a_renamed_argument_is_called_with_that_name_and_with
 }
 
 #[tokio::test]
-async fn a_new_version_that_breaks_is_rolled_back_after_two_failures_and_no_caller_notices() {
+async fn a_new_version_that_breaks_is_rolled_back_after_two_calls_and_no_caller_notices() {
     let trial = Trial::start(search("max_results"), "").await;
     completed(&trial.call().await);
     trial.candidate.replace(vec![broken()]);
@@ -183,10 +183,11 @@ async fn a_new_version_that_breaks_is_rolled_back_after_two_failures_and_no_call
         assert!(calls <= 5, "{:#?}", trial.until("", |_| true).await);
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
+    // Of each call the first attempt alone is evidence.
     let failures = trial.candidate.calls().len() - 1;
     assert!(
-        (2..=3).contains(&failures),
-        "rolled back after {failures} failures"
+        (2..=3).contains(&calls),
+        "rolled back after {failures} failures in {calls} calls"
     );
     let seen = trial.until("", |_| true).await;
     let decision = candidate(&seen).decisions.last().unwrap();
@@ -220,6 +221,68 @@ async fn a_caller_reads_that_the_stable_release_took_over_from_its_candidate() {
     let words = "`routes/search_routes` is called in place of `routes-v2/search_routes`, because it is the stable release \
                  and the other one is its candidate";
     assert!(response.reasoning.contains(words), "{}", response.reasoning);
+}
+
+#[tokio::test]
+async fn every_call_is_served_by_the_stable_release_while_its_candidate_is_down_however_it_is_down()
+{
+    type Down = fn() -> Executed;
+    let ways: [(&str, Down); 5] = [
+        ("503", || Executed::Wire(Box::new(Reply::status(503)))),
+        ("500", || Executed::Wire(Box::new(Reply::status(500)))),
+        ("reset", || Executed::Wire(Box::new(Reply::reset()))),
+        ("opaque", || {
+            Executed::Error("Error executing tool search_routes".to_owned())
+        }),
+        ("said so", || {
+            Executed::Result(json!({"success": false, "error": "out of order"}))
+        }),
+    ];
+    for (how, down) in ways {
+        let candidate = ScriptedTool::new("search_routes", &schema("limit"), move |_| down());
+        let trial = Trial::start(candidate, "").await;
+        for max_retries in [1, 2] {
+            let mut invocation = calling("search_routes", json!({"query": "hills", "limit": 3}));
+            invocation.overrides = Some(Overrides {
+                max_retries: Some(max_retries),
+                ..Overrides::default()
+            });
+            let response = trial.relight.invoke(invocation).await;
+            assert!(
+                matches!(response.outcome, Some(Outcome::Completion(_))),
+                "{how}, {max_retries}: {response:#?}"
+            );
+            assert_eq!(response.final_target, "routes/search_routes", "{how}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_version_that_says_in_its_results_that_it_failed_is_rolled_back() {
+    let declared = json!({"type": "object", "properties": {"routes": {"type": "integer"}}, "required": ["routes"]});
+    for result in [
+        json!({"success": false, "result": null, "error": "TypeError: 'int' object is not iterable"}),
+        json!("TypeError: 'int' object is not iterable"),
+        json!({"routes": "three"}),
+        json!(""),
+    ] {
+        let candidate = ScriptedTool::new("search_routes", &schema("limit"), {
+            let result = result.clone();
+            move |_| Executed::Result(result.clone())
+        });
+        let trial = Trial::start(candidate.with("outputSchema", declared.clone()), "").await;
+        let mut calls = 0;
+        while !is_rolled_back(&trial.until("", |_| true).await) {
+            completed(&trial.call().await);
+            calls += 1;
+            assert!(
+                calls <= 12,
+                "{result}: {:#?}",
+                trial.until("", |_| true).await
+            );
+            tokio::time::sleep(Duration::from_millis(120)).await;
+        }
+    }
 }
 
 #[tokio::test]

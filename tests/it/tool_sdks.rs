@@ -116,6 +116,7 @@ impl Server {
         let request = ToolRequest {
             tool: tool.to_owned(),
             arguments: arguments.to_string(),
+            meta: None,
         };
         timeout(PATIENCE, self.servers.call("s", request))
             .await
@@ -246,7 +247,6 @@ async fn a_server_that_misbehaves_on_its_output_is_one_fault_and_starts_again() 
         let server = Server::over_stdio(language, &program);
         for (how, fault) in [
             ("crash", TransportFault::ProcessExited),
-            ("not_json", TransportFault::Protocol),
             ("wrong_id", TransportFault::Protocol),
             ("endless_line", TransportFault::TooLarge),
             ("flood", TransportFault::TooLarge),

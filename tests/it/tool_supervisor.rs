@@ -131,7 +131,6 @@ async fn bad_input_and_broken_servers_are_one_clear_error_each_and_others_are_se
     }));
     let settings = "    gone: { command: /no/such/program }\n    \
                     nowhere: { url: \"http://127.0.0.1:9/mcp\" }\n  \
-                    limits: { max_tools: 1000 }\n  \
                     tools: { wrong_id: { timeout: 1s } }\n";
     let stage = Stage::with(tools, settings).await;
     let healthy = || async {
@@ -154,7 +153,7 @@ async fn bad_input_and_broken_servers_are_one_clear_error_each_and_others_are_se
         (FailureClass::InvalidRequest, 1)
     );
     assert!(
-        failed(&long).message.contains("max_arguments_bytes"),
+        failed(&long).message.contains("at most 4MiB"),
         "{}",
         failed(&long).message
     );

@@ -224,10 +224,13 @@ async fn a_request_s_span_has_the_url_that_was_called_without_its_secrets() {
 #[tokio::test]
 async fn the_time_before_a_closed_gate_is_a_span_of_its_own() {
     let (main, spare) = (Upstream::start().await, Upstream::start().await);
-    main.push(Reply::body(429, &[("retry-after", "1")], b"{}"));
+    for _ in 0..5 {
+        main.push(Reply::body(429, &[("retry-after", "1")], b"{}"));
+    }
     let settings = "routes: { default: { targets: [main] } }\n\
                     policies: { standard: { retry: { enabled: false } } }\n";
-    let spans = spans_of(&main, &spare, settings, 2, 9).await;
+    // Five calls close the gate, the sixth waits for the probe.
+    let spans = spans_of(&main, &spare, settings, 6, 25).await;
     let parked = named(&spans, "parked");
     let root = parent(&spans, parked).unwrap();
     let length = |span: &Span| span.end_time_unix_nano - span.start_time_unix_nano;

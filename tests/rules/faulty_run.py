@@ -99,6 +99,8 @@ class Server:
     def load(self, seconds):
         """Calls on every route, by few callers and then by too many; two reloads, refused callers, a watcher."""
         watcher = self.command("watch")
+        # A tool server is up or away once it was asked.
+        self.command("invoke", "--tool", "anything").wait()
         began = time.monotonic()
         try:
             with concurrent.futures.ThreadPoolExecutor(64) as callers:

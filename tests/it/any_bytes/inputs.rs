@@ -133,6 +133,7 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
         target: Arc::new(target),
         call: Arc::new(ModelCall::default()),
         wording: DialectOverrides::default(),
+        is_streamed: false,
         deadline: Instant::now() + PATIENCE,
         idle: None,
         trace: TraceContext::default(),

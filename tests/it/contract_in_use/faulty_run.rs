@@ -22,6 +22,9 @@ use crate::support::{
 };
 
 /// The classes that only a rule of the operator gives.
+/// Refusals in a row that chance does not explain, whatever was answered before.
+const KEY_REFUSALS: usize = 6;
+
 const BY_RULE: [&str; 7] = [
     "approval_rejected",
     "tool_failed",
@@ -53,9 +56,8 @@ pub(super) fn settings() -> serde_json::Value {
         // Far above what an answer takes on a busy machine: only what is silent on purpose meets
         // them.
         "timers": { "first_token": "4s", "first_token_alone": "4s", "soft_first_token": "20s", "idle": "2s" },
-        "policies": { "slow": { "retry": { "min_attempt_time": "1m" } }, "standard": { "retry": { "backoff": { "base": "10ms", "cap": "40ms" } }, "injection": { "mode": "always" } } },
-        "budget": { "capacity": 20, "cost": 5, "first_try_credit": 0, "refill_per_second": 0 },
-        "gates": { "rate_wait": "50ms" },
+        "policies": { "slow": { "retry": { "backoff": { "base": "1m", "cap": "1m" } } }, "standard": { "retry": { "backoff": { "base": "10ms", "cap": "40ms" } }, "injection": { "mode": "always" } } },
+        "budget": { "capacity": 20 },
         "admission": { "max_in_flight": 2 },
         "circuit": { "mode": "consecutive", "consecutive_failures": 9, "consecutive_open": "1s" },
         "classifier": { "rules": rules },
@@ -103,9 +105,11 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
     }
     more_calls_than_are_let_in(server).await;
     outage(server, seen).await;
-    // A key that is refused, and one that works.
-    server.upstream.push(Reply::status(401));
-    unary(server, seen, on("default", "hello")).await;
+    // A key that is refused again and again, and one that works.
+    for _ in 0..KEY_REFUSALS {
+        server.upstream.push(Reply::status(401));
+        unary(server, seen, on("default", "hello")).await;
+    }
     seen.add(
         "ListTargetsResponse",
         &server
@@ -119,7 +123,7 @@ pub(super) async fn faulty_run(server: &mut Reloaded, seen: &mut Seen) {
         "GetStatusResponse",
         &server
             .admin()
-            .get_status(GetStatusRequest {})
+            .get_status(GetStatusRequest::default())
             .await
             .unwrap()
             .into_inner(),

@@ -5,9 +5,9 @@ use relight::internals::{
     grpc::v1::{
         CancelInvocationRequest, CircuitForce, ClassifyFailureRequest, DeleteThreadRequest,
         ForceCircuitRequest, GetInvocationRequest, GetStatusRequest, GetThreadRequest,
-        InvokeWithRecoveryRequest, ListInvocationsRequest, ListTargetsRequest, ResetCircuitRequest,
-        Resume, StreamWithRecoveryRequest, WatchRecoveryRequest,
-        admin_service_client::AdminServiceClient, cancel_invocation_request,
+        InvokeWithRecoveryRequest, ListExecutionsRequest, ListInvocationsRequest,
+        ListTargetsRequest, ResetCircuitRequest, Resume, StreamWithRecoveryRequest,
+        WatchRecoveryRequest, admin_service_client::AdminServiceClient, cancel_invocation_request,
         get_invocation_request, recovery_service_client::RecoveryServiceClient, resume,
         stream_with_recovery_request::Start as StreamStart, watch_recovery_request::Start,
     },
@@ -95,6 +95,9 @@ async fn outcomes_of_records(server: &Relight, key: &str, id: &str) -> MethodOut
     let listed = recovery
         .list_invocations(with_key(key, ListInvocationsRequest::default()))
         .await;
+    let executed = recovery
+        .list_executions(with_key(key, ListExecutionsRequest::default()))
+        .await;
     let request = GetThreadRequest {
         thread_id: "talk".to_owned(),
     };
@@ -118,6 +121,7 @@ async fn outcomes_of_records(server: &Relight, key: &str, id: &str) -> MethodOut
     vec![
         ("GetInvocation", outcome(found)),
         ("ListInvocations", outcome(listed)),
+        ("ListExecutions", outcome(executed)),
         ("GetThread", outcome(thread)),
         ("CancelInvocation", outcome(cancelled)),
         ("ClassifyFailure", classified),
@@ -129,7 +133,9 @@ async fn outcomes_of_administration(admin: &Channel, key: &str) -> MethodOutcome
     let targets = admin
         .list_targets(with_key(key, ListTargetsRequest::default()))
         .await;
-    let status = admin.get_status(with_key(key, GetStatusRequest {})).await;
+    let status = admin
+        .get_status(with_key(key, GetStatusRequest::default()))
+        .await;
     let request = ResetCircuitRequest {
         target: "t".to_owned(),
     };
@@ -189,6 +195,7 @@ async fn each_role_may_do_its_part_of_every_method_and_nothing_of_another_tenant
         "WatchRecovery",
         "GetInvocation",
         "ListInvocations",
+        "ListExecutions",
         "GetThread",
         "ClassifyFailure",
     ];
@@ -230,7 +237,7 @@ async fn each_role_may_do_its_part_of_every_method_and_nothing_of_another_tenant
     // The AdminService is nowhere else, and its listener serves nothing else.
     let status = server
         .admin()
-        .get_status(with_key("admin", GetStatusRequest {}))
+        .get_status(with_key("admin", GetStatusRequest::default()))
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);

@@ -311,7 +311,7 @@ async fn where_an_answer_was_made_is_forgotten_with_the_end(engine: Engine) {
 
 async fn without_payloads_no_background_response_is_recorded(engine: Engine) {
     let limits = Limits {
-        payloads: relight::internals::config::observe::Payloads::None,
+        payloads: relight::internals::journal::Payloads::None,
         ..Limits::default()
     };
     let journal = engine.open_with(limits).await;

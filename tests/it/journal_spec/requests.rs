@@ -1,9 +1,9 @@
 //! One request id, one execution.
 
 use relight::internals::{
-    config::observe::Payloads,
     domain::{ids::TenantId, invocation::Outcome},
     journal::Fingerprint,
+    journal::Payloads,
 };
 
 use super::*;

@@ -1,11 +1,8 @@
 //! Conversations: from one good checkpoint to the next, or not at all.
 
-use relight::internals::{
-    config::observe::Payloads,
-    journal::{
-        FinishError, Held, JournalError, Locked, THREAD_ERRORS_KEPT, Thread, ThreadCommit,
-        ThreadError,
-    },
+use relight::internals::journal::{
+    FinishError, Held, JournalError, Locked, Payloads, THREAD_ERRORS_KEPT, Thread, ThreadCommit,
+    ThreadError,
 };
 
 use super::*;

@@ -99,11 +99,18 @@ async fn cancellation_reaches_a_call_that_is_queued_for_a_limit() {
             ..Settings::default()
         },
         |number, _| match number {
-            0 => Plays::Status(429, SECOND / 100, vec![("retry-after", "5")], ""),
+            // Refusals that agree on their end close the gate until then.
+            0..5 => {
+                let wait = ["20", "18", "16", "14", "12"][number];
+                Plays::Status(429, SECOND / 100, vec![("retry-after", wait)], "")
+            }
             _ => Plays::Answer(SECOND),
         },
     );
-    assert!(stack.call().await.result.is_err());
+    for _ in 0..5 {
+        assert!(stack.call().await.result.is_err());
+        tokio::time::sleep(SECOND * 2 - SECOND / 100).await;
+    }
     let mut first = stack.begin().await.unwrap();
     let mut second = stack.begin().await.unwrap();
     follow_for(&mut first, SECOND).await;
@@ -115,7 +122,7 @@ async fn cancellation_reaches_a_call_that_is_queued_for_a_limit() {
         finish(second).await.result.is_ok(),
         "the line goes on without it"
     );
-    assert_eq!(stack.sent(), 2);
+    assert_eq!(stack.sent(), 6);
 }
 
 fn once_but_parking() -> RetryPolicy {
@@ -128,7 +135,6 @@ fn once_but_parking() -> RetryPolicy {
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_a_queued_call() {
     let concurrency = ConcurrencyPolicy {
-        start: Some(1),
         max: 1,
         ..ConcurrencyPolicy::default()
     };

@@ -98,10 +98,7 @@ fn admit(shared: &Arc<Mutex<Watched>>, now: Instant) -> Option<Guard> {
 
 /// A circuit that opened a second ago: the next call is a probe.
 fn about_to_probe(start: Instant) -> Watched {
-    let mut circuit = Circuit::new(std::sync::Arc::new(CircuitPolicy {
-        open_jitter: 0.0,
-        ..CircuitPolicy::default()
-    }));
+    let mut circuit = Circuit::new(std::sync::Arc::new(CircuitPolicy::default()));
     let mut now = start;
     while circuit.state() == CircuitState::Closed {
         now += Duration::from_secs(1);

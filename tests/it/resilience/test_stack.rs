@@ -1,6 +1,7 @@
 //! A stack over a wire whose every answer a test decides.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -38,6 +39,7 @@ use relight::internals::{
         hedge::HedgePolicy,
         retry::RetryPolicy,
         retry_budget::BudgetPolicy,
+        tenant_limits::TenantMeters,
         timers::TimersPolicy,
     },
     stack::{Shared, Stack, stack},
@@ -149,6 +151,7 @@ impl TestStack {
                 circuit: Arc::new(settings.circuit.clone()),
                 concurrency: settings.concurrency.clone(),
                 settings: 0,
+                pool: Vec::new(),
             })
             .collect();
         let shared = SharedPolicies {
@@ -166,7 +169,10 @@ impl TestStack {
             events: events.clone(),
             spans: Spans::disabled(),
             targets: targets.clone(),
-            admission: Arc::new(Mutex::new(Admission::new(AdmissionPolicy::default()))),
+            meters: Arc::new(parking_lot::Mutex::new(TenantMeters::new(BTreeMap::new()))),
+            admission: Arc::new(parking_lot::Mutex::new(Admission::new(
+                AdmissionPolicy::default(),
+            ))),
             classifier: Arc::new(ArcSwap::from_pointee(Classifier::default())),
         };
         let stack = stack(parts, wire.clone());

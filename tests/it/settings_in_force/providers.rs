@@ -19,6 +19,7 @@ use tokio::{
 
 use super::probes::{SOON, class_of};
 use crate::support::{
+    process::{Serve, replace},
     relight::asking,
     reloaded::{Reloaded, merge},
     upstream::{Reply, Upstream, chunk},
@@ -88,41 +89,24 @@ async fn the_provider_is_called_in_the_changed_dialect() {
         }
         invocation
     };
-    let chat = json!({ "path": "/chat", "include_usage": false, "max_tokens_field": "max_tokens", "developer_role": true,
+    let chat = json!({ "path": "/chat",
         "reasoning_field": "reasoning_content" });
     let sent = request_after(&mut server, json!({ "chat": chat }), limited()).await;
-    assert_eq!(
-        (sent.path.as_str(), &sent.body["max_tokens"]),
-        ("/v1/chat", &json!(100))
-    );
-    assert!(
-        !sent.body["stream_options"]["include_usage"]
-            .as_bool()
-            .unwrap_or_default(),
-        "{}",
-        sent.body
-    );
-    assert_eq!(sent.body["messages"][0]["role"], "developer");
+    assert_eq!(sent.path, "/v1/chat");
     assert_eq!(
         sent.body["messages"][2]["reasoning_content"], "Hm.",
         "{}",
         sent.body
     );
-    let chat = json!({ "path": null, "max_tokens_field": "max_completion_tokens", "developer_role": false, "stream": false });
+    let chat = json!({ "path": null, "stream": false });
     let sent = request_after(
         &mut server,
         json!({ "chat": chat, "api_key_header": "api_key" }),
         limited(),
     )
     .await;
-    assert_eq!(
-        (sent.path.as_str(), &sent.body["max_completion_tokens"]),
-        ("/v1/chat/completions", &json!(100))
-    );
-    assert_eq!(
-        (&sent.body["messages"][0]["role"], &sent.body["stream"]),
-        (&json!("system"), &json!(false))
-    );
+    assert_eq!(sent.path, "/v1/chat/completions");
+    assert_eq!(sent.body["stream"], json!(false));
     assert_eq!(
         (sent.header("api-key"), sent.header("authorization")),
         (Some("k"), None)
@@ -224,31 +208,38 @@ async fn a_target_is_called_with_its_changed_credential_and_keys_are_read_from_c
     )
     .await;
     assert_eq!(sent.header("authorization"), Some("Bearer k-4"));
+    let pool = json!({ "api_key_file": null, "api_keys": ["k-5"] });
+    let sent = request_after(&mut server, pool, asking("hello")).await;
+    assert_eq!(sent.header("authorization"), Some("Bearer k-5"));
+    let from_file = json!({ "api_keys": null, "api_keys_file": file });
+    let sent = request_after(&mut server, from_file, asking("hello")).await;
+    assert_eq!(sent.header("authorization"), Some("Bearer k-4"));
 }
 
 #[tokio::test]
 async fn responses_are_as_large_as_the_changed_limits_of_the_http_client_allow() {
-    let once = json!({ "policies": { "standard": { "retry": { "max_retries": 0, "semantic_retries": 0 } } } });
+    let once = json!({ "policies": { "standard": { "retry": { "max_retries": 0 } } } });
     let mut server = Reloaded::start(once).await;
     let long = "a word and ".repeat(10_000);
+    let longer = "a word and ".repeat(200_000);
     let in_one_line = [
-        chunk(&json!({ "content": long }), None),
+        chunk(&json!({ "content": longer }), None),
         chunk(&json!({}), Some("stop")),
         "[DONE]".to_owned(),
     ];
     for (http, reply, answered) in [
         (
-            json!({ "max_body_bytes": "64KiB", "max_line_bytes": "64KiB" }),
+            json!({ "max_body_bytes": "64KiB" }),
             Reply::text(&long),
             false,
         ),
         (
-            json!({ "max_body_bytes": "64MiB", "max_line_bytes": "4KiB" }),
+            json!({ "max_body_bytes": "32MiB" }),
             Reply::events(&in_one_line),
             false,
         ),
         (
-            json!({ "max_body_bytes": "64MiB", "max_line_bytes": "16MiB" }),
+            json!({ "max_body_bytes": "512MiB" }),
             Reply::events(&in_one_line),
             true,
         ),
@@ -267,39 +258,8 @@ async fn responses_are_as_large_as_the_changed_limits_of_the_http_client_allow()
 }
 
 #[tokio::test]
-async fn connections_are_kept_as_long_as_the_changed_http_client_allows() {
+async fn http_2_is_used_as_the_changed_http_client_requires() {
     let mut server = Reloaded::start(json!({})).await;
-    for (pool_max_idle_per_host, connections) in [(4, 1), (0, 4)] {
-        server
-            .change(json!({ "providers": { "p": { "http": { "pool_max_idle_per_host": pool_max_idle_per_host } } } }))
-            .await;
-        let before = server.upstream.connections();
-        for _ in 0..4 {
-            server.invoke().await;
-        }
-        assert_eq!(
-            server.upstream.connections() - before,
-            connections,
-            "{pool_max_idle_per_host} idle ones"
-        );
-    }
-}
-
-#[tokio::test]
-async fn idle_connections_end_and_http_2_is_used_as_the_changed_http_client_requires() {
-    let mut server = Reloaded::start(json!({})).await;
-    server
-        .change(json!({ "providers": { "p": { "http": { "pool_idle_timeout": "100ms" } } } }))
-        .await;
-    for _ in 0..2 {
-        server.invoke().await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    assert_eq!(
-        server.upstream.connections(),
-        2,
-        "a second later each needs a new one"
-    );
     server
         .change(json!({ "providers": { "p": { "http": { "http2_prior_knowledge": true } } } }))
         .await;
@@ -343,4 +303,66 @@ async fn another_host_is_taken_without_tls_where_the_changed_section_allows_it()
             .contains(&"providers.p.base_url".to_owned()),
         "{event:?}"
     );
+}
+
+/// A token that is named after what it was requested for, or an answer.
+fn token_or_answer(request: &Request) -> Reply {
+    let resource = request.path.split_once("resource=");
+    let token = match resource.and_then(|(_, rest)| rest.split('&').next()) {
+        Some(resource) => resource,
+        None if request.path.contains("computeMetadata") => "of-google",
+        None => return Reply::text("Hello."),
+    };
+    Reply::document(&json!({ "access_token": token, "expires_in": 3600 }))
+}
+
+#[tokio::test]
+async fn a_changed_identity_and_its_scope_prove_the_next_call() {
+    let upstream = Upstream::start().await;
+    upstream.answering(token_or_answer);
+    let url = upstream.base_url();
+    let config = |proof: &str| {
+        format!(
+            "providers: {{ p: {{ dialect: openai_chat, base_url: \"{url}\", {proof} }} }}\ntargets: {{ t: {{ provider: p, model: m }} \
+             }}\nroutes: {{ default: {{ targets: [t] }} }}\njournal: {{ store: memory }}\n"
+        )
+    };
+    let host = url.trim_start_matches("http://").trim_end_matches("/v1");
+    let server = Serve::on("127.0.0.1:0", &config("api_key: k"))
+        .env("IDENTITY_ENDPOINT", &url)
+        .env("IDENTITY_HEADER", "h")
+        .env("GCE_METADATA_HOST", host)
+        .start()
+        .await;
+    for (proof, sent) in [
+        ("api_key: k", "Bearer k"),
+        (
+            "identity: { cloud: azure, scope: first/.default }",
+            "Bearer first",
+        ),
+        ("identity: { cloud: azure, scope: second }", "Bearer second"),
+        ("identity: { cloud: google }", "Bearer of-google"),
+    ] {
+        replace(&server.file, &config(proof));
+        let proven = async {
+            loop {
+                let request = InvokeWithRecoveryRequest {
+                    invocation: Some(asking("Hello")),
+                };
+                server
+                    .recovery()
+                    .invoke_with_recovery(request)
+                    .await
+                    .unwrap();
+                let last = upstream.requests().pop().unwrap();
+                if last.header("authorization") == Some(sent) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), proven)
+            .await
+            .unwrap_or_else(|_| panic!("no call with {sent}"));
+    }
 }

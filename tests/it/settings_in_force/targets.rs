@@ -184,6 +184,7 @@ fn tool_result() -> Message {
         content: Some(tool_content::Content::Text(TextPart {
             text: "nothing".to_owned(),
         })),
+        mcp_json: None,
     }];
     let result = ToolResultPart {
         call_id: "c1".to_owned(),

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use relight::internals::{
-    config::observe::JournalMode,
     grpc::v1::{
         AttemptCause, CancelInvocationRequest, InvocationState, RecoveryStrategy,
         cancel_invocation_request, terminal::Outcome,
     },
-    journal::{Journal, Limits, postgres, sqlite},
+    journal::{Journal, JournalMode, Limits, postgres, sqlite},
     wire_server::answers::responses::text,
 };
 use serde_json::json;

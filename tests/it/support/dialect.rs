@@ -91,6 +91,7 @@ pub(crate) fn turn_of(seen: &Seen) -> Message {
             Delta::Start { .. }
             | Delta::Usage(_)
             | Delta::ReadOn(_)
+            | Delta::Around(_)
             | Delta::ToolReply(_)
             | Delta::Finish { .. } => {}
         }

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use relight::internals::grpc::{
     folder::Folder,
     v1::{
-        Accepted, Invocation, Resume, StreamCursor, StreamEvent, StreamWithRecoveryRequest,
-        StreamWithRecoveryResponse, Terminal, recovery_service_client::RecoveryServiceClient,
-        resume, stream_event::Body, stream_with_recovery_request::Start, terminal::Outcome,
+        Accepted, Invocation, ResponseStarted, Resume, StreamCursor, StreamEvent,
+        StreamWithRecoveryRequest, StreamWithRecoveryResponse, Terminal,
+        recovery_service_client::RecoveryServiceClient, resume, stream_event::Body,
+        stream_with_recovery_request::Start, terminal::Outcome,
     },
 };
 use sha2::{Digest, Sha256};
@@ -41,6 +42,8 @@ pub(crate) struct Folding {
     pub(crate) recoveries: Vec<String>,
     /// The lines about waiting.
     pub(crate) parked: Vec<String>,
+    /// What providers said around their answers when they began.
+    pub(crate) responses: Vec<ResponseStarted>,
     pub(crate) events: usize,
     pub(crate) reference: Folder,
 }
@@ -83,6 +86,7 @@ impl Folding {
         let resume = Resume {
             invocation: Some(resume::Invocation::Token(self.token.clone())),
             cursor: self.cursor.map(|(epoch, seq)| StreamCursor { epoch, seq }),
+            ..Resume::default()
         };
         StreamWithRecoveryRequest {
             start: Some(Start::Resume(resume)),
@@ -264,6 +268,7 @@ impl Folding {
                 assert_eq!(self.hash(), terminal.result_hash, "the result's hash");
                 self.terminal = Some(terminal);
             }
+            Body::ResponseStarted(started) => self.responses.push(started),
             Body::AttemptStarted(_) | Body::ContextInjected(_) | Body::Usage(_) => {}
             Body::Accepted(_) | Body::Heartbeat(_) | Body::Snapshot(_) => {
                 unreachable!("not numbered")

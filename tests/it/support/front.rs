@@ -65,6 +65,11 @@ impl Front {
         self.running.take().unwrap()
     }
 
+    /// The front's address.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Sends `route` one question.
     pub(crate) async fn ask(&self, route: &str, stream: bool) -> Answer {
         self.chat(&question(route, stream)).await
@@ -99,16 +104,17 @@ impl Front {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Answer {
+        let body = body.into();
         let mut request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.address));
-        if !headers.iter().any(|(name, _)| *name == "content-type") {
+        if !body.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/json");
         }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(body.into())).unwrap();
+        let request = request.body(Full::new(body)).unwrap();
         tokio::time::timeout(PATIENCE, exchange(request))
             .await
             .expect("the call hangs")
@@ -155,6 +161,15 @@ pub(crate) fn folded(answer: &Answer) -> Value {
             }
             "content_block_delta" => {
                 let block = &mut message["content"][open.unwrap()];
+                if event["delta"]["type"] == "citations_delta" {
+                    let citations = &mut block["citations"];
+                    if citations.is_null() {
+                        *citations = json!([]);
+                    }
+                    let citation = event["delta"]["citation"].clone();
+                    citations.as_array_mut().unwrap().push(citation);
+                    continue;
+                }
                 let (field, piece) = match event["delta"]["type"].as_str().unwrap() {
                     "text_delta" => ("text", "text"),
                     "thinking_delta" => ("thinking", "thinking"),

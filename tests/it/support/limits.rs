@@ -93,16 +93,13 @@ impl Limits {
   limits:
     connections: {connections}
     requests: {requests}
-    requests_per_tenant: {requests}
     bytes_in_flight: {in_flight_mib}MiB
-    bytes_in_flight_per_tenant: {in_flight_mib}MiB
-    bytes_in_flight_per_connection: {in_flight_mib}MiB
   timeouts: {{ body: 2s }}
 {server}providers:
-  p: {{ dialect: openai_chat, base_url: \"{base_url}\", api_key: k-provider, http: {{ max_body_bytes: {answer_kib}KiB, max_line_bytes: 64KiB }} }}
+  p: {{ dialect: openai_chat, base_url: \"{base_url}\", api_key: k-provider, http: {{ max_body_bytes: {answer_kib}KiB }} }}
 targets: {{ t: {{ provider: p, model: m }} }}
 routes: {{ default: {{ targets: [t], deadline: 30s }} }}
-admission: {{ max_in_flight: {requests}, fair_from: 1.0 }}
+admission: {{ max_in_flight: {requests} }}
 journal: {{ store: \"{store}\", max_bytes: {journal_mib}MiB }}
 events: {{ capacity: {events} }}
 telemetry: {{ log: {{ level: error }} }}

@@ -128,6 +128,26 @@ impl Serve {
         self
     }
 
+    /// Starts it through a program that runs the program which follows its own arguments.
+    pub(crate) fn through(mut self, program: &[&str]) -> Self {
+        let own = self.command.as_std();
+        let mut command = Command::new(program[0]);
+        command
+            .args(&program[1..])
+            .arg(own.get_program())
+            .args(own.get_args())
+            .env_clear()
+            .kill_on_drop(true)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        for (name, value) in own.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        self.command = command;
+        self
+    }
+
     /// Starts it, and retries while another process has its address.
     pub(crate) async fn start(mut self) -> Process {
         let starting = async {
@@ -214,8 +234,9 @@ impl Process {
     /// The lines of its log once they are enough.
     pub(crate) async fn log_until(&self, enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let reading = async {
+            // A long log takes its time to be looked through.
             while !enough(&self.log()) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, reading).await;

@@ -157,8 +157,16 @@ pub(crate) async fn running(yaml: &str, file: Option<&Path>) -> Running {
     if let Some(file) = file {
         std::fs::write(file, yaml).unwrap();
     }
-    let loaded =
-        load_text(yaml, file, &GivenEnvironment::new()).unwrap_or_else(|faults| panic!("{faults}"));
+    running_in(yaml, file, &GivenEnvironment::new()).await
+}
+
+/// Starts a server with these variables of the environment.
+pub(crate) async fn running_in(
+    yaml: &str,
+    file: Option<&Path>,
+    environment: &GivenEnvironment,
+) -> Running {
+    let loaded = load_text(yaml, file, environment).unwrap_or_else(|faults| panic!("{faults}"));
     let listeners = Listeners::bind(&loaded.config).await.unwrap();
     let options = ServerOptions {
         skip_pause: true,

@@ -23,6 +23,9 @@ use super::{
 /// Longest time that a change may take to be in force.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The key by which changes are watched where callers need one: that of an operator.
+pub(crate) const WATCHING_KEY: &str = "secret";
+
 /// A running server, its file, and a watch of its events.
 pub(crate) struct Reloaded {
     pub(crate) running: Running,
@@ -58,23 +61,12 @@ impl Reloaded {
             .connect()
             .await
             .unwrap();
-        let request = WatchRecoveryRequest {
-            filter: None,
-            start: Some(Start::Live(true)),
-        };
-        let mut events = RecoveryServiceClient::new(channel.clone())
-            .watch_recovery(request)
-            .await
-            .unwrap()
-            .into_inner();
-        // The first message is a bookmark: nothing after it is missed.
-        events.message().await.unwrap();
         Self {
             running,
             upstream,
             config,
+            events: watch(&channel).await,
             channel,
-            events,
             file,
             _folder: folder,
         }
@@ -82,6 +74,8 @@ impl Reloaded {
 
     /// Lays these settings over the file, and waits until they are accepted.
     pub(crate) async fn change(&mut self, settings: Value) -> (ConfigurationReloadedEvent, String) {
+        // A watch ends with the access that it began with, which the last change may have taken.
+        self.events = watch(&self.channel).await;
         merge(&mut self.config, settings);
         replace(&self.file, &self.config.to_string());
         self.accepted().await
@@ -143,6 +137,26 @@ impl Reloaded {
             .find(|target| target.id == "main")
             .unwrap()
     }
+}
+
+/// A watch of everything from now on.
+async fn watch(channel: &Channel) -> Streaming<WatchRecoveryResponse> {
+    let mut request = tonic::Request::new(WatchRecoveryRequest {
+        filter: None,
+        start: Some(Start::Live(true)),
+    });
+    request.metadata_mut().insert(
+        "authorization",
+        format!("Bearer {WATCHING_KEY}").parse().unwrap(),
+    );
+    let mut events = RecoveryServiceClient::new(channel.clone())
+        .watch_recovery(request)
+        .await
+        .unwrap()
+        .into_inner();
+    // The first message is a bookmark: nothing after it is missed.
+    events.message().await.unwrap();
+    events
 }
 
 /// Lays `over` over `base`: maps deeply, `null` takes out, everything else replaces.

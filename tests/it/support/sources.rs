@@ -5,10 +5,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of Rust in a folder and below it.
+/// Folders of sources, of the service and of the crates below it.
+pub(crate) const ROOTS: [&str; 8] = [
+    "src",
+    "crates/relight-fleet/src",
+    "crates/relight-journal/src",
+    "crates/relight-lab/src",
+    "crates/relight-outbound/src",
+    "crates/relight-policy/src",
+    "crates/relight-provider/src",
+    "crates/relight-tool/src",
+];
+
+/// The files of Rust in a folder and below it; `src` is that of each crate.
 pub(crate) fn sources(folder: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = match folder.strip_prefix("src") {
+        Some(below) => ROOTS
+            .map(|source| root.join(format!("{source}{below}")))
+            .to_vec(),
+        None => vec![root.join(folder)],
+    };
+    files_below(folders)
+}
+
+/// The files of Rust of the service itself, whose levels and homes Cargo does not keep.
+pub(crate) fn sources_of_the_service() -> Vec<PathBuf> {
+    files_below(vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")])
+}
+
+fn files_below(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.unwrap().path();
@@ -23,10 +50,13 @@ pub(crate) fn sources(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The path below `src/`, without its ending.
+/// The path below the sources of its crate, without its ending.
 pub(crate) fn module_path(path: &Path) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    path.strip_prefix(root)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let below = |source: &&str| path.strip_prefix(root.join(source)).ok();
+    ROOTS
+        .iter()
+        .find_map(below)
         .unwrap()
         .with_extension("")
         .to_string_lossy()

@@ -23,23 +23,32 @@ use crate::support::relight::Relight;
 /// A scripted MCP server and a Relight that has it.
 pub(crate) struct Stage {
     pub(crate) script: McpScript,
-    _wire: WireServer,
+    pub(crate) wire: WireServer,
     pub(crate) relight: Relight,
 }
 
 impl Stage {
     pub(crate) async fn with(tools: Vec<ScriptedTool>, settings: &str) -> Self {
+        Self::with_server(tools, "", settings).await
+    }
+
+    /// With something else that is set for the server.
+    pub(crate) async fn with_server(
+        tools: Vec<ScriptedTool>,
+        server: &str,
+        settings: &str,
+    ) -> Self {
         let (script, wire) = (McpScript::new(tools), WireServer::start().await.unwrap());
         script.play_on(&wire);
         let yaml = format!(
             "policies: {{ standard: {{ retry: {{ backoff: {{ base: 10ms }} }} }} }}\n\
-             tools:\n  servers:\n    strava: {{ url: \"http://{}/mcp\" }}\n{settings}",
+             tools:\n  servers:\n    strava: {{ url: \"http://{}/mcp\", {server} }}\n{settings}",
             wire.address()
         );
         Self {
             script,
             relight: Relight::start(&yaml).await,
-            _wire: wire,
+            wire,
         }
     }
 

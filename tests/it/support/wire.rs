@@ -61,6 +61,7 @@ pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
         target: Arc::new(target),
         call: Arc::new(call),
         wording: DialectOverrides::default(),
+        is_streamed: true,
         deadline: Instant::now() + Duration::from_mins(1),
         idle: None,
         trace: TraceContext::default(),

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use relight::internals::domain::failure::TransportFault;
+use relight::internals::{domain::failure::TransportFault, grpc::v1::InvokeWithRecoveryRequest};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::{Child, PATIENCE, specs, text_of};
+use crate::support::{process::Process, tool_stage::calling};
 
 fn is_alive(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -80,4 +81,38 @@ async fn a_reload_keeps_a_child_whose_settings_stay_and_ends_one_whose_settings_
         child.fault("echo").await.fault,
         Some(TransportFault::NotStarted)
     );
+}
+
+#[tokio::test]
+async fn a_killed_server_leaves_nothing_of_what_its_tool_servers_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let noted = folder.path().join("noted");
+    // It outlives its input, and what it started is no child of the server.
+    let script = "trap '' TERM HUP; sleep 1000 & echo $! >\"$0.new\"; mv \"$0.new\" \"$0\"; wait";
+    let child = json!({ "command": "sh", "args": ["-c", script, noted] });
+    let config = json!({ "tools": { "servers": { "s": child } } });
+    let mut server = Process::start(&config.to_string()).await;
+    let started = async {
+        loop {
+            if let Ok(started) = std::fs::read_to_string(&noted) {
+                return started.trim().to_owned();
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let mut recovery = server.recovery();
+    let calling = async {
+        let request = InvokeWithRecoveryRequest {
+            invocation: Some(calling("s/any", json!({}))),
+        };
+        let _ = recovery.invoke_with_recovery(request).await;
+        std::future::pending::<()>().await;
+    };
+    let started = tokio::select! {
+        started = timeout(PATIENCE, started) => started.unwrap(),
+        () = calling => unreachable!(),
+    };
+    assert!(is_alive(&started));
+    server.kill().await;
+    until_gone(&started).await;
 }

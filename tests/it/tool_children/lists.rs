@@ -63,7 +63,9 @@ async fn a_list_of_five_hundred_tools_comes_whole_and_one_beyond_its_bound_is_re
         .unwrap();
     assert_eq!(list.tools.len(), 500);
     assert!(list.find("tool_499").is_some());
-    let few = Child::new("many", json!({}), json!({ "max_tools": 499 }));
+    let few = Child::with("many", json!({}), json!({}), |spec| {
+        spec.limits.max_tools = 499;
+    });
     let error = few
         .servers
         .list("child", ListFreshness::Cached)

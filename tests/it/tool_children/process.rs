@@ -14,7 +14,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{BufRead as _, Write as _},
+    io::{BufRead as _, Write},
     thread,
     time::Duration,
 };
@@ -94,6 +94,11 @@ impl Server {
                 let version = &params["protocolVersion"];
                 let result = json!({ "protocolVersion": version, "capabilities": capabilities, "serverInfo": info });
                 self.respond(id, &result);
+            }
+            // A server that says nothing to what it does not know is one, too.
+            "server/discover" if self.start != "mute" => {
+                let error = json!({ "code": -32601, "message": "Method not found" });
+                self.write_line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string());
             }
             "tools/list" => {
                 note("list");
@@ -202,10 +207,22 @@ impl Server {
                 self.respond(id, &text("once"));
                 self.respond(id, &text("and again"));
             }
-            "not_json" => self.write_line("Traceback (most recent call last):"),
-            "not_text" => {
-                self.out.write_all(b"\xff\xfe\n").unwrap();
+            // Whatever else its code prints, on both pipes, before the result.
+            "noisy" => {
+                let fill = arguments["fill"].as_u64().unwrap_or_default();
+                let size = arguments["size"].as_u64().unwrap_or_default();
+                let fill = vec![u8::try_from(fill).unwrap(); usize::try_from(size).unwrap()];
+                let bytes: Vec<u8> = serde_json::from_value(arguments["bytes"].clone()).unwrap();
+                for pipe in [&mut self.out as &mut dyn Write, &mut std::io::stderr()] {
+                    pipe.write_all(&fill).unwrap();
+                    pipe.write_all(&bytes).unwrap();
+                }
+                self.respond(id, &text("done"));
             }
+            "broken" => self.write_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"no"}}"#)),
+            "unread" => self.write_line(
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+            ),
             "endless_line" => loop {
                 if self.out.write_all(&[b'x'; 1 << 16]).is_err() {
                     std::process::exit(0);

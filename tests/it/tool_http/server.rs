@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
+    io::Write as _,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -16,6 +17,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::{any, post},
 };
+use flate2::{Compression, write::GzEncoder};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::{sync::broadcast, task::JoinSet};
@@ -38,10 +40,19 @@ struct SeenState {
     initializations: usize,
     /// Sessions up to this number are over.
     ended: usize,
+    /// How that is told: a status and a body, in which `ID` is the request's; unset: a bare 404.
+    told: Option<(u16, String)>,
+    /// Requests to call a tool, also those that were refused for their session.
+    tries: usize,
     refuse_initialization: Option<u16>,
     renamed: bool,
     listening: bool,
+    /// Whether changes are reported without end.
+    floods: bool,
+    /// How many such reports their reader gave up.
+    floods_left: usize,
     cancellations: usize,
+    plain_requests: usize,
     calls: BTreeMap<String, usize>,
     headers: HeaderMap,
     /// What a stream that was cut goes on with.
@@ -103,6 +114,10 @@ impl McpOverHttp {
         self.seen.state().cancellations
     }
 
+    pub(super) fn plain_requests(&self) -> usize {
+        self.seen.state().plain_requests
+    }
+
     /// The headers of the last call.
     pub(super) fn last_headers(&self) -> HeaderMap {
         self.seen.state().headers.clone()
@@ -113,8 +128,28 @@ impl McpOverHttp {
         state.ended = state.initializations;
     }
 
+    /// The same, told in other words.
+    pub(super) fn end_sessions_saying(&self, status: u16, body: &str) {
+        self.end_sessions();
+        self.seen.state().told = Some((status, body.to_owned()));
+    }
+
+    pub(super) fn tries(&self) -> usize {
+        self.seen.state().tries
+    }
+
     pub(super) fn refuse_initialization(&self, status: u16) {
         self.seen.state().refuse_initialization = Some(status);
+    }
+
+    /// Reports changes without end to whoever listens from now on, or no more.
+    pub(super) fn flood(&self, floods: bool) {
+        self.seen.state().floods = floods;
+    }
+
+    /// How many floods of reports their reader gave up.
+    pub(super) fn floods_left(&self) -> usize {
+        self.seen.state().floods_left
     }
 
     /// Renames a parameter and reports it, once somebody listens.
@@ -124,6 +159,15 @@ impl McpOverHttp {
         }
         self.seen.state().renamed = true;
         self.seen.changes.send(()).unwrap();
+    }
+}
+
+/// Counts a flood when its reader leaves.
+struct Flood(Arc<Seen>);
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.0.state().floods_left += 1;
     }
 }
 
@@ -174,6 +218,7 @@ fn respond(seen: &Seen, headers: HeaderMap, body: &[u8]) -> Option<Response> {
     state.requests += 1;
     let result = |result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result });
     let method = message["method"].as_str().unwrap_or_default();
+    state.tries += usize::from(method == "tools/call");
     if method != "initialize" {
         let session = headers
             .get("mcp-session-id")
@@ -185,7 +230,12 @@ fn respond(seen: &Seen, headers: HeaderMap, body: &[u8]) -> Option<Response> {
             .and_then(|number| number.parse().ok())
             .unwrap_or_default();
         if number <= state.ended {
-            return Some(StatusCode::NOT_FOUND.into_response());
+            let Some((status, body)) = &state.told else {
+                return Some(StatusCode::NOT_FOUND.into_response());
+            };
+            let kind = [("content-type", "application/json")];
+            let body = body.replace("ID", &id.to_string());
+            return Some((StatusCode::from_u16(*status).unwrap(), kind, body).into_response());
         }
     }
     Some(match method {
@@ -224,6 +274,7 @@ fn respond(seen: &Seen, headers: HeaderMap, body: &[u8]) -> Option<Response> {
             }
             call(&name, &done)?
         }
+        "ping" => json_response(&result(json!({}))),
         "notifications/cancelled" => {
             state.cancellations += 1;
             StatusCode::ACCEPTED.into_response()
@@ -251,6 +302,8 @@ fn call(name: &str, done: &Value) -> Option<Response> {
         "flood" => events(Body::from_stream(
             stream::repeat(event(&progress)).map(Ok::<_, Infallible>),
         )),
+        "no_id" => json_response(&without_id()),
+        "no_id_in_events" => events(event(&without_id()).into()),
         "wrong_id" => json_response(&wrong),
         "wrong_id_in_events" => events(event(&wrong).into()),
         "large" => json_response(&long),
@@ -263,9 +316,16 @@ fn call(name: &str, done: &Value) -> Option<Response> {
         )
             .into_response(),
         "403" => (StatusCode::FORBIDDEN, "{\"error\":\"not yours\"}").into_response(),
+        "own_session" => json_response(&json!({ "jsonrpc": "2.0", "id": done["id"],
+            "error": { "code": -32001, "message": "Session 7 of the browser not found" } })),
         "500" => (StatusCode::INTERNAL_SERVER_ERROR, "broken inside").into_response(),
         _ => return None,
     })
+}
+
+/// The error of a server that could not read the request.
+fn without_id() -> Value {
+    json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "cannot read it" } })
 }
 
 /// The stream of what responds to nothing, or the rest of one that was cut.
@@ -275,6 +335,15 @@ async fn listen(State(seen): State<Arc<Seen>>, headers: HeaderMap) -> Response {
         return events(state.rest.take().unwrap_or_default().into());
     }
     state.listening = true;
+    if state.floods {
+        let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+        let flood = Flood(Arc::clone(&seen));
+        let reports = stream::repeat(event(&changed)).map(move |report| {
+            let _reader = &flood;
+            Ok::<_, Infallible>(report)
+        });
+        return events(Body::from_stream(reports));
+    }
     let changes = seen.changes.subscribe();
     let reports = stream::unfold(changes, |mut changes| async {
         changes.recv().await.ok()?;
@@ -284,7 +353,35 @@ async fn listen(State(seen): State<Arc<Seen>>, headers: HeaderMap) -> Response {
     events(Body::from_stream(reports))
 }
 
-async fn plain(method: Method, uri: Uri, headers: HeaderMap, body: String) -> Response {
+/// Bodies that are compressed or of another charset, by their path.
+fn encoded(path: &str) -> Option<Response> {
+    let zipped = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let gzip = ("content-encoding", "gzip");
+    Some(match path.rsplit('/').next()? {
+        "zipped" => {
+            let json = ("content-type", "application/json");
+            ([json, gzip], zipped("{\"city\":\"Zürich\"}")).into_response()
+        }
+        "zipped_refusal" => (StatusCode::NOT_FOUND, [gzip], zipped("no such city")).into_response(),
+        "latin" => {
+            let kind = [("content-type", "text/plain; charset=latin1")];
+            (kind, b"Z\xFCrich".to_vec()).into_response()
+        }
+        _ => return None,
+    })
+}
+
+async fn plain(
+    State(seen): State<Arc<Seen>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: String,
+) -> Response {
     if uri.path().ends_with("/broken") {
         return (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -293,6 +390,10 @@ async fn plain(method: Method, uri: Uri, headers: HeaderMap, body: String) -> Re
         )
             .into_response();
     }
+    if let Some(response) = encoded(uri.path()) {
+        return response;
+    }
+    seen.state().plain_requests += 1;
     let team = headers.get("x-team").map(|team| team.to_str().unwrap());
     json_response(
         &json!({ "method": method.as_str(), "path": uri.to_string(), "body": body, "team": team }),

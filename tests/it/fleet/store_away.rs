@@ -1,0 +1,118 @@
+//! A store that is stopped, frozen or slow costs no call (F1, F2, F6).
+
+use super::*;
+
+/// Longest time that a call takes which waits for nothing.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_go_on_while_the_store_is_stopped_or_frozen_and_status_tells() {
+    for is_frozen in [false, true] {
+        for server in FleetServer::all() {
+            lose_and_find(Replicas::on(server, "").await, is_frozen).await;
+        }
+    }
+}
+
+/// Takes the store away and gives it back.
+async fn lose_and_find(replicas: Replicas, is_frozen: bool) {
+    let engine = replicas.cluster.engine();
+    let first = &replicas.all[0];
+    let mut watch = first.log().len();
+    if is_frozen {
+        replicas.cluster.freeze();
+    } else {
+        replicas.cluster.stop();
+    }
+    for _ in 0..5 {
+        let answered = tokio::time::timeout(AT_ONCE, is_answered(first)).await;
+        assert_eq!(answered, Ok(true), "{engine}, frozen: {is_frozen}");
+    }
+    until("the loss", async || {
+        let status = status(first).await;
+        let store = status
+            .stores
+            .iter()
+            .find(|it| it.kind() == StoreKind::Fleet);
+        !store.unwrap().reachable
+            && status
+                .reasons
+                .iter()
+                .any(|it| it.component == "store:fleet" && it.message.contains("alone"))
+    })
+    .await;
+    let log = first.log();
+    assert!(
+        log[watch..]
+            .iter()
+            .any(|line| line.to_string().contains("this replica decides alone"))
+    );
+    assert!(is_answered(first).await);
+    watch = log.len();
+    if is_frozen {
+        replicas.cluster.thaw();
+    } else {
+        replicas.cluster.start_again();
+    }
+    until("the return", async || {
+        status(first).await.stores.iter().all(|it| it.reachable)
+    })
+    .await;
+    let log = first.log();
+    assert!(
+        log[watch..]
+            .iter()
+            .any(|line| line.to_string().contains("the store of the fleet is back"))
+    );
+    // What is said now holds everywhere.
+    force(first, CircuitForce::Open).await;
+    let is_forced = |target: &Target| state_of(target) == CircuitState::ForcedOpen;
+    replicas.until_all(0, "forced", is_forced).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_while_the_store_is_away_is_known_to_all_when_it_is_back() {
+    let settings = "circuit: { open_base: 60s }";
+    for server in FleetServer::all() {
+        meet_outage_alone(Replicas::on(server, settings).await).await;
+    }
+}
+
+/// One replica meets an outage while the store is away; then the store comes back, Valkey without
+/// what it knew.
+async fn meet_outage_alone(replicas: Replicas) {
+    replicas.cluster.stop();
+    replicas.upstream.otherwise(Reply::status(500));
+    let first = &replicas.all[0];
+    while state_of(&target(first).await) == CircuitState::Closed {
+        failure(first).await;
+    }
+    let others = &replicas.all[1..];
+    for replica in others {
+        assert_eq!(state_of(&target(replica).await), CircuitState::Closed);
+    }
+    replicas.cluster.start_again();
+    let is_open = |target: &Target| state_of(target) == CircuitState::Open;
+    replicas.until_all(0, "open", is_open).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_starts_and_answers_without_its_store() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    cluster.stop();
+    let upstream = Upstream::start().await;
+    let config = format!(
+        "{}fleet: {{ store: \"{}\" }}\njournal: {{ store: memory }}\n",
+        one_target(&upstream),
+        cluster.url()
+    );
+    let replica = Process::start(&config).await;
+    assert!(is_answered(&replica).await);
+    cluster.start_again();
+    until("the store", async || {
+        status(&replica).await.stores.iter().all(|it| it.reachable)
+    })
+    .await;
+}
