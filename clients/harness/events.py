@@ -6,6 +6,7 @@ It folds by itself, and shares nothing with the clients that are tried.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 from google.protobuf import json_format
@@ -13,7 +14,7 @@ from relight.v1 import stream_pb2
 
 INVOCATION = "inv-1"
 _KINDS = {"text": 1, "reasoning": 2, "call": 3, "refusal": 4}
-_NUMBERED = ("begin", "delta", "stop", "rewind", "recovery", "usage", "completed", "failed", "cancelled", "attempt", "later")
+_NUMBERED = ("begin", "delta", "stop", "rewind", "recovery", "usage", "completed", "failed", "cancelled", "attempt", "response", "later")
 
 State = dict[int, tuple[int, bytes]]
 
@@ -95,6 +96,10 @@ class Expander:
 
     def _usage(self, event: stream_pb2.StreamEvent, value: int, _: State) -> None:
         event.usage.output_tokens = value
+
+    def _response(self, event: stream_pb2.StreamEvent, value: dict[str, Any], _: State) -> None:
+        event.response_started.around.kind = "openai_chat.fields"
+        event.response_started.around.data = json.dumps(value).encode()
 
     def _attempt(self, event: stream_pb2.StreamEvent, value: str, _: State) -> None:
         event.attempt_started.target = value

@@ -5,6 +5,7 @@ Each RPC takes the next step. What a client asks otherwise than the step expects
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from concurrent import futures
@@ -124,6 +125,10 @@ class FaultServer(recovery_service_pb2_grpc.RecoveryServiceServicer):
             return overrides.rewind_mode
         if key == "prompt":
             return [part.text.text for message in request.invocation.model.messages for part in message.parts]
+        if key == "tool":
+            tool = request.invocation.tool
+            meta = json.loads(tool.meta_json) if tool.meta_json else None
+            return [tool.name, json.loads(tool.arguments_json or "{}"), tool.goal, tool.call_id, meta]
         if key == "route":
             return request.invocation.route
         raise ValueError(f"nothing is known of {key}")

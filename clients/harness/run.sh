@@ -2,15 +2,18 @@
 # Builds the client packages as their users do, and runs the specification, faults, TLS and the documentation's snippets
 # against all of them.
 #
-#   clients/harness/run.sh FOLDER    # with `buf` in it
+#   clients/harness/run.sh FOLDER               # with `buf` in it
+#   clients/harness/run.sh FOLDER COMMAND...    # runs COMMAND instead, with CLIENT_DRIVERS
 #
 # RELIGHT_BINARY is the server (target/debug/relight), CLIENT_ROUNDS the rounds of faults of each kind (3; 1000 by hand).
-# Builds in target/client-packages, on a copy. On Debian what is missing of Node, Go, a JDK, Maven and openssl is fetched with apt.
+# Builds in target/client-packages, on a copy; the package for Rust is one of the workspace. On Debian what is missing of Node, Go, a
+# JDK, Maven and openssl is fetched with apt.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 tools=$(realpath -s "$1")
 home=$PWD/target/client-packages
+cargo_target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 RELIGHT_BINARY=$(realpath "${RELIGHT_BINARY:-target/debug/relight}")
 export RELIGHT_BINARY
 
@@ -29,6 +32,8 @@ fi
 
 mkdir -p "$home"
 .ci/venv "$home/venv" -r clients/harness/requirements.txt
+# The artifacts are what the snippets are compiled against.
+cargo build --locked -p relight-client --example driver --message-format json-render-diagnostics >"$home/rust-artifacts.jsonl"
 rm -rf "$home"/{proto,docs} "$home"/clients/{python,go,java,spec,harness,typescript/src,typescript/dist}
 git ls-files -z --cached --others --exclude-standard clients proto docs/clients.md |
   tar --null --files-from - --create | tar --extract --directory "$home"
@@ -49,8 +54,10 @@ export GOCACHE=$home/../clients/go-build GOMODCACHE=$home/../clients/go-mod GOFL
 export CLIENT_DRIVERS="python=$python $PWD/python/driver.py
 typescript=node $PWD/typescript/driver.mjs
 go=$home/driver-go
-java=java -cp $PWD/java/target/classes:$PWD/java/target/test-classes:$PWD/java/target/lib/* dev.relight.client.Driver"
-export CLIENT_LANGUAGES='python ts go java'
+java=java -cp $PWD/java/target/classes:$PWD/java/target/test-classes:$PWD/java/target/lib/* dev.relight.client.Driver
+rust=$cargo_target/debug/examples/driver"
+export CLIENT_LANGUAGES='python ts go java rust' CLIENT_RUST_ARTIFACTS=$home/rust-artifacts.jsonl
+if (($# > 1)); then exec "${@:2}"; fi
 "$python" harness/run_spec.py
 "$python" harness/run_wire.py
 "$python" harness/run_snippets.py

@@ -6,12 +6,15 @@ CLIENT_LANGUAGES names the languages whose packages were built, by the words beh
 from __future__ import annotations
 
 import hashlib
+import http.server
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 
 import certificates
@@ -32,9 +35,23 @@ providers:
       models:
         echo: { otherwise: { answer: { text: "Blue scatters most: {user}", tokens_per_second: 90 } } }
         broken: { otherwise: { status: { code: 400, body: { error: { message: "It cannot be read." } } } } }
-targets: { echo: { provider: scripted, model: echo }, broken: { provider: scripted, model: broken } }
-routes: { default: { targets: [echo] }, broken: { targets: [broken] } }
+        agent: { otherwise: { answer: { tool_calls: [{ name: get_weather, arguments: { city: Atlantis } }] } } }
+targets:
+  echo: { provider: scripted, model: echo }
+  broken: { provider: scripted, model: broken }
+  agent: { provider: scripted, model: agent }
+routes: { default: { targets: [echo] }, broken: { targets: [broken] }, agent: { targets: [agent] } }
 """
+TOOLS = """
+tools:
+  servers:
+    weather:
+      http:
+        base_url: "http://127.0.0.1:{port}"
+        tools: { get_weather: { method: GET, path: "/weather/{city}", description: The weather now. } }
+  tools: { get_weather: { read_only: true } }
+"""
+_UNKNOWN_CITY = "there is no city of this name"
 _GO_IMPORTS = {
     "context": "context",
     "tls": "crypto/tls",
@@ -115,7 +132,51 @@ def java(folder: pathlib.Path, blocks: list[str]) -> list[list[str]]:
     return [["java", "-cp", path, "Snippets", str(number)] for number in range(len(blocks))]
 
 
-RUNNERS: dict[str, Runner] = {"python": python, "ts": typescript, "go": go, "java": java}
+def rust(folder: pathlib.Path, blocks: list[str]) -> list[list[str]]:
+    """One program of all snippets, which runs the one with the number that it is given."""
+    artifacts: dict[str, pathlib.Path] = {}
+    for line in pathlib.Path(os.environ["CLIENT_RUST_ARTIFACTS"]).read_text().splitlines():
+        built = json.loads(line)
+        libraries = [name for name in built.get("filenames", []) if name.endswith(".rlib")]
+        artifacts |= {built["target"]["name"]: pathlib.Path(name) for name in libraries}
+    whole = "\n".join(f"{number} => {{\n{block}\n}}" for number, block in enumerate(blocks))
+    source, program = folder / "main.rs", folder / "snippets-rust"
+    source.write_text(f"""
+        #![allow(unused_imports)]
+        use std::time::Duration;
+        use relight_client::*;
+        use serde_json::json;
+        #[tokio::main]
+        async fn main() -> Result<(), Box<dyn std::error::Error>> {{
+            match std::env::args().nth(1).ok_or("no number")?.parse::<usize>()? {{ {whole} _ => {{}} }}
+            Ok(())
+        }}
+    """)
+    command = ["rustc", "--edition", "2024", "-L", f"dependency={artifacts['tokio'].parent}", "-o", str(program), str(source)]
+    for name in ("relight_client", "serde_json", "tokio"):
+        command += ["--extern", f"{name}={artifacts[name]}"]
+    subprocess.run(command, cwd=CLIENTS, check=True)
+    return [[str(program), str(number)] for number in range(len(blocks))]
+
+
+RUNNERS: dict[str, Runner] = {"python": python, "ts": typescript, "go": go, "java": java, "rust": rust}
+
+
+class Weather(http.server.BaseHTTPRequestHandler):
+    """The tool of the snippets."""
+
+    def do_GET(self) -> None:
+        city = self.path.rpartition("/")[2]
+        body = {"error": _UNKNOWN_CITY} if city == "Atlantis" else {"city": city, "sky": "blue"}
+        text = json.dumps(body).encode()
+        self.send_response(404 if city == "Atlantis" else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 class Expected:
@@ -134,6 +195,10 @@ class Expected:
         channel.close()
 
     def of(self, block: str) -> str:
+        if "Atlantis" in block:
+            return _UNKNOWN_CITY
+        if "get_weather" in block:
+            return "Oslo"
         if "broken" in block:
             return self._failure
         if re.search(r"\.watch(fromstart)?\(", block, re.IGNORECASE):
@@ -143,8 +208,10 @@ class Expected:
 
 
 def run(languages: list[str], folder: pathlib.Path) -> tuple[int, int]:
-    plain = Replica(folder, CONFIG)
-    certificate, key = certificates.make(folder)
+    weather = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Weather)
+    threading.Thread(target=weather.serve_forever, daemon=True).start()
+    plain = Replica(folder, CONFIG + TOOLS.replace("{port}", str(weather.server_port)))
+    _, certificate, key = certificates.make(folder)
     server = f"tls: {{ cert_file: {certificate}, key_file: {key} }}"
     keys = f"keys: [{{ tenant: test, sha256: {hashlib.sha256(_KEY.encode()).hexdigest()} }}]"
     secured = Replica(folder, f"{CONFIG}server: {{ {server}, {keys} }}\n")
@@ -169,6 +236,7 @@ def run(languages: list[str], folder: pathlib.Path) -> tuple[int, int]:
     finally:
         plain.kill()
         secured.kill()
+        weather.shutdown()
     return count, failed
 
 

@@ -31,11 +31,11 @@ routes: {{ default: {{ targets: [main] }} }}
 
 def secured(folder: pathlib.Path, running: list[Driver]) -> list[str]:
     """A call is answered with the right authority and key, and refused without either."""
-    certificate, key = certificates.make(folder)
+    authority, certificate, key = certificates.make(folder)
     sha256 = hashlib.sha256(_KEY.encode()).hexdigest()
     config = SECURED.format(certificate=certificate, key=key, sha256=sha256) + REPLICA.format(name="Here.")
     replica = Replica(folder, config)
-    call = {"method": "invoke", "prompt": "Why?", "attempts": 2, "tls": certificate.read_text(), "api_key": _KEY}
+    call = {"method": "invoke", "prompt": "Why?", "attempts": 2, "tls": authority.read_text(), "api_key": _KEY}
     try:
         faults = []
         for driver in running:
@@ -66,6 +66,9 @@ def balanced(folder: pathlib.Path, running: list[Driver]) -> list[str]:
             # Java has no name server of a target's own, and reads the file that `main` names.
             server = "" if driver.language == "java" else f"127.0.0.1:{names.port}"
             target = f"dns://{server}/relight-headless:{port}"
+            if driver.language == "rust":
+                # It asks the system for names, and takes a list of addresses as well.
+                target = "ipv4:" + ",".join(f"{host}:{port}" for host in hosts)
             held = driver.run(target, {"method": "distinct", "prompt": "Why?", "distinct": 2, "most": _MOST_CALLS})
             if sorted(held.get("texts", [])) != hosts:
                 faults.append(f"{driver.language} did not reach both replicas: {held}")

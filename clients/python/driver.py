@@ -11,7 +11,14 @@ FIELDS = ("route", "request_id")
 
 
 def text_of(message):
-    return "".join(part.text.text for part in message.parts)
+    pieces = []
+    for part in message.parts:
+        pieces += [part.text.text, part.tool_call.name, *(piece.text.text for piece in part.tool_result.content)]
+    return "".join(pieces)
+
+
+def shown(history):
+    return [[model_pb2.Role.Name(message.role), text_of(message)] for message in history]
 
 
 def ended_with_answer(answer, prompt):
@@ -22,7 +29,8 @@ def ended_with_answer(answer, prompt):
         "text": answer.text,
         "target": answer.target,
         "tool_calls": [[call.id, call.name, call.arguments_json] for call in answer.tool_calls],
-        "history": [[model_pb2.Role.Name(message.role), text_of(message)] for message in history],
+        "history": shown(history),
+        "around": answer.around,
     }
 
 
@@ -37,6 +45,31 @@ def outcome(outcome, prompt):
             return ended_with_answer(outcome, prompt)
         case relight.Failed(failure=failure):
             return ended_with_failure(failure, thrown=False)
+
+
+def call_tool(client, call, fields, timeout):
+    tool, history = call["tool"], []
+    asked = tool["name"]
+    options = {"goal": tool.get("goal", ""), "meta": tool.get("meta"), "timeout": timeout, **fields}
+    if "call_id" in tool:
+        asked = model_pb2.ToolCallPart(id=tool["call_id"], name=asked, arguments_json=json.dumps(tool["arguments"]))
+    else:
+        options["arguments"] = tool["arguments"]
+    try:
+        ended = client.try_call_tool(asked, **options) if call.get("return_failure") else client.call_tool(asked, **options)
+    except relight.FailureError as error:
+        error.apply_to(history)
+        return ended_with_failure(error.failure, thrown=True) | {"history": shown(history)}
+    ended.apply_to(history)
+    if isinstance(ended, relight.Failed):
+        return ended_with_failure(ended.failure, thrown=False) | {"history": shown(history)}
+    return {
+        "ended": "result",
+        "text": ended.text,
+        "target": ended.target,
+        "structured": ended.structured,
+        "history": shown(history),
+    }
 
 
 def read(stream, items, limit, cancel_after=None):
@@ -102,6 +135,8 @@ def run(target, call):
                 held |= stream(client, call, fields, timeout, held)
             elif call["method"] == "watch":
                 held |= watch(client, call, timeout, held)
+            elif call["method"] == "call_tool":
+                held |= call_tool(client, call, fields, timeout)
             elif call["method"] == "distinct":
                 held |= distinct(client, call)
             elif call.get("return_failure"):

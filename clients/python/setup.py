@@ -4,11 +4,19 @@
 """
 
 import pathlib
+import shutil
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 HERE = pathlib.Path(__file__).resolve().parent
+
+
+def contract() -> pathlib.Path:
+    """The folder of the contract: that of the source distribution, or of the repository."""
+    packed = HERE / "proto"
+    return packed if packed.is_dir() else HERE.parents[1] / "proto"
 
 
 def generate(protos: pathlib.Path, into: pathlib.Path) -> None:
@@ -28,11 +36,17 @@ def generate(protos: pathlib.Path, into: pathlib.Path) -> None:
 
 class BuildWithStubs(build_py):
     def run(self) -> None:
-        protos = HERE.parents[1] / "proto"
+        protos = contract()
         generate(protos, HERE)
         super().run()
         if not self.editable_mode:
             generate(protos, pathlib.Path(self.build_lib))
 
 
-setup(cmdclass={"build_py": BuildWithStubs})
+class SourceWithContract(sdist):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        shutil.copytree(contract(), pathlib.Path(base_dir, "proto"), ignore=shutil.ignore_patterns("*.binpb"))
+
+
+setup(cmdclass={"build_py": BuildWithStubs, "sdist": SourceWithContract})

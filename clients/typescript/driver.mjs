@@ -4,16 +4,26 @@ import { Client, FailureError, ProtocolError, StatusError, user, v1 } from "./di
 
 const name = (enumeration, prefix, value) => `${prefix}_${enumeration[value]}`;
 
+/** The role of each message, and what of it can be read. */
+function shown(history) {
+  const textOf = ({ content: { case: kind, value } }) => {
+    if (kind === "toolCall") return value.name;
+    if (kind === "toolResult") return value.content.map(({ content }) => content.value?.text ?? "").join("");
+    return value?.text ?? "";
+  };
+  return history.map(({ role, parts }) => [name(v1.Role, "ROLE", role), parts.map(textOf).join("")]);
+}
+
 function endedWithAnswer(answer, prompt) {
   const history = [user(prompt)];
   answer.applyTo(history);
-  const textOf = (message) => message.parts.map(({ content }) => content.value?.text ?? "").join("");
   return {
     ended: "answer",
     text: answer.text,
     target: answer.target,
     tool_calls: answer.toolCalls.map((call) => [call.id, call.name, call.argumentsJson]),
-    history: history.map((message) => [name(v1.Role, "ROLE", message.role), textOf(message)]),
+    history: shown(history),
+    around: answer.around,
   };
 }
 
@@ -24,6 +34,24 @@ function endedWithFailure(failure, thrown) {
 
 function ended(outcome, prompt) {
   return outcome.kind === "answer" ? endedWithAnswer(outcome, prompt) : endedWithFailure(outcome.failure, false);
+}
+
+async function callTool(client, call, fields) {
+  const { name: tool, arguments: args, call_id: id, goal, meta } = call.tool;
+  const wanted = id ? [{ id, name: tool, argumentsJson: JSON.stringify(args) }, undefined] : [tool, args];
+  const options = { ...fields, goal, meta };
+  const history = [];
+  try {
+    const result = await (call.return_failure ? client.tryCallTool(...wanted, options) : client.callTool(...wanted, options));
+    result.applyTo(history);
+    if (result.kind === "failed") return { ...endedWithFailure(result.failure, false), history: shown(history) };
+    const { text, target, structured = null } = result;
+    return { ended: "result", text, target, structured, history: shown(history) };
+  } catch (error) {
+    if (!(error instanceof FailureError)) throw error;
+    error.applyTo(history);
+    return { ...endedWithFailure(error.failure, true), history: shown(history) };
+  }
 }
 
 async function read(stream, items, limit, cancel) {
@@ -89,6 +117,7 @@ async function run({ target, call }) {
   try {
     if (call.method === "stream") Object.assign(held, await stream(client, call, fields, held));
     else if (call.method === "watch") Object.assign(held, await watch(client, call, held));
+    else if (call.method === "call_tool") Object.assign(held, await callTool(client, call, fields));
     else if (call.method === "distinct") Object.assign(held, await distinct(client, call));
     else Object.assign(held, await invoke(client, call, fields));
   } catch (error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"math"
@@ -140,14 +141,99 @@ func (call Call) invocation() *v1.Invocation {
 			model.Messages = []*v1.Message{User(call.Prompt)}
 		}
 	}
+	invocation := call.named()
+	invocation.Call = &v1.Invocation_Model{Model: model}
+	return invocation
+}
+
+// named returns an invocation with everything but what is called.
+func (call Call) named() *v1.Invocation {
 	requestID := call.RequestID
 	if requestID == "" {
 		requestID = rand.Text()
 	}
 	return &v1.Invocation{
 		Route: call.Route, Operation: call.Operation, ThreadId: call.ThreadID, Labels: call.Labels,
-		Overrides: call.Overrides, RequestId: requestID, Call: &v1.Invocation_Model{Model: model},
+		Overrides: call.Overrides, RequestId: requestID,
 	}
+}
+
+// A Tool is a call of a tool of a tool server.
+type Tool struct {
+	// Name is the tool's, or `server/tool` if several servers have it.
+	Name string
+	// Arguments are encoded as JSON; json.RawMessage stays as it is. Nil: none.
+	Arguments any
+	// Goal says what the call is for, in a few words.
+	Goal string
+	// CallID is the id of the call in the caller's conversation.
+	CallID string
+	// Meta is what an MCP server gets as `_meta` of the request.
+	Meta        map[string]any
+	SideEffects *v1.SideEffects
+	// Call says how it is called; its prompt, messages and model are not looked at.
+	Call Call
+}
+
+// ToolOf returns a call that a model wants, with its arguments and its id.
+func ToolOf(call *v1.ToolCallPart) Tool {
+	tool := Tool{Name: call.GetName(), CallID: call.GetId()}
+	if call.GetArgumentsJson() != "" {
+		tool.Arguments = json.RawMessage(call.GetArgumentsJson())
+	}
+	return tool
+}
+
+func (tool Tool) invocation() (*v1.Invocation, error) {
+	call := &v1.ToolCall{Name: tool.Name, Goal: tool.Goal, CallId: tool.CallID, SideEffects: tool.SideEffects}
+	if raw, ok := tool.Arguments.(json.RawMessage); ok {
+		// What a model wrote may be no JSON: Relight says so.
+		call.ArgumentsJson = string(raw)
+	} else if tool.Arguments != nil {
+		arguments, err := json.Marshal(tool.Arguments)
+		if err != nil {
+			return nil, fmt.Errorf("relight: the arguments of %s: %w", tool.Name, err)
+		}
+		// A nil map or pointer is none, too.
+		if string(arguments) != "null" {
+			call.ArgumentsJson = string(arguments)
+		}
+	}
+	if tool.Meta != nil {
+		meta, err := json.Marshal(tool.Meta)
+		if err != nil {
+			return nil, fmt.Errorf("relight: the meta of %s: %w", tool.Name, err)
+		}
+		call.MetaJson = string(meta)
+	}
+	invocation := tool.Call.named()
+	invocation.Call = &v1.Invocation_Tool{Tool: call}
+	return invocation, nil
+}
+
+// CallTool calls a tool and returns its result, or a *FailureError if it failed for good.
+func (c *Client) CallTool(ctx context.Context, tool Tool) (*ToolResult, error) {
+	outcome, err := c.TryCallTool(ctx, tool)
+	if err != nil {
+		return nil, err
+	}
+	if failed, ok := outcome.(*Failed); ok {
+		return nil, &FailureError{Failure: failed.Failure, failed: failed}
+	}
+	return outcome.(*ToolResult), nil
+}
+
+// TryCallTool does the same, with a failure returned as *Failed.
+func (c *Client) TryCallTool(ctx context.Context, tool Tool) (ToolOutcome, error) {
+	invocation, err := tool.invocation()
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.unary(ctx, invocation)
+	if err != nil {
+		return nil, err
+	}
+	return toolOutcome(response), nil
 }
 
 // Invoke invokes a model and returns its answer, or a *FailureError where the invocation failed for good.
@@ -157,20 +243,31 @@ func (c *Client) Invoke(ctx context.Context, call Call) (*Answer, error) {
 		return nil, err
 	}
 	if failed, ok := outcome.(*Failed); ok {
-		return nil, &FailureError{Failure: failed.Failure}
+		return nil, &FailureError{Failure: failed.Failure, failed: failed}
 	}
 	return outcome.(*Answer), nil
 }
 
 // TryInvoke does the same, with a failure returned as *Failed.
 func (c *Client) TryInvoke(ctx context.Context, call Call) (Outcome, error) {
-	request := &v1.InvokeWithRecoveryRequest{Invocation: call.invocation()}
+	invocation := call.invocation()
+	// However long the answer is, its turn in the history is whole.
+	invocation.AnswerView = v1.AnswerView_ANSWER_VIEW_REPEATED
+	response, err := c.unary(ctx, invocation)
+	if err != nil {
+		return nil, err
+	}
+	return fromResponse(response), nil
+}
+
+func (c *Client) unary(ctx context.Context, invocation *v1.Invocation) (*v1.InvokeWithRecoveryResponse, error) {
+	request := &v1.InvokeWithRecoveryRequest{Invocation: invocation}
 	retry := retry{reconnect: c.reconnect}
 	for {
 		var trailer metadata.MD
 		response, err := c.Stub.InvokeWithRecovery(ctx, request, grpc.Trailer(&trailer))
 		if err == nil {
-			return fromResponse(response), nil
+			return response, nil
 		}
 		// The same request id: it joins what still runs, or gets the outcome once more.
 		if err := retry.wait(ctx, fromRPC(err, trailer)); err != nil {

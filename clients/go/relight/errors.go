@@ -51,7 +51,12 @@ func (e *StatusError) Is(target error) bool {
 // A FailureError says that the invocation ended with a failure, which Relight judged.
 type FailureError struct {
 	Failure *v1.Failure
+
+	failed *Failed
 }
+
+// ApplyTo returns the history with the error of a tool, so that its model reads it. Call it once.
+func (e *FailureError) ApplyTo(history []*v1.Message) []*v1.Message { return e.failed.ApplyTo(history) }
 
 // Error returns the class and the message of the failure.
 func (e *FailureError) Error() string {

@@ -56,6 +56,7 @@ func (c *Client) Stream(ctx context.Context, call Call) *Stream {
 	overrides := &v1.Overrides{}
 	proto.Merge(overrides, call.Overrides)
 	invocation.Overrides = overrides
+	invocation.AnswerView = v1.AnswerView_ANSWER_VIEW_REPEATED
 	if !call.NotResumable && overrides.Resumable == nil {
 		overrides.Resumable = &v1.Resumable{}
 	}
@@ -65,7 +66,10 @@ func (c *Client) Stream(ctx context.Context, call Call) *Stream {
 
 // Resume streams the whole answer of an earlier stream that was detached, here or in another process.
 func (c *Client) Resume(ctx context.Context, point ResumePoint) *Stream {
-	resume := &v1.Resume{Invocation: &v1.Resume_Token{Token: point.Token}}
+	resume := &v1.Resume{
+		Invocation: &v1.Resume_Token{Token: point.Token},
+		AnswerView: v1.AnswerView_ANSWER_VIEW_REPEATED,
+	}
 	if point.RequestID != "" {
 		resume.Invocation = &v1.Resume_RequestId{RequestId: point.RequestID}
 	}
@@ -120,10 +124,10 @@ func (s *Stream) Outcome() (Outcome, error) {
 		return nil, ErrUnfinished
 	}
 	if failure := terminal.GetFailed(); failure != nil {
-		return &Failed{Failure: failure, InvocationID: id}, nil
+		return &Failed{Failure: failure, HistoryPatch: terminal.GetHistoryPatch(), InvocationID: id}, nil
 	}
 	if cancelled := terminal.GetCancelled(); cancelled != nil {
-		return &Failed{Failure: cancelled.GetFailure(), InvocationID: id}, nil
+		return &Failed{Failure: cancelled.GetFailure(), HistoryPatch: terminal.GetHistoryPatch(), InvocationID: id}, nil
 	}
 	answer := &Answer{
 		Text:               s.fold.text(),
@@ -133,6 +137,7 @@ func (s *Stream) Outcome() (Outcome, error) {
 		Target:             terminal.GetFinalTarget(),
 		Attempts:           terminal.GetAttempts(),
 		Usage:              terminal.GetUsage(),
+		Around:             terminal.GetCompleted().GetAround().GetData(),
 	}
 	for _, call := range s.fold.ofKind(v1.BlockKind_BLOCK_KIND_TOOL_CALL) {
 		if call.committed {
@@ -178,7 +183,7 @@ func (s *Stream) ended(err error) error {
 	}
 	outcome, err := s.Outcome()
 	if failed, ok := outcome.(*Failed); ok {
-		return &FailureError{Failure: failed.Failure}
+		return &FailureError{Failure: failed.Failure, failed: failed}
 	}
 	return err
 }
@@ -259,7 +264,11 @@ func (s *Stream) nextRequest() *v1.StreamWithRecoveryRequest {
 	if s.token == "" || s.fold.cursor == nil {
 		return s.request
 	}
-	resume := &v1.Resume{Invocation: &v1.Resume_Token{Token: s.token}, Cursor: s.fold.cursor}
+	resume := &v1.Resume{
+		Invocation: &v1.Resume_Token{Token: s.token},
+		Cursor:     s.fold.cursor,
+		AnswerView: v1.AnswerView_ANSWER_VIEW_REPEATED,
+	}
 	return &v1.StreamWithRecoveryRequest{Start: &v1.StreamWithRecoveryRequest_Resume{Resume: resume}}
 }
 

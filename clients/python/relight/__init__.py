@@ -1,4 +1,4 @@
-"""Client of Relight: model calls that are retried, failed over and resumed.
+"""Client of Relight: calls of models and tools that are retried, failed over and resumed.
 
 >>> import relight                                              # doctest: +SKIP
 >>> client = relight.Client("127.0.0.1:50051")                  # doctest: +SKIP
@@ -8,7 +8,7 @@
 from relight.client import Client, system, user
 from relight.connection import Reconnect, Tls
 from relight.errors import DeadlineExceeded, Error, FailureError, ProtocolError, StatusError
-from relight.outcome import Answer, Failed, Outcome
+from relight.outcome import Answer, Failed, Outcome, ToolOutcome, ToolResult
 from relight.stream import ResumePoint, Rewind, Stream, Text
 from relight.watch import Watch
 
@@ -28,6 +28,8 @@ __all__ = [
     "Stream",
     "Text",
     "Tls",
+    "ToolOutcome",
+    "ToolResult",
     "Watch",
     "system",
     "user",

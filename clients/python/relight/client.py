@@ -1,7 +1,8 @@
-"""The client: invoke, stream, resume and watch."""
+"""The client: invoke, call tools, stream, resume and watch."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
@@ -10,7 +11,7 @@ import grpc
 
 from relight import errors
 from relight.connection import Reconnect, Retry, Tls, open_channel
-from relight.outcome import Answer, Failed, Outcome, tool_calls
+from relight.outcome import Answer, Failed, Outcome, ToolOutcome, ToolResult, around, tool_calls
 from relight.stream import Reader, ResumePoint, Rewind, Stream, Text, final_text
 from relight.v1 import (
     invocation_pb2,
@@ -18,6 +19,7 @@ from relight.v1 import (
     recovery_service_pb2,
     recovery_service_pb2_grpc,
     stream_pb2,
+    tool_pb2,
     watch_pb2,
 )
 from relight.watch import Watch
@@ -63,21 +65,65 @@ class Client:
         """
         outcome = self.try_invoke(prompt, timeout=timeout, **fields)
         if isinstance(outcome, Failed):
-            raise errors.FailureError(outcome.failure)
+            raise errors.FailureError(outcome)
         return outcome
 
     def try_invoke(self, prompt: Prompt, *, timeout: float | None = None, **fields: Any) -> Outcome:
         """The same, with a failure returned as `Failed`."""
-        request = recovery_service_pb2.InvokeWithRecoveryRequest(invocation=_invocation(prompt, fields))
+        invocation = _invocation(prompt, fields)
+        # However long the answer is, its turn in the history is whole.
+        invocation.answer_view = invocation_pb2.ANSWER_VIEW_REPEATED
+        return _outcome(self._invoke(invocation, timeout))
+
+    def call_tool(self, tool: str | model_pb2.ToolCallPart, arguments: Mapping[str, Any] | str = "", *,
+                  goal: str = "", call_id: str = "", meta: Mapping[str, Any] | None = None,
+                  side_effects: tool_pb2.SideEffects | None = None, timeout: float | None = None,
+                  **fields: Any) -> ToolResult:
+        """Calls a tool of a tool server and returns its result; raises `FailureError` if it failed for good.
+
+        `tool` is its name (`server/tool` if several servers have it), or a call that a model wants, which brings its
+        arguments and its id: `client.call_tool(call).apply_to(history)`. `goal` says what the call is for, `meta` is
+        what an MCP server gets as `_meta`; `fields` are those of `relight.v1.Invocation`.
+        """
+        outcome = self.try_call_tool(tool, arguments, goal=goal, call_id=call_id, meta=meta, side_effects=side_effects,
+                                     timeout=timeout, **fields)
+        if isinstance(outcome, Failed):
+            raise errors.FailureError(outcome)
+        return outcome
+
+    def try_call_tool(self, tool: str | model_pb2.ToolCallPart, arguments: Mapping[str, Any] | str = "", *,
+                      goal: str = "", call_id: str = "", meta: Mapping[str, Any] | None = None,
+                      side_effects: tool_pb2.SideEffects | None = None, timeout: float | None = None,
+                      **fields: Any) -> ToolOutcome:
+        """The same, with a failure returned as `Failed`."""
+        if isinstance(tool, model_pb2.ToolCallPart):
+            name, arguments, call_id = tool.name, arguments or tool.arguments_json, call_id or tool.id
+        else:
+            name = tool
+        call = tool_pb2.ToolCall(
+            name=name,
+            arguments_json=arguments if isinstance(arguments, str) else json.dumps(arguments),
+            goal=goal,
+            call_id=call_id,
+            meta_json="" if meta is None else json.dumps(meta),
+            side_effects=side_effects,
+        )
+        invocation = _identified(invocation_pb2.Invocation(tool=call, **fields))
+        return _tool_outcome(self._invoke(invocation, timeout))
+
+    def _invoke(self, invocation: invocation_pb2.Invocation,
+                timeout: float | None) -> recovery_service_pb2.InvokeWithRecoveryResponse:
+        request = recovery_service_pb2.InvokeWithRecoveryRequest(invocation=invocation)
         retry = self._retry(timeout)
         while True:
             try:
-                response = self.stub.InvokeWithRecovery(request, timeout=retry.time_left(), metadata=self._metadata)
+                response: recovery_service_pb2.InvokeWithRecoveryResponse = self.stub.InvokeWithRecovery(
+                    request, timeout=retry.time_left(), metadata=self._metadata)
             except grpc.RpcError as error:
                 # The same request id: it joins what still runs, or gets the outcome once more.
                 retry.wait(errors.from_rpc(error))
             else:
-                return _outcome(response)
+                return response
 
     @overload
     def stream(self, prompt: Prompt, *, live: Literal[False] = False, resumable: bool = True,
@@ -101,6 +147,7 @@ class Client:
             invocation.overrides.rewind_mode = mode
         if resumable:
             invocation.overrides.resumable.SetInParent()
+        invocation.answer_view = invocation_pb2.ANSWER_VIEW_REPEATED
         request = recovery_service_pb2.StreamWithRecoveryRequest(invocation=invocation)
         return self._stream(request, live, raise_failure, timeout)
 
@@ -118,6 +165,7 @@ class Client:
         resume = stream_pb2.Resume(token=point.token)
         if point.request_id:
             resume = stream_pb2.Resume(request_id=point.request_id)
+        resume.answer_view = invocation_pb2.ANSWER_VIEW_REPEATED
         request = recovery_service_pb2.StreamWithRecoveryRequest(resume=resume)
         return self._stream(request, live, raise_failure, timeout)
 
@@ -168,14 +216,31 @@ def _invocation(prompt: Prompt, fields: Mapping[str, Any]) -> invocation_pb2.Inv
         invocation.model.CopyFrom(prompt)
     else:
         invocation.model.messages.extend(prompt)
+    return _identified(invocation)
+
+
+def _identified(invocation: invocation_pb2.Invocation) -> invocation_pb2.Invocation:
     if not invocation.request_id:
         invocation.request_id = str(uuid.uuid4())
     return invocation
 
 
+def _tool_outcome(response: recovery_service_pb2.InvokeWithRecoveryResponse) -> ToolOutcome:
+    if response.WhichOneof("outcome") == "failure":
+        return Failed(response.failure, response.invocation_id, response.history_patch)
+    return ToolResult(
+        text=response.completion.text,
+        output=response.completion.tool_output,
+        history_patch=response.history_patch,
+        invocation_id=response.invocation_id,
+        target=response.final_target,
+        attempts=response.attempts,
+    )
+
+
 def _outcome(response: recovery_service_pb2.InvokeWithRecoveryResponse) -> Outcome:
     if response.WhichOneof("outcome") == "failure":
-        return Failed(response.failure, response.invocation_id)
+        return Failed(response.failure, response.invocation_id, response.history_patch)
     return Answer(
         text=response.completion.text,
         tool_calls=tool_calls([response.completion.message]),
@@ -185,6 +250,7 @@ def _outcome(response: recovery_service_pb2.InvokeWithRecoveryResponse) -> Outco
         target=response.final_target,
         attempts=response.attempts,
         usage=response.usage,
+        around=around(response.completion),
     )
 
 

@@ -70,6 +70,8 @@ def open_channel(target: str, tls: Tls | bool) -> grpc.Channel:
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2000),
+        # All replicas may be replaced within the half minute for which names are not looked up again by default.
+        ("grpc.dns_min_time_between_resolutions_ms", 1000),
         # Finds out about a peer that is gone without a word.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),

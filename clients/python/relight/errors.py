@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
+
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from relight.v1 import failure_pb2
+from relight.outcome import Failed
+from relight.v1 import failure_pb2, model_pb2
 
 _DETAILS = "grpc-status-details-bin"
 _PUSHBACK = "grpc-retry-pushback-ms"
@@ -49,10 +52,16 @@ class DeadlineExceeded(StatusError, TimeoutError):
 class FailureError(Error):
     """The invocation ended with a failure, which Relight judged; `failure` holds all of it."""
 
-    def __init__(self, failure: failure_pb2.Failure) -> None:
+    def __init__(self, failed: Failed) -> None:
+        failure = failed.failure
         name = failure_pb2.FailureClass.Name(failure.failure_class).removeprefix("FAILURE_CLASS_").lower()
         super().__init__(f"{name}: {failure.message or failure.user_message}")
         self.failure = failure
+        self.failed = failed
+
+    def apply_to(self, history: MutableSequence[model_pb2.Message]) -> None:
+        """Appends the error of a tool to the caller's history, so that its model reads it. Call it once."""
+        self.failed.apply_to(history)
 
 
 class ProtocolError(Error):

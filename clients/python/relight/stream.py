@@ -11,7 +11,7 @@ import grpc
 from relight import errors
 from relight.connection import Retry
 from relight.fold import Fold, Misfit
-from relight.outcome import Answer, Failed, Outcome
+from relight.outcome import Answer, Failed, Outcome, around
 from relight.v1 import invocation_pb2, model_pb2, recovery_service_pb2, stream_pb2
 
 # How often events that do not fit are read again from the beginning.
@@ -127,7 +127,9 @@ class Reader:
         if not self._token or self.fold.cursor is None:
             return self._request
         epoch, seq = self.fold.cursor
-        resume = stream_pb2.Resume(token=self._token, cursor=stream_pb2.StreamCursor(epoch=epoch, seq=seq))
+        cursor = stream_pb2.StreamCursor(epoch=epoch, seq=seq)
+        view = invocation_pb2.ANSWER_VIEW_REPEATED
+        resume = stream_pb2.Resume(token=self._token, cursor=cursor, answer_view=view)
         return recovery_service_pb2.StreamWithRecoveryRequest(resume=resume)
 
     def _start_over(self, misfit: Misfit) -> None:
@@ -170,9 +172,9 @@ class Reader:
             raise errors.Error("the stream was not read to its end")
         kind = terminal.WhichOneof("outcome")
         if kind == "failed":
-            return Failed(terminal.failed, identity)
+            return Failed(terminal.failed, identity, terminal.history_patch)
         if kind == "cancelled":
-            return Failed(terminal.cancelled.failure, identity)
+            return Failed(terminal.cancelled.failure, identity, terminal.history_patch)
         calls = [block for block in self.fold.of_kind(stream_pb2.BLOCK_KIND_TOOL_CALL) if block.committed]
         return Answer(
             text=self.fold.text(),
@@ -186,6 +188,7 @@ class Reader:
             target=terminal.final_target,
             attempts=terminal.attempts,
             usage=terminal.usage,
+            around=around(terminal.completed),
         )
 
 
@@ -203,7 +206,7 @@ class Stream(Generic[Item]):
             return next(self._items)
         except StopIteration:
             if self._raise_failure and isinstance(failed := self._reader.outcome(), Failed):
-                raise errors.FailureError(failed.failure) from None
+                raise errors.FailureError(failed) from None
             raise
 
     def __enter__(self) -> Stream[Item]:

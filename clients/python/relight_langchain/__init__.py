@@ -95,9 +95,9 @@ def _chunk(text: str, **more: Any) -> ChatGenerationChunk:
 
 
 def _metadata(answer: relight.Answer) -> dict[str, Any]:
-    """What recovery did, beside the answer."""
+    """What the provider says around the answer, and what recovery did."""
     attempts = len(answer.attempts)
-    return {"invocation_id": answer.invocation_id, "target": answer.target, "attempts": attempts}
+    return {**answer.around, "invocation_id": answer.invocation_id, "target": answer.target, "attempts": attempts}
 
 
 def _kept(answer: relight.Answer) -> dict[str, str]:

@@ -161,8 +161,8 @@ def _usage(answer: relight.Answer) -> RequestUsage:
 
 
 def _details(answer: relight.Answer) -> dict[str, Any]:
-    """What recovery did, and the message as it came."""
-    details: dict[str, Any] = {"attempts": len(answer.attempts)}
+    """What the provider says around the answer, what recovery did, and the message as it came."""
+    details: dict[str, Any] = {**answer.around, "attempts": len(answer.attempts)}
     if answer.history_patch:
         details[_KEPT] = base64.b64encode(answer.history_patch[-1].SerializeToString()).decode()
     return details

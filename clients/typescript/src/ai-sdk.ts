@@ -9,9 +9,10 @@
  * ```
  *
  * Streams yield text that is final: the AI SDK takes nothing back. `providerMetadata.relight` has the invocation, the target that
- * answered and the number of attempts. A failure for good is thrown as `FailureError`, which the AI SDK does not retry.
+ * answered, the number of attempts, and what its provider said around the answer. A failure for good is thrown as `FailureError`, which the AI SDK does not retry.
  */
 import type {
+  JSONObject,
   LanguageModelV3,
   LanguageModelV3CallOptions,
   LanguageModelV3Content,
@@ -89,7 +90,8 @@ function metadata(answer: Answer) {
   const { invocationId, target } = answer;
   const last = answer.historyPatch.at(-1);
   const message = last ? Buffer.from(toBinary(MessageSchema, last)).toString("base64") : "";
-  return { relight: { invocationId, target, attempts: answer.attempts.length, message } };
+  const around = answer.around as JSONObject;
+  return { relight: { invocationId, target, attempts: answer.attempts.length, message, around } };
 }
 
 function ended(answer: Answer) {

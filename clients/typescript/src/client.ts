@@ -1,15 +1,17 @@
-/** The client: invoke, stream, resume and watch. */
+/** The client: invoke, call tools, stream, resume and watch. */
 import { randomUUID } from "node:crypto";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Connection, type Reconnect, Retry, type Tls } from "./connection.js";
 import { FailureError, fromRpc } from "./errors.js";
-import { type Answer, fromResponse, type Outcome } from "./outcome.js";
+import { type Answer, fromResponse, type Outcome, type ToolOutcome, toolOutcome, type ToolResult } from "./outcome.js";
 import { type Calls, type Change, finalText, Reader, type ResumePoint, Stream } from "./stream.js";
 import {
+  AnswerView,
   CancelInvocationRequestSchema,
   type Invocation,
   InvocationSchema,
   InvokeWithRecoveryRequestSchema,
+  type InvokeWithRecoveryResponse,
   type Message,
   MessageSchema,
   type ModelCall,
@@ -19,8 +21,10 @@ import {
   type RecoveryEventFilterSchema,
   RewindMode,
   Role,
+  type SideEffectsSchema,
   type StreamWithRecoveryRequest,
   StreamWithRecoveryRequestSchema,
+  type ToolCallPart,
   WatchRecoveryRequestSchema,
 } from "./v1.js";
 import { Watch } from "./watch.js";
@@ -47,6 +51,20 @@ export interface InvokeOptions {
   timeoutMs?: number;
   signal?: AbortSignal;
 }
+
+/** What a call of a tool may name beside its arguments. */
+export interface ToolOptions extends InvokeOptions {
+  /** What the call is for, in a few words. */
+  goal?: string;
+  /** Id of the call in the caller's conversation. */
+  callId?: string;
+  /** What an MCP server gets as `_meta` of the request. */
+  meta?: Record<string, unknown>;
+  sideEffects?: MessageInitShape<typeof SideEffectsSchema>;
+}
+
+/** A tool's name (`server/tool` if several servers have it), or a call that a model wants. */
+export type Tool = string | Pick<ToolCallPart, "id" | "name" | "argumentsJson">;
 
 export interface StreamOptions extends InvokeOptions {
   /** Text as it comes, and a rewind where it is taken back, in place of text that is final. */
@@ -84,18 +102,41 @@ export class Client {
   /** Invokes a model and returns its answer; throws `FailureError` where the invocation failed for good. */
   async invoke(prompt: Prompt, options: InvokeOptions = {}): Promise<Answer> {
     const outcome = await this.tryInvoke(prompt, options);
-    if (outcome.kind === "failed") throw new FailureError(outcome.failure);
+    if (outcome.kind === "failed") throw new FailureError(outcome);
     return outcome;
   }
 
   /** The same, with a failure returned as `Failed`. */
   async tryInvoke(prompt: Prompt, options: InvokeOptions = {}): Promise<Outcome> {
-    const request = create(InvokeWithRecoveryRequestSchema, { invocation: invocation(prompt, options) });
+    const asked = invocation(prompt, options);
+    // However long the answer is, its turn in the history is whole.
+    asked.answerView = AnswerView.REPEATED;
+    return fromResponse(await this.unary(asked, options));
+  }
+
+  /**
+   * Calls a tool of a tool server and returns its result; throws `FailureError` if it failed for good.
+   *
+   * A call that a model wants brings its arguments and its id: `(await client.callTool(call)).applyTo(history)`.
+   */
+  async callTool(tool: Tool, args: object | string = "", options: ToolOptions = {}): Promise<ToolResult> {
+    const outcome = await this.tryCallTool(tool, args, options);
+    if (outcome.kind === "failed") throw new FailureError(outcome);
+    return outcome;
+  }
+
+  /** The same, with a failure returned as `Failed`. */
+  async tryCallTool(tool: Tool, args: object | string = "", options: ToolOptions = {}): Promise<ToolOutcome> {
+    return toolOutcome(await this.unary(toolInvocation(tool, args, options), options));
+  }
+
+  private async unary(invocation: Invocation, options: InvokeOptions): Promise<InvokeWithRecoveryResponse> {
+    const request = create(InvokeWithRecoveryRequestSchema, { invocation });
     const retry = this.retry(options);
     for (;;) {
       try {
         const method = RecoveryService.method.invokeWithRecovery;
-        return fromResponse(await this.connection.unary(method, request, retry.deadline, options.signal));
+        return await this.connection.unary(method, request, retry.deadline, options.signal);
       } catch (error) {
         options.signal?.throwIfAborted();
         // The same request id: it joins what still runs, or gets the outcome once more.
@@ -109,6 +150,7 @@ export class Client {
   stream(prompt: Prompt, options?: StreamOptions & { live?: false }): Stream<string>;
   stream(prompt: Prompt, options: StreamOptions = {}): Stream<string> | Stream<Change> {
     const value = invocation(prompt, options);
+    value.answerView = AnswerView.REPEATED;
     const overrides = (value.overrides ??= create(InvocationSchema, { overrides: {} }).overrides!);
     if (!options.live) overrides.rewindMode = RewindMode.ATOMIC;
     else if (overrides.rewindMode === RewindMode.UNSPECIFIED) overrides.rewindMode = RewindMode.REWIND;
@@ -121,7 +163,7 @@ export class Client {
   resume(point: ResumePoint, options?: StreamOptions & { live?: false }): Stream<string>;
   resume({ token, requestId }: ResumePoint, options: StreamOptions = {}): Stream<string> | Stream<Change> {
     const named = requestId ? ({ case: "requestId", value: requestId } as const) : ({ case: "token", value: token } as const);
-    const start = { case: "resume", value: { invocation: named } } as const;
+    const start = { case: "resume", value: { invocation: named, answerView: AnswerView.REPEATED } } as const;
     return this.read(create(StreamWithRecoveryRequestSchema, { start }), options);
   }
 
@@ -180,19 +222,28 @@ export class Client {
 }
 
 function invocation(prompt: Prompt, options: InvokeOptions): Invocation {
-  const { route, operation, threadId, labels, overrides, requestId } = options;
   const value = isModelCall(prompt)
     ? prompt
     : create(ModelCallSchema, { messages: typeof prompt === "string" ? [user(prompt)] : [...prompt] });
-  return create(InvocationSchema, {
-    route,
-    operation,
-    threadId,
-    labels,
-    overrides,
-    requestId: requestId ?? randomUUID(),
-    call: { case: "model", value },
-  });
+  return create(InvocationSchema, { ...named(options), call: { case: "model", value } });
+}
+
+function toolInvocation(tool: Tool, args: object | string, options: ToolOptions): Invocation {
+  const wanted = typeof tool === "string" ? { id: "", name: tool, argumentsJson: "" } : tool;
+  const written = typeof args === "string" ? args : JSON.stringify(args);
+  const value = {
+    name: wanted.name,
+    argumentsJson: written || wanted.argumentsJson,
+    callId: options.callId ?? wanted.id,
+    goal: options.goal,
+    metaJson: options.meta && JSON.stringify(options.meta),
+    sideEffects: options.sideEffects,
+  };
+  return create(InvocationSchema, { ...named(options), call: { case: "tool", value } });
+}
+
+function named({ route, operation, threadId, labels, overrides, requestId }: InvokeOptions) {
+  return { route, operation, threadId, labels, overrides, requestId: requestId ?? randomUUID() };
 }
 
 function isModelCall(prompt: Prompt): prompt is ModelCall {

@@ -73,6 +73,8 @@ export class Connection {
       "grpc.enable_retries": 0,
       "grpc.max_receive_message_length": -1,
       "grpc.initial_reconnect_backoff_ms": 100,
+      // All replicas may be replaced within the half minute for which names are not looked up again by default.
+      "grpc.dns_min_time_between_resolutions_ms": 1000,
       "grpc.max_reconnect_backoff_ms": 2000,
       // Finds out about a peer that is gone without a word.
       "grpc.keepalive_time_ms": 20_000,

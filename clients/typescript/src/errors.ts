@@ -1,7 +1,8 @@
 /** What can go wrong with a call: Relight itself, a model's failure, or a stream that does not fit together. */
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type ServiceError, status as Code } from "@grpc/grpc-js";
-import { type Failure, FailureClass } from "./v1.js";
+import type { Failed } from "./outcome.js";
+import { type Failure, FailureClass, type Message } from "./v1.js";
 
 // A status with one of these codes may be the transport's and not Relight's. Relight marks its own that must not be
 // repeated with a negative pushback.
@@ -43,8 +44,17 @@ export class StatusError extends RelightError {
 
 /** The invocation ended with a failure, which Relight judged; `failure` holds all of it. */
 export class FailureError extends RelightError {
-  constructor(readonly failure: Failure) {
+  readonly failure: Failure;
+
+  constructor(readonly failed: Failed) {
+    const { failure } = failed;
     super(`${FailureClass[failure.failureClass]?.toLowerCase()}: ${failure.message || failure.userMessage}`);
+    this.failure = failure;
+  }
+
+  /** Appends the error of a tool to the caller's history, so that its model reads it. Call it once. */
+  applyTo(history: Message[]): void {
+    this.failed.applyTo(history);
   }
 }
 

@@ -4,8 +4,9 @@ import type { ClientReadableStream } from "@grpc/grpc-js";
 import type { Retry } from "./connection.js";
 import { fromRpc, FailureError, lost, ProtocolError, RelightError, StatusError } from "./errors.js";
 import { Fold, Misfit } from "./fold.js";
-import { Answer, Failed, type Outcome } from "./outcome.js";
+import { Answer, aroundOf, Failed, type Outcome } from "./outcome.js";
 import {
+  AnswerView,
   BlockKind,
   RewindMode,
   type StreamEvent,
@@ -98,8 +99,10 @@ export class Reader {
     const { terminal, invocationId } = this.fold;
     if (!terminal) throw new RelightError("the stream was not read to its end");
     const { outcome } = terminal;
-    if (outcome.case === "failed") return new Failed(outcome.value, invocationId);
-    if (outcome.case === "cancelled" && outcome.value.failure) return new Failed(outcome.value.failure, invocationId);
+    if (outcome.case === "failed") return new Failed(outcome.value, invocationId, terminal.historyPatch);
+    if (outcome.case === "cancelled" && outcome.value.failure) {
+      return new Failed(outcome.value.failure, invocationId, terminal.historyPatch);
+    }
     if (outcome.case !== "completed") throw new ProtocolError("a Terminal without an outcome");
     const calls = this.fold.ofKind(BlockKind.TOOL_CALL).filter((call) => call.committed);
     return new Answer({
@@ -111,6 +114,7 @@ export class Reader {
       target: terminal.finalTarget,
       attempts: terminal.attempts,
       usage: terminal.usage,
+      around: aroundOf(outcome.value),
     });
   }
 
@@ -147,8 +151,9 @@ export class Reader {
   private nextRequest(): StreamWithRecoveryRequest {
     const { cursor } = this.fold;
     if (!this.token || !cursor) return this.request;
+    const invocation = { case: "token", value: this.token } as const;
     return create(StreamWithRecoveryRequestSchema, {
-      start: { case: "resume", value: { invocation: { case: "token", value: this.token }, cursor } },
+      start: { case: "resume", value: { invocation, cursor, answerView: AnswerView.REPEATED } },
     });
   }
 
@@ -225,7 +230,7 @@ export class Stream<T> implements AsyncIterable<T> {
 async function* throwing<T>(items: AsyncGenerator<T, void>, reader: Reader): AsyncGenerator<T, void> {
   yield* items;
   const outcome = reader.outcome();
-  if (outcome.kind === "failed") throw new FailureError(outcome.failure);
+  if (outcome.kind === "failed") throw new FailureError(outcome);
 }
 
 /** Only text that is never taken back: at once where the service promises that, else all of it at the end. */

@@ -37,6 +37,13 @@ type job struct {
 		CancelAfter                  int `json:"cancel_after"`
 		TimeoutMS                    int `json:"timeout_ms"`
 		Distinct, Most               int
+		Tool                         struct {
+			Name      string
+			Arguments map[string]any
+			CallID    string `json:"call_id"`
+			Goal      string
+			Meta      map[string]any
+		}
 	}
 }
 
@@ -54,20 +61,34 @@ func (h held) outcome(outcome relight.Outcome, prompt string) {
 	}
 }
 
-func (h held) answer(answer *relight.Answer, prompt string) {
-	history, calls := [][2]string{}, [][3]string{}
-	for _, message := range answer.ApplyTo([]*v1.Message{relight.User(prompt)}) {
+// shown returns the role of each message, and what of it can be read.
+func shown(messages []*v1.Message) [][2]string {
+	history := [][2]string{}
+	for _, message := range messages {
 		text := ""
 		for _, part := range message.GetParts() {
-			text += part.GetText().GetText()
+			text += part.GetText().GetText() + part.GetToolCall().GetName()
+			for _, piece := range part.GetToolResult().GetContent() {
+				text += piece.GetText().GetText()
+			}
 		}
 		history = append(history, [2]string{message.GetRole().String(), text})
 	}
+	return history
+}
+
+func (h held) answer(answer *relight.Answer, prompt string) {
+	calls := [][3]string{}
+	history := shown(answer.ApplyTo([]*v1.Message{relight.User(prompt)}))
 	for _, call := range answer.ToolCalls {
 		calls = append(calls, [3]string{call.GetId(), call.GetName(), call.GetArgumentsJson()})
 	}
 	h["ended"], h["text"], h["target"] = "answer", answer.Text, answer.Target
 	h["history"], h["tool_calls"] = history, calls
+	h["around"] = map[string]any{}
+	if answer.Around != nil {
+		h["around"] = answer.Around
+	}
 }
 
 func (h held) failure(failure *v1.Failure, thrown bool) {
@@ -191,6 +212,50 @@ func (h held) watch(ctx context.Context, client *relight.Client, job job) error 
 	return left
 }
 
+// tool calls a tool.
+func (h held) tool(ctx context.Context, client *relight.Client, job job, call relight.Call) error {
+	wanted := job.Call.Tool
+	tool := relight.Tool{Name: wanted.Name, Arguments: wanted.Arguments}
+	if wanted.CallID != "" {
+		arguments, err := json.Marshal(wanted.Arguments)
+		if err != nil {
+			return err
+		}
+		tool = relight.ToolOf(&v1.ToolCallPart{Id: wanted.CallID, Name: wanted.Name, ArgumentsJson: string(arguments)})
+	}
+	tool.Goal, tool.Meta, tool.Call = wanted.Goal, wanted.Meta, call
+	var result *relight.ToolResult
+	if job.Call.ReturnFailure {
+		outcome, err := client.TryCallTool(ctx, tool)
+		if err != nil {
+			return err
+		}
+		if failed, ok := outcome.(*relight.Failed); ok {
+			h.failure(failed.Failure, false)
+			h["history"] = shown(failed.ApplyTo(nil))
+			return nil
+		}
+		result = outcome.(*relight.ToolResult)
+	} else {
+		var err error
+		var failure *relight.FailureError
+		if result, err = client.CallTool(ctx, tool); errors.As(err, &failure) {
+			h.failure(failure.Failure, true)
+			h["history"] = shown(failure.ApplyTo(nil))
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	var structured any
+	if _, err := result.Structured(&structured); err != nil {
+		return err
+	}
+	h["ended"], h["text"], h["target"], h["structured"] = "result", result.Text, result.Target, structured
+	h["history"] = shown(result.ApplyTo(nil))
+	return nil
+}
+
 // distinct calls until so many different answers came.
 func (h held) distinct(ctx context.Context, client *relight.Client, job job) error {
 	texts := map[string]bool{}
@@ -234,6 +299,8 @@ func (h held) run(job job) error {
 		return h.stream(ctx, client, job, call)
 	case job.Call.Method == "watch":
 		return h.watch(ctx, client, job)
+	case job.Call.Method == "call_tool":
+		return h.tool(ctx, client, job, call)
 	case job.Call.Method == "distinct":
 		return h.distinct(ctx, client, job)
 	case job.Call.ReturnFailure:

@@ -7,6 +7,8 @@ import dev.relight.v1.Overrides;
 import dev.relight.v1.Part;
 import dev.relight.v1.Role;
 import dev.relight.v1.TextPart;
+import dev.relight.v1.ToolCall;
+import dev.relight.v1.ToolCallPart;
 import java.time.Duration;
 import java.util.List;
 import java.util.UUID;
@@ -40,6 +42,27 @@ public final class Call {
     return new Call(Invocation.newBuilder().setModel(model).build(), null, true, true);
   }
 
+  /**
+   * A call of a tool, for {@link RelightClient#callTool}.
+   *
+   * @param name the tool's name, or {@code server/tool} if several servers have it
+   * @param argumentsJson the arguments, JSON text of an object; empty for none
+   */
+  public static Call tool(String name, String argumentsJson) {
+    return tool(ToolCall.newBuilder().setName(name).setArgumentsJson(argumentsJson).build());
+  }
+
+  /** A call of a tool that a model wants, with its arguments and its id. */
+  public static Call tool(ToolCallPart wanted) {
+    var tool = ToolCall.newBuilder().setName(wanted.getName()).setArgumentsJson(wanted.getArgumentsJson());
+    return tool(tool.setCallId(wanted.getId()).build());
+  }
+
+  /** A call of a tool with a goal, side effects and all that the contract has. */
+  public static Call tool(ToolCall tool) {
+    return new Call(Invocation.newBuilder().setTool(tool).build(), null, true, true);
+  }
+
   /** A message of the user, or of the agent in its place. */
   public static Message user(String text) {
     return message(Role.ROLE_USER, text);
@@ -53,6 +76,16 @@ public final class Call {
   private static Message message(Role role, String text) {
     Part part = Part.newBuilder().setText(TextPart.newBuilder().setText(text)).build();
     return Message.newBuilder().setRole(role).addParts(part).build();
+  }
+
+  /** The same call of a tool, for this purpose in a few words. */
+  public Call goal(String goal) {
+    return with(invocation.toBuilder().setTool(invocation.getTool().toBuilder().setGoal(goal)));
+  }
+
+  /** The same call of a tool, whose MCP server gets this as {@code _meta}, JSON text of an object. */
+  public Call meta(String metaJson) {
+    return with(invocation.toBuilder().setTool(invocation.getTool().toBuilder().setMetaJson(metaJson)));
   }
 
   /** The same by this route. */

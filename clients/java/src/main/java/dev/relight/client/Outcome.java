@@ -22,6 +22,8 @@ public sealed interface Outcome {
    * @param target id of the target that answered
    * @param attempts every attempt, in order
    * @param usage tokens of all attempts: what was spent
+   * @param aroundJson what the provider says around its answer and no other field has ({@code service_tier}, {@code
+   *     system_fingerprint}, …): a JSON object; empty if it says nothing
    */
   record Answer(
       String text,
@@ -31,7 +33,8 @@ public sealed interface Outcome {
       String invocationId,
       String target,
       List<Attempt> attempts,
-      Usage usage)
+      Usage usage,
+      String aroundJson)
       implements Outcome {
     /** Brings the caller's history to what the model saw and said. Call it once. */
     public void applyTo(List<Message> history) {
@@ -40,13 +43,29 @@ public sealed interface Outcome {
     }
   }
 
-  /** The invocation ended with a failure, or was cancelled. */
-  record Failed(Failure failure, String invocationId) implements Outcome {}
+  /**
+   * The invocation ended with a failure, or was cancelled.
+   *
+   * @param failure all that Relight says of the failure
+   * @param historyPatch what {@link #applyTo} appends; empty for a call of a model
+   * @param invocationId id of the invocation
+   */
+  record Failed(Failure failure, List<Message> historyPatch, String invocationId) implements Outcome, ToolOutcome {
+    /** Appends the error of a tool to the caller's history, so that its model reads it. Call it once. */
+    @Override
+    public void applyTo(List<Message> history) {
+      history.addAll(historyPatch);
+    }
+
+    static Failed of(InvokeWithRecoveryResponse response) {
+      return new Failed(response.getFailure(), response.getHistoryPatchList(), response.getInvocationId());
+    }
+  }
 
   /** The answer, or a {@link FailureException}. */
   default Answer orThrow() {
     if (this instanceof Failed failed) {
-      throw new FailureException(failed.failure());
+      throw new FailureException(failed);
     }
     return (Answer) this;
   }
@@ -54,7 +73,7 @@ public sealed interface Outcome {
   /** Reads the outcome of a unary call. */
   static Outcome of(InvokeWithRecoveryResponse response) {
     if (response.hasFailure()) {
-      return new Failed(response.getFailure(), response.getInvocationId());
+      return Failed.of(response);
     }
     var parts = response.getCompletion().getMessage().getPartsList();
     return new Answer(
@@ -65,6 +84,7 @@ public sealed interface Outcome {
         response.getInvocationId(),
         response.getFinalTarget(),
         response.getAttemptsList(),
-        response.getUsage());
+        response.getUsage(),
+        response.getCompletion().getAround().getData().toStringUtf8());
   }
 }

@@ -1,5 +1,6 @@
 package dev.relight.client;
 
+import dev.relight.v1.AnswerView;
 import dev.relight.v1.BlockKind;
 import dev.relight.v1.Resume;
 import dev.relight.v1.RewindMode;
@@ -99,10 +100,11 @@ final class Reader {
       throw new RelightException("the stream was not read to its end");
     }
     if (terminal.hasFailed()) {
-      return new Outcome.Failed(terminal.getFailed(), fold.invocationId());
+      return new Outcome.Failed(terminal.getFailed(), terminal.getHistoryPatchList(), fold.invocationId());
     }
     if (terminal.hasCancelled()) {
-      return new Outcome.Failed(terminal.getCancelled().getFailure(), fold.invocationId());
+      var failure = terminal.getCancelled().getFailure();
+      return new Outcome.Failed(failure, terminal.getHistoryPatchList(), fold.invocationId());
     }
     var calls = fold.ofKind(BlockKind.BLOCK_KIND_TOOL_CALL).stream().filter(Fold.Block::committed);
     return new Outcome.Answer(
@@ -113,7 +115,8 @@ final class Reader {
         fold.invocationId(),
         terminal.getFinalTarget(),
         terminal.getAttemptsList(),
-        terminal.getUsage());
+        terminal.getUsage(),
+        terminal.getCompleted().getAround().getData().toStringUtf8());
   }
 
   private static ToolCallPart toolCall(Fold.Block block) {
@@ -172,7 +175,8 @@ final class Reader {
     if (token.isEmpty() || fold.cursor() == null) {
       return request;
     }
-    Resume resume = Resume.newBuilder().setToken(token).setCursor(fold.cursor()).build();
+    Resume.Builder resume = Resume.newBuilder().setToken(token).setCursor(fold.cursor());
+    resume.setAnswerView(AnswerView.ANSWER_VIEW_REPEATED);
     return StreamWithRecoveryRequest.newBuilder().setResume(resume).build();
   }
 

@@ -1,7 +1,9 @@
 package dev.relight.client;
 
+import dev.relight.v1.AnswerView;
 import dev.relight.v1.CancelInvocationRequest;
 import dev.relight.v1.InvokeWithRecoveryRequest;
+import dev.relight.v1.InvokeWithRecoveryResponse;
 import dev.relight.v1.Invocation;
 import dev.relight.v1.RecoveryEventFilter;
 import dev.relight.v1.RecoveryServiceGrpc;
@@ -25,7 +27,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Calls Relight: model calls that are retried, failed over and resumed. Threads may share one.
+ * Calls Relight: calls of models and tools that are retried, failed over and resumed. Threads may share one.
  *
  * <pre>{@code
  * try (var client = RelightClient.connect("127.0.0.1:50051")) {
@@ -125,11 +127,30 @@ public final class RelightClient implements AutoCloseable {
 
   /** The same, with a failure returned as {@link Outcome.Failed}. */
   public Outcome tryInvoke(Call call) {
-    var request = InvokeWithRecoveryRequest.newBuilder().setInvocation(call.invocation()).build();
+    return Outcome.of(unary(call));
+  }
+
+  /**
+   * Calls a tool of a tool server, as {@link Call#tool} says, and returns its result; throws {@link FailureException} if it
+   * failed for good.
+   */
+  public ToolOutcome.Result callTool(Call call) {
+    return tryCallTool(call).resultOrThrow();
+  }
+
+  /** The same, with a failure returned as {@link Outcome.Failed}. */
+  public ToolOutcome tryCallTool(Call call) {
+    return ToolOutcome.of(unary(call));
+  }
+
+  private InvokeWithRecoveryResponse unary(Call call) {
+    // However long the answer is, its turn in the history is whole.
+    var invocation = call.invocation().toBuilder().setAnswerView(AnswerView.ANSWER_VIEW_REPEATED);
+    var request = InvokeWithRecoveryRequest.newBuilder().setInvocation(invocation).build();
     Retry retry = retry(call.timeout());
     while (true) {
       try {
-        return Outcome.of(retry.within(stub()).invokeWithRecovery(request));
+        return retry.within(stub()).invokeWithRecovery(request);
       } catch (StatusRuntimeException error) {
         if (Thread.currentThread().isInterrupted()) {
           throw StatusException.cancelled();
@@ -230,6 +251,7 @@ public final class RelightClient implements AutoCloseable {
 
   private Reader reader(Call call, RewindMode mode) {
     Invocation.Builder invocation = call.invocation().toBuilder();
+    invocation.setAnswerView(AnswerView.ANSWER_VIEW_REPEATED);
     var overrides = invocation.getOverridesBuilder();
     boolean live = mode == RewindMode.REWIND_MODE_REWIND;
     if (!live || overrides.getRewindMode() == RewindMode.REWIND_MODE_UNSPECIFIED) {
@@ -244,6 +266,7 @@ public final class RelightClient implements AutoCloseable {
 
   private Reader reader(ResumePoint point) {
     Resume.Builder resume = Resume.newBuilder().setToken(point.token());
+    resume.setAnswerView(AnswerView.ANSWER_VIEW_REPEATED);
     if (!point.requestId().isEmpty()) {
       resume.setRequestId(point.requestId());
     }

@@ -2,12 +2,14 @@ package dev.relight.client;
 
 import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.protobuf.ListValue;
+import com.google.protobuf.NullValue;
 import com.google.protobuf.Struct;
 import com.google.protobuf.Value;
 import com.google.protobuf.util.JsonFormat;
 import dev.relight.v1.Failure;
 import dev.relight.v1.RecoveryEvent;
 import dev.relight.v1.RecoveryEventFilter;
+import dev.relight.v1.ToolCallPart;
 import io.grpc.Status;
 import io.grpc.TlsChannelCredentials;
 import java.io.BufferedReader;
@@ -64,6 +66,7 @@ public final class Driver {
         case "stream" -> stream(client);
         case "watch" -> watch(client);
         case "distinct" -> distinct(client);
+        case "call_tool" -> callTool(client);
         default -> ended(flag("return_failure") ? client.tryInvoke(asked()) : client.invoke(asked()));
       }
     } catch (FailureException error) {
@@ -81,12 +84,62 @@ public final class Driver {
   }
 
   private Call asked() {
-    Call asked = Call.of(text("prompt")).route(text("route")).requestId(text("request_id"));
+    return with(Call.of(text("prompt")));
+  }
+
+  private Call with(Call plain) {
+    Call asked = plain.route(text("route")).requestId(text("request_id"));
     asked = has("timeout_ms") ? asked.timeout(Duration.ofMillis(number("timeout_ms"))) : asked;
     return flag("return_failure") ? asked.returnFailure() : asked;
   }
 
-  private void stream(RelightClient client) {
+  private void callTool(RelightClient client) throws InvalidProtocolBufferException {
+    Struct tool = call.getFieldsOrThrow("tool").getStructValue();
+    String arguments = JsonFormat.printer().print(tool.getFieldsOrThrow("arguments"));
+    String id = textOf(tool, "call_id");
+    String name = textOf(tool, "name");
+    var wanted = ToolCallPart.newBuilder().setId(id).setName(name).setArgumentsJson(arguments).build();
+    Call asked = id.isEmpty() ? Call.tool(name, arguments) : Call.tool(wanted);
+    if (tool.containsFields("meta")) {
+      asked = asked.meta(JsonFormat.printer().print(tool.getFieldsOrThrow("meta")));
+    }
+    asked = with(asked.goal(textOf(tool, "goal")));
+    List<dev.relight.v1.Message> history = new ArrayList<>();
+    ToolOutcome outcome;
+    try {
+      outcome = flag("return_failure") ? client.tryCallTool(asked) : client.callTool(asked);
+    } catch (FailureException error) {
+      error.applyTo(history);
+      endedWithFailure(error.failure(), true);
+      hold("history", shown(history));
+      return;
+    }
+    if (outcome instanceof Outcome.Failed failed) {
+      failed.applyTo(history);
+      endedWithFailure(failed.failure(), false);
+    } else if (outcome instanceof ToolOutcome.Result result) {
+      result.applyTo(history);
+      hold("ended", "result");
+      hold("text", result.text());
+      hold("target", result.target());
+      var structured = Value.newBuilder().setNullValue(NullValue.NULL_VALUE);
+      if (result.output().hasStructuredJson()) {
+        JsonFormat.parser().merge(result.output().getStructuredJson(), structured.clear());
+      }
+      hold("structured", structured.build());
+    }
+    hold("history", shown(history));
+  }
+
+  private static String textOf(Struct object, String key) {
+    return object.getFieldsOrDefault(key, Value.getDefaultInstance()).getStringValue();
+  }
+
+  private static Value shown(List<dev.relight.v1.Message> history) {
+    return list(history.stream().map(message -> list(message.getRole().name(), textOf(message))).toList());
+  }
+
+  private void stream(RelightClient client) throws InvalidProtocolBufferException {
     List<Value> items = new ArrayList<>();
     try {
       if (flag("live")) {
@@ -99,7 +152,8 @@ public final class Driver {
     }
   }
 
-  private void streamed(RelightClient client, AnswerStream<?> stream, List<Value> items) {
+  private void streamed(RelightClient client, AnswerStream<?> stream, List<Value> items)
+      throws InvalidProtocolBufferException {
     try (stream) {
       read(stream, items, has("take") ? number("take") : has("detach") ? number("detach") : -1);
       if (has("take")) {
@@ -159,7 +213,7 @@ public final class Driver {
     hold("texts", list(texts.toArray(new String[0])));
   }
 
-  private void ended(Outcome outcome) {
+  private void ended(Outcome outcome) throws InvalidProtocolBufferException {
     if (outcome instanceof Outcome.Failed failed) {
       endedWithFailure(failed.failure(), false);
       return;
@@ -167,18 +221,23 @@ public final class Driver {
     Outcome.Answer answer = (Outcome.Answer) outcome;
     var history = new ArrayList<>(List.of(Call.user(text("prompt"))));
     answer.applyTo(history);
-    var turns = history.stream().map(message -> list(message.getRole().name(), textOf(message)));
     var calls = answer.toolCalls().stream().map(tool -> list(tool.getId(), tool.getName(), tool.getArgumentsJson()));
     hold("ended", "answer");
     hold("text", answer.text());
     hold("target", answer.target());
     hold("tool_calls", list(calls.toList()));
-    hold("history", list(turns.toList()));
+    hold("history", shown(history));
+    var around = Value.newBuilder();
+    JsonFormat.parser().merge(answer.aroundJson().isEmpty() ? "{}" : answer.aroundJson(), around);
+    hold("around", around.build());
   }
 
   private static String textOf(dev.relight.v1.Message message) {
     StringBuilder text = new StringBuilder();
-    message.getPartsList().forEach(part -> text.append(part.getText().getText()));
+    for (var part : message.getPartsList()) {
+      text.append(part.getText().getText()).append(part.getToolCall().getName());
+      part.getToolResult().getContentList().forEach(piece -> text.append(piece.getText().getText()));
+    }
     return text.toString();
   }
 
