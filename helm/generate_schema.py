@@ -10,8 +10,6 @@ import sys
 
 SCHEMA = pathlib.Path(__file__).parent / "relight" / "values.schema.json"
 REFERENCE = {"type": "string", "pattern": r"\$\{"}
-# Read by Relight with a warning (src/config/retired.rs), by the type that they were in.
-RETIRED = {"RetryPolicy": ["stay"], "SelectPolicy": ["wake_spread"], "CircuitPolicy": ["first_token_timeout"], "Config": ["seed"]}
 # Words for people, which values.schema.json has no use for.
 WORDS = ("title", "description", "format", "default", "x-needs-restart", "writeOnly")
 
@@ -35,15 +33,30 @@ def taken(node):
     return {"anyOf": [node, REFERENCE]} if scalar or "enum" in node or "const" in node else node
 
 
+def type_of(schema, sections):
+    """The name of the type that a section has; `*` is any name, `[]` any element."""
+    name, node = "Config", schema
+    for section in sections:
+        node = {"*": lambda: node["additionalProperties"], "[]": lambda: node["items"]}.get(section, lambda: node["properties"][section])()
+        for choice in [node, *node.get("anyOf", [])]:
+            if "$ref" in choice:
+                name = choice["$ref"].rsplit("/", 1)[-1]
+                node = schema["$defs"][name]
+                break
+    return name
+
+
 def definitions(schema):
     """Every type of the configuration, the file itself as `Config`."""
     types = {"Config": schema} | schema["$defs"]
     result = {}
     for name, node in types.items():
-        node = {key: value for key, value in node.items() if key not in ("$defs", "$schema")}
+        node = {key: value for key, value in node.items() if key not in ("$defs", "$schema", "x-retired")}
         result[name] = taken(node)
-        for old in RETIRED.get(name, []):
-            result[name]["properties"][old] = {}
+    # Read by Relight with a warning.
+    for path in schema["x-retired"]:
+        *sections, old = path.split(".")
+        result[type_of(schema, sections)]["properties"][old] = {}
     # The chart writes addresses and certificates, and rejects values for them.
     for name in ("listen", "admin_listen", "tls"):
         result["ServerConfig"]["properties"][name] = {}

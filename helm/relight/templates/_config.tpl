@@ -31,6 +31,65 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- divf $total 1000.0 | ceil | int64 -}}
 {{- end -}}
 
+{{/*
+The ConfigMap that pods read. Where a changed configuration restarts them, its name is that of its content: a configuration
+with which no pod starts then reaches new pods only, and those that serve keep theirs, also when they are started again.
+*/}}
+{{- define "relight.configMapName" -}}
+{{- if .Values.existingConfigMap -}}
+{{- .Values.existingConfigMap -}}
+{{- else if .Values.restartOnConfigChange -}}
+{{- printf "%s-%s" (include "relight.fullname" .) (include "relight.config" . | sha256sum | trunc 8) -}}
+{{- else -}}
+{{- include "relight.fullname" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A ConfigMap with a configuration. Takes (list $ name immutable text). */}}
+{{- define "relight.configMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ index . 1 }}
+  namespace: {{ (index . 0).Release.Namespace }}
+  labels:
+    {{- include "relight.labels" (index . 0) | nindent 4 }}
+  {{- with include "relight.annotations" (list (index . 0) dict) }}
+  {{- . | nindent 2 }}
+  {{- end }}
+{{- if index . 2 }}
+immutable: true
+{{- end }}
+data:
+  relight.yaml: |
+    {{- index . 3 | nindent 4 }}
+{{- end -}}
+
+{{/* The other ConfigMaps that ReplicaSets with pods read, as a list of name, immutable and text. */}}
+{{- define "relight.configMapsInUse" -}}
+{{- $own := include "relight.configMapName" . -}}
+{{- $names := list -}}
+{{- range include "relight.liveReplicaSets" . | fromYamlArray -}}
+{{- $owners := dig "metadata" "ownerReferences" list . -}}
+{{- $is_ours := and $owners (eq (index $owners 0).name (include "relight.fullname" $)) -}}
+{{- if and $is_ours (gt (int .spec.replicas) 0) -}}
+{{- range dig "spec" "template" "spec" "volumes" list . -}}
+{{- if and (eq .name "config") .configMap -}}
+{{- $names = append $names .configMap.name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $used := list -}}
+{{- range without $names $own | uniq -}}
+{{- $live := include "relight.liveConfigMap" (list $ .) | fromYaml -}}
+{{- with dig "data" "relight.yaml" "" $live -}}
+{{- $used = append $used (dict "name" $live.metadata.name "immutable" (default false $live.immutable) "text" .) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $used -}}
+{{- end -}}
+
 {{/* Refuses a secret that would stand in the ConfigMap for everybody to read. Takes (list path value advice). */}}
 {{- define "relight.refuseSecret" -}}
 {{- $value := index . 1 | default "" | toString -}}
@@ -73,6 +132,9 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- if and (eq ($server.auth | default "") "api_key") (not $server.keys) -}}
 {{- fail "config.server.auth api_key admits no caller without config.server.keys" -}}
 {{- end -}}
+{{- if and .Values.tls.caKey (not (include "relight.tlsSecret" .)) -}}
+{{- fail "tls.caKey is a key of tls.existingSecret, which is not set" -}}
+{{- end -}}
 {{- if and .Values.tls.clientCaKey (not (include "relight.tlsSecret" .)) -}}
 {{- fail "tls.clientCaKey is a key of tls.existingSecret, which is not set" -}}
 {{- end -}}
@@ -106,6 +168,7 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- range $header, $value := ($config.telemetry | default dict).otlp_headers -}}
 {{- include "relight.refuseSecret" (list (printf "config.telemetry.otlp_headers.%s" $header) $value "use a ${ENV} reference and extraEnv") -}}
 {{- end -}}
+{{- include "relight.refuseSecret" (list "config.fleet.key" (dig "fleet" "key" "" $config) "leave it out: the chart makes one, or takes fleet.existingSecret") -}}
 {{- $store := ($config.journal | default dict).store | default "" -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" (regexReplaceAll "\\$\\{[^}]*\\}" $store "") -}}
 {{- fail "config.journal.store holds a password in plain text, and would be in a ConfigMap; use journal.existingSecret" -}}
@@ -148,6 +211,13 @@ openai anthropic gemini mistral groq deepseek xai cerebras together fireworks op
 {{- $_ := set $config "server" $server -}}
 {{- if .Values.journal.existingSecret.name -}}
 {{- $_ := set $config "journal" (mergeOverwrite ($config.journal | default dict) (dict "store" "${RELIGHT_JOURNAL_URL}")) -}}
+{{- end -}}
+{{- if include "relight.fleet" . -}}
+{{- $fleet := dict "key" "${RELIGHT_FLEET_KEY}" -}}
+{{- if and (include "relight.tlsSecret" .) .Values.tls.caKey -}}
+{{- $_ := set $fleet "ca_file" (printf "/run/relight/tls/%s" .Values.tls.caKey) -}}
+{{- end -}}
+{{- $_ := set $config "fleet" (mergeOverwrite $fleet ($config.fleet | default dict)) -}}
 {{- end -}}
 {{- range $name, $settings := .Values.providers -}}
 {{- with get ($config.providers | default dict) $name -}}

@@ -4,8 +4,18 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* With `--reuse-values` Helm keeps the defaults of the release before, which lack what came since. */}}
+{{- define "relight.requireValues" -}}
+{{- range list "journal" -}}
+{{- if not (hasKey $.Values .) -}}
+{{- fail (printf "these are the values of an earlier release of the chart, which has no `%s`: upgrade with --reset-then-reuse-values (Helm 3.14) in place of --reuse-values" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* 52 characters at most: the longest suffix is `-headless`, and pods add their own. */}}
 {{- define "relight.fullname" -}}
+{{- include "relight.requireValues" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
 {{- else -}}

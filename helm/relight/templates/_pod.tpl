@@ -25,6 +25,16 @@ env:
         {{- toYaml . | nindent 8 }}
   {{- end }}
   {{- end }}
+  {{- if include "relight.fleet" . }}
+  - name: POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  - name: POD_IP
+    valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  - name: RELIGHT_FLEET_KEY
+    valueFrom:
+      secretKeyRef:
+        {{- include "relight.fleetSecret" . | nindent 8 }}
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- include "relight.tpl" (list $ .) | nindent 2 }}
   {{- end }}
@@ -66,7 +76,7 @@ volumeMounts:
 volumes:
   - name: config
     configMap:
-      name: {{ .Values.existingConfigMap | default (include "relight.fullname" .) }}
+      name: {{ include "relight.configMapName" . }}
   {{- with include "relight.tlsSecret" . }}
   - name: tls
     secret:
