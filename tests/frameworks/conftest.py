@@ -56,7 +56,7 @@ journal: {{ store: memory }}
 # Each scenario has its own target; what one attempt costs is what is counted here.
 circuit: {{ mode: "off" }}
 policies:
-  standard: {{ retry: {{ backoff: {{ base: 20ms }}, throttle_backoff: {{ base: 20ms }} }} }}
+  standard: {{ retry: {{ backoff: {{ base: 20ms }} }} }}
 providers:
   models: {{ dialect: openai_chat, base_url: "{upstream.base_url}", api_key: key, allow_plaintext: true }}
 targets:

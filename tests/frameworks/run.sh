@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Frameworks of four languages and three coding agents against the front, each as docs/frameworks.md has it, with calls
-# counted at the upstream.
+# counted at the upstream, and each with and without Relight where nothing fails: what it prints and sends is the same.
 #
 #   tests/frameworks/run.sh
 #

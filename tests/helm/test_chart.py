@@ -1,9 +1,11 @@
 """What the chart promises of the objects that it installs."""
 
+import base64
 import copy
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -152,20 +154,178 @@ def test_without_any_value_one_open_pod_listens_for_the_cluster():
     ]  # fmt: skip
     server = yaml.safe_load(render.config_text())["server"]
     assert server == {"listen": "0.0.0.0:50051", "admin_listen": "0.0.0.0:9464", "auth": "none"}
-    assert container_of({})["image"] == "relight:0.1.0"
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    assert container_of({})["image"] == f"relight:{version}"
+
+
+def config_map_of(values):
+    """The name of the ConfigMap that pods read."""
+    volumes = {volume["name"]: volume for volume in pod_of(values)["volumes"]}
+    return volumes["config"]["configMap"]["name"]
 
 
 def test_pods_change_when_the_configuration_does_and_not_otherwise():
-    def checksum(values):
-        template = of_kind(render.objects(values), "Deployment")["spec"]["template"]
-        return (template["metadata"].get("annotations") or {}).get("checksum/config")
+    plain = config_map_of({})
+    assert re.fullmatch("relight-[0-9a-f]{8}", plain)
+    assert config_map_of({"replicaCount": 2}) == plain
+    assert config_map_of({"config": {"admission": {"max_in_flight": 7}}}) != plain
+    assert config_map_of({"containerPorts": {"admin": 9999}}) != plain
+    assert config_map_of({"restartOnConfigChange": False}) == "relight"
+    for values in ({}, {"restartOnConfigChange": False}):
+        found = of_kind(render.objects(values), "ConfigMap", config_map_of(values))
+        assert found.get("immutable", False) == (values == {})
 
-    plain = checksum({})
-    assert re.fullmatch("[0-9a-f]{64}", plain)
-    assert checksum({"replicaCount": 2}) == plain
-    assert checksum({"config": {"admission": {"max_in_flight": 7}}}) != plain
-    assert checksum({"containerPorts": {"admin": 9999}}) != plain
-    assert checksum({"restartOnConfigChange": False}) is None
+
+@pytest.fixture
+def on_cluster(monkeypatch, tmp_path):
+    """Renders as Helm does where it can ask a cluster that has these objects."""
+
+    def rendered(values, deployment=None, replica_sets=(), config_maps=(), secrets=()):
+        chart = tmp_path / "relight"
+        shutil.copytree(CHART, chart, dirs_exist_ok=True)
+
+        def by_name(items):
+            known = {item["metadata"]["name"]: item for item in items}
+            return f"{{{{- with get (fromJson {json.dumps(json.dumps(known))}) (index . 1) }}}}{{{{ toYaml . }}}}{{{{ end -}}}}"
+
+        live = {
+            "liveDeployment": json.dumps(deployment) if deployment else "",
+            "liveReplicaSets": json.dumps(list(replica_sets)),
+            "liveConfigMap": by_name(config_maps),
+            "liveSecret": by_name(secrets),
+        }
+        text = "".join(f'{{{{- define "relight.{name}" -}}}}{body}{{{{- end -}}}}\n' for name, body in live.items())
+        (chart / "templates" / "_live.tpl").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(render, "CHART", chart)
+        return render.objects(values)
+
+    return rendered
+
+
+def replica_set(config_map, pods, owner="relight"):
+    volumes = [{"name": "config", "configMap": {"name": config_map}}, {"name": "tls", "secret": {"secretName": "t"}}]
+    return {
+        "metadata": {"name": f"rs-{config_map}", "ownerReferences": [{"kind": "Deployment", "name": owner}]},
+        "spec": {"replicas": pods, "template": {"spec": {"volumes": volumes}}},
+    }
+
+
+FLEET = {"replicaCount": 3, "journal": {"existingSecret": {"name": "relight-journal"}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "is_one"),
+    [
+        (FLEET, True),
+        ({"autoscaling": {"enabled": True}, "journal": {"existingSecret": {"name": "j"}}}, True),
+        ({"replicaCount": 2, "config": {"fleet": {"store": "${STORE}"}}}, True),
+        ({"replicaCount": 2, "config": {"journal": {"store": "postgres://db/relight"}}}, True),
+        ({**FLEET, "replicaCount": 1}, False),
+        ({"replicaCount": 3}, False),
+        ({**FLEET, "config": {"fleet": {"store": "none"}}}, False),
+    ],
+)
+def test_pods_that_share_a_database_know_where_they_are_and_have_one_key(values, is_one):
+    given = {variable["name"]: variable for variable in container_of(values)["env"]}
+    assert ("POD_IP" in given) is ("RELIGHT_FLEET_KEY" in given) is is_one
+    secrets = [item for item in render.objects(values) if item["kind"] == "Secret"]
+    assert len(secrets) == is_one
+    file = yaml.safe_load(render.config_text(values))
+    if is_one:
+        assert given["POD_IP"]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+        assert given["POD_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+        named = given["RELIGHT_FLEET_KEY"]["valueFrom"]["secretKeyRef"]
+        assert named == {"name": secrets[0]["metadata"]["name"], "key": "key"}
+        assert len(base64.b64decode(secrets[0]["data"]["key"])) == 48
+        assert file["fleet"]["key"] == "${RELIGHT_FLEET_KEY}"
+    else:
+        assert "key" not in file.get("fleet", {})
+
+
+def test_the_key_of_the_fleet_is_made_once_and_kept_or_taken_from_a_secret(on_cluster):
+    kept = base64.b64encode(b"the key that the pods of before have").decode()
+    secret = {"metadata": {"name": "relight-fleet"}, "data": {"key": kept}}
+    assert of_kind(on_cluster(FLEET, secrets=[secret]), "Secret")["data"]["key"] == kept
+    assert of_kind(on_cluster(FLEET), "Secret")["data"]["key"] != kept
+    own = {**FLEET, "fleet": {"existingSecret": {"name": "mine", "key": "of-the-fleet"}}}
+    assert not [item for item in render.objects(own) if item["kind"] == "Secret"]
+    variable = next(item for item in container_of(own)["env"] if item["name"] == "RELIGHT_FLEET_KEY")
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "mine", "key": "of-the-fleet"}
+    with pytest.raises(Exception, match=r"config\.fleet\.key"):
+        render.objects({**FLEET, "config": {"fleet": {"key": "a-key-in-plain-text"}}})
+
+
+def test_replicas_verify_each_other_by_the_authority_of_their_certificate():
+    tls = {**FLEET, "tls": {"existingSecret": "api-tls", "caKey": "ca.crt"}}
+    assert yaml.safe_load(render.config_text(tls))["fleet"]["ca_file"] == "/run/relight/tls/ca.crt"
+    assert "ca_file" not in yaml.safe_load(render.config_text(FLEET))["fleet"]
+
+
+def test_helm_test_has_one_replica_respond_for_all_where_it_may_ask():
+    def asked(values):
+        pod = next(item for item in render.objects(values) if item["kind"] == "Pod")
+        found = [item for item in pod["spec"]["containers"] if item["name"] == "fleet"]
+        return found[0] if found else None
+
+    args = asked(FLEET)["args"]
+    assert args[:3] == ["status", "--replicas", "3"]
+    assert args[4] == "http://relight.default.svc:50051"
+    with_keys = merged(FLEET, {"config": {"server": {"auth": "api_key", "keys": [{"tenant": "t", "sha256": "0" * 64}]}}})
+    assert asked(with_keys) is None
+    with_key = asked({**with_keys, "tests": {"adminKey": {"name": "ops"}}})
+    assert with_key["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "ops", "key": "key"}
+    assert asked({"replicaCount": 3}) is None
+
+
+def test_the_network_policy_lets_replicas_reach_each_other():
+    def rules(values):
+        policy = of_kind(render.objects(values), "NetworkPolicy")["spec"]
+        return policy["ingress"], policy["egress"]
+
+    closed = {"networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]}}
+    ingress, egress = rules({**FLEET, **closed})
+    pods = of_kind(render.objects(FLEET), "Deployment")["spec"]["selector"]["matchLabels"]
+    to_peers = [rule for rule in egress if "to" in rule]
+    assert [rule["ports"] for rule in to_peers] == [[{"port": "grpc", "protocol": "TCP"}]]
+    assert to_peers[0]["to"] == [{"podSelector": {"matchLabels": pods}}]
+    let_in = [peer["podSelector"]["matchLabels"] for rule in ingress for peer in rule.get("from", []) if "podSelector" in peer]
+    assert let_in == [pods, {**pods, "app.kubernetes.io/component": "test"}]
+    ingress, egress = rules(closed)
+    assert not [rule for rule in egress if "to" in rule]
+    assert len(ingress) == 2
+
+
+def live_config_map(name, text):
+    return {"metadata": {"name": name}, "immutable": True, "data": {"relight.yaml": text}}
+
+
+def test_pods_that_serve_keep_their_configuration_until_they_are_replaced(on_cluster):
+    new = config_map_of({})
+    text = "server:\n  auth: none\n# \"quoted\" and {{ braces }}\n"
+    names = ["relight-of-before", "relight-of-none", "relight-of-another", new]
+    objects = on_cluster(
+        {},
+        replica_sets=[
+            replica_set("relight-of-before", 2),
+            replica_set("relight-of-none", 0),
+            replica_set("relight-of-another", 1, owner="another"),
+            replica_set(new, 1),
+        ],
+        config_maps=[live_config_map(name, text) for name in names],
+    )
+    found = [item for item in objects if item["kind"] == "ConfigMap"]
+    assert [item["metadata"]["name"] for item in found] == [new, "relight-of-before"]
+    assert found[1]["data"]["relight.yaml"] == text and found[1]["immutable"]
+
+
+def test_switching_an_autoscaler_on_keeps_the_pods_that_are_there(on_cluster):
+    def pods(live):
+        objects = on_cluster({"autoscaling": {"enabled": True, "minReplicas": 2}}, deployment=live)
+        return of_kind(objects, "Deployment")["spec"].get("replicas")
+
+    assert pods({"spec": {"replicas": 7}}) == 7
+    assert pods({"spec": {"replicas": 1}}) == 2
+    assert pods(None) is None
 
 
 def test_keys_reach_the_container_as_references_only(production):
@@ -175,7 +335,9 @@ def test_keys_reach_the_container_as_references_only(production):
     assert variables["RELIGHT_JOURNAL_URL"]["valueFrom"]["secretKeyRef"]["name"] == "relight-journal"
     config = yaml.safe_load(render.config_text(production))
     assert config["providers"]["openai"]["api_key"] == "${OPENAI_API_KEY}"
-    assert not any(item["kind"] == "Secret" for item in render.objects(production))
+    # The key of the fleet alone is made by the chart.
+    secrets = [item["metadata"]["name"] for item in render.objects(production) if item["kind"] == "Secret"]
+    assert secrets == ["relight-fleet"]
 
 
 SECRET = "sk-in-the-clear"  # noqa: S105 (the test is that it goes nowhere)
@@ -321,7 +483,7 @@ def test_the_certificate_is_for_every_name_of_the_services_and_is_what_pods_moun
 
 
 def test_the_url_of_the_journal_comes_from_its_secret(gateway):
-    file = yaml.safe_load(of_kind(render.objects(gateway), "ConfigMap", "relight")["data"]["relight.yaml"])
+    file = yaml.safe_load(render.config_text(gateway))
     assert file["journal"]["store"] == "${RELIGHT_JOURNAL_URL}"
     assert file["server"]["openai_front"]["hold_back"] == "whole"
     variable = next(item for item in container_of(gateway)["env"] if item["name"] == "RELIGHT_JOURNAL_URL")

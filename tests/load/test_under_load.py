@@ -104,7 +104,7 @@ def signed(folder, authority):
 
 
 def test_certificates_are_exchanged_under_load_without_a_failed_handshake(tmp_path, replicas):
-    authority = certificates.make(tmp_path)
+    authority = certificates.authority(tmp_path)
     tls = relight.Tls(ca=authority[0].read_bytes(), server_name="localhost")
     certificate, key = signed(tmp_path / "tls", authority)
     [replica] = replicas(1, "memory", tls={"cert_file": str(certificate), "key_file": str(key)})

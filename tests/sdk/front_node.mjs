@@ -52,6 +52,16 @@ const checks = {
     assert.equal(await streamed('rescued'), 'One two three four five.');
     await assert.rejects(streamed('torn'), (error) => error instanceof OpenAI.APIError && error.code === 'stream_interrupted');
   },
+  async 'ids of events break no SDK'() {
+    const options = { headers: { 'x-relight-resumable': 'true' } };
+    // The second is silent for so long that comments come among its events.
+    for (const [model, text] of [['thinker', 'Yes.'], ['slow', 'Late but whole.']]) {
+      const answer = await responses.stream({ model, input: 'Why?' }, options).finalResponse();
+      assert.equal(answer.output_text, text);
+      const message = await messages.stream({ model, max_tokens: 99, messages: question }, options).finalMessage();
+      assert.equal(message.content.at(-1).text, text);
+    }
+  },
   async 'a streamed message is gathered by the SDK'() {
     const message = await told('thinker');
     assert.equal(message.content[0].thinking, 'Let me think.');

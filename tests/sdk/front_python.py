@@ -3,7 +3,9 @@
 Run by run.sh, with the front's base URL as the only argument. Every check names what a user of the SDK relies on.
 """
 
+import re
 import sys
+from pathlib import Path
 
 import anthropic
 import openai
@@ -55,6 +57,29 @@ def a_broken_response_is_mended_or_raises():
     expect(text("rescued") == "One two three four five.", "without a seam")
     error = raised(openai.APIError, lambda: text("torn"))
     expect(error.code == "stream_interrupted", error)
+
+
+def a_response_is_resumed_as_its_page_says():
+    page = Path("docs/resumable-streams.md").read_text()
+    lines = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "starting_after" in block)
+    names = {"client": openai.OpenAI(base_url=BASE_URL, api_key=KEY)}
+    exec(lines, names)
+    kinds = [event.type for event in names["seen"] + names["rest"]]
+    numbers = [event.sequence_number for event in names["seen"] + names["rest"]]
+    expect(kinds[-1] == "response.completed" and numbers == list(range(len(numbers))), kinds)
+
+
+def ids_of_events_break_no_sdk():
+    resumable = {"x-relight-resumable": "true"}
+    chat = openai.OpenAI(base_url=BASE_URL, api_key=KEY).chat.completions
+    # The second is silent for so long that comments come among its events.
+    for model, text in (("thinker", "Yes."), ("slow", "Late but whole.")):
+        with responses.stream(model=model, input="Why?", extra_headers=resumable) as stream:
+            expect(stream.until_done().get_final_response().output_text == text, "responses")
+        with claude.messages.stream(model=model, max_tokens=99, messages=ASK, extra_headers=resumable) as stream:
+            expect(stream.get_final_message().content[-1].text == text, "messages")
+        chunks = list(chat.create(model=model, messages=ASK, stream=True, extra_headers=resumable))
+        expect("".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text, chunks)
 
 
 def errors_of_responses_have_their_classes():
@@ -126,6 +151,8 @@ for check in (
     a_streamed_response_is_gathered_by_the_sdk,
     a_conversation_goes_on_from_its_response,
     a_broken_response_is_mended_or_raises,
+    a_response_is_resumed_as_its_page_says,
+    ids_of_events_break_no_sdk,
     errors_of_responses_have_their_classes,
     a_message_is_an_object_of_the_sdk,
     a_streamed_message_is_gathered_by_the_sdk,

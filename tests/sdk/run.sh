@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The official SDKs of the providers, with no key, no model and no network but the registries: OpenAI's and Anthropic's against
-# `relight serve` with scripted models; OpenAI's, Anthropic's, Google's and Amazon's against the scripted wire servers that tests and demo use.
+# `relight serve` with scripted models; OpenAI's, Anthropic's, Google's and Amazon's against the scripted wire servers that tests
+# and demo use; OpenAI's and Anthropic's with and without Relight, whose objects are the same but for what docs/dialects.md names.
 #
 #   tests/sdk/run.sh
 #
@@ -49,6 +50,7 @@ base_url=http://127.0.0.1:$port/v1
 "$home/venv/bin/python" tests/sdk/openai_python.py "$base_url"
 "$home/venv/bin/python" tests/sdk/front_python.py "$base_url"
 "$home/venv/bin/python" tests/sdk/wires_python.py <<<"$places"
+"$home/venv/bin/python" tests/sdk/differential.py target/debug/relight
 if [[ $with_node == yes ]]; then
   SDK_NODE_HOME=$home/node node tests/sdk/openai_node.mjs "$base_url"
   SDK_NODE_HOME=$home/node node tests/sdk/front_node.mjs "$base_url"

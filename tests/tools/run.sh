@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tool servers on the official Python and TypeScript SDKs of MCP, and the tests that need them.
+# Tool servers and clients on the official Python, TypeScript and Go SDKs of MCP, and the tests that need them.
 #
 #   tests/tools/run.sh            # installs the SDKs into target/tools and runs the tests
 #   tests/tools/run.sh --install  # only installs
@@ -15,12 +15,17 @@ if ! command -v npm >/dev/null; then
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -q nodejs npm
 fi
 .ci/venv "$home/venv" --require-hashes -r tests/tools/requirements.txt
-if ! cmp -s tests/tools/package-lock.json "$home/package-lock.json" || [[ ! -d $home/node_modules ]]; then
+if ! cmp -s tests/tools/package-lock.json "$home/package-lock.json" || [[ ! -f $home/node_modules/.package-lock.json ]]; then
   cp tests/tools/package.json tests/tools/package-lock.json "$home/"
   npm ci --silent --no-audit --no-fund --prefix "$home"
 fi
 # A module is looked for beside the file that names it.
-cp tests/tools/server.mjs "$home/"
+cp tests/tools/server.mjs tests/tools/modern.mjs tests/tools/client.mjs "$home/"
+if command -v go >/dev/null; then
+  (cd tests/tools/go && go build -o "$home/mcp-go" .)
+else
+  echo "no go: the stories of the Go SDK are left out" >&2
+fi
 
 if [[ ${1:-} != --install ]]; then
   cargo test --locked --test it -- --ignored tool_sdks
