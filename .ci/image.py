@@ -7,7 +7,7 @@ starts what is in it.
     .ci/image.py archive target/oci relight-0.1.0.oci.tar
 
 The same files make the same digest. `check` is for root in a network of its own (`unshare --net`), and needs the packages
-of helm/render.py. What it starts is what users start: the demo, the command of `helm test`, the server without a file, with
+of helm/render.py. What it starts is what users start: the command of `helm test`, the server without a file, with
 that of the chart and under SIGTERM, and the health command.
 """
 
@@ -234,8 +234,6 @@ def chart_objects():
 
 def check_running(container):
     print(container.run("version").splitlines()[0])
-    container.run("demo")
-    print("demo: recovered, as it checks itself")
     with container.serving():
         print("serves without a file")
         container.run("invoke", "Why is the sky blue?")
