@@ -27,7 +27,7 @@ use crate::support::{
     process::Process,
     relight::asking,
     targets::one_target,
-    upstream::{Reply, Upstream},
+    upstream::{Reply, Request, Upstream},
 };
 
 /// Time within which every replica knows (F3). Measured, it is below half of a second; this host

@@ -99,3 +99,56 @@ async fn a_key_that_is_good_again_is_used_by_all_as_soon_as_one_replica_knows() 
         assert!(is_answered(replica).await);
     }
 }
+
+/// Keys of a pool, and what the provider replies to the first ones.
+const POOL: [&str; 5] = [
+    "sk-fleet-0123456789-bad1",
+    "sk-fleet-0123456789-bad2",
+    "sk-fleet-0123456789-bad3",
+    "sk-fleet-0123456789-ok04",
+    "sk-fleet-0123456789-ok05",
+];
+
+fn key_of(request: &Request) -> String {
+    let header = request.header("authorization").unwrap();
+    header.strip_prefix("Bearer ").unwrap().to_owned()
+}
+
+/// Returns how many of the requests had a key that is not good.
+fn with_bad_keys(upstream: &Upstream) -> usize {
+    let requests = upstream.requests();
+    let keys = requests.iter().map(key_of);
+    keys.filter(|key| key.contains("-bad")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_of_any_replica_fails_while_keys_of_a_pool_are_bad() {
+    let Some(server) = FleetServer::postgres() else {
+        return;
+    };
+    let upstream = Upstream::start().await;
+    upstream.answering(|request| {
+        let key = key_of(request);
+        let bad = POOL[..3].iter().position(|one| *one == key);
+        bad.map_or(Reply::text("Hello."), |index| refusals()[index].1.clone())
+    });
+    let pool = format!("api_keys: {}", json!(POOL));
+    let targets = one_target(&upstream).replace("api_key: k", &pool);
+    let url = server.url();
+    let replicas = Replicas::of(server, &url, upstream, &targets).await;
+    let began = Instant::now();
+    for _ in 0..30 {
+        for replica in &replicas.all {
+            assert!(is_answered(replica).await);
+        }
+    }
+    for replica in &replicas.all {
+        let reasons = status(replica).await.reasons;
+        let named: Vec<_> = reasons.iter().map(|reason| reason.key.as_str()).collect();
+        assert_eq!(named, ["…bad1", "…bad2", "…bad3"]);
+    }
+    // One refusal closes no gate for others, so that each replica may meet each key by itself.
+    let sent = with_bad_keys(&replicas.upstream);
+    let most = 3 * 3 * probes_of_one(began.elapsed());
+    assert!((3..=most).contains(&sent), "{sent} calls of at most {most}");
+}
