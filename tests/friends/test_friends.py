@@ -1,6 +1,8 @@
-"""LiteLLM before and behind Relight, and Relight inside a step of DBOS: the examples of the page, with a provider that fails."""
+"""LiteLLM before and behind Relight, and Relight inside steps of DBOS, Temporal and Restate: the examples of the page."""
 
+import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 import openai
 import pytest
@@ -38,8 +41,8 @@ def free_port():
 
 
 @contextlib.contextmanager
-def running(arguments, port, log, env=None):
-    """A program that listens on this port."""
+def running(arguments, port, log, env=None, ending=signal.SIGTERM):
+    """A program that listens on this port, and is ended by this signal."""
     with log.open("wb") as output:
         program = subprocess.Popen(
             arguments, stdout=output, stderr=output, env={**os.environ, **(env or {})}, start_new_session=True
@@ -54,7 +57,7 @@ def running(arguments, port, log, env=None):
         yield program
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGTERM)
+            os.killpg(program.pid, ending)
         program.wait(30)
 
 
@@ -140,27 +143,12 @@ def test_in_front_of_litellm_a_call_is_repeated_in_one_place(tmp_path, upstream,
     assert upstream.calls[model] == 2, upstream.calls
 
 
-STEP = '''
+CLIENT = """
 import os, sys
 import openai
-from dbos import DBOS, SetWorkflowID
 
-url, database, crashes = sys.argv[1:]
+url, place, crashes = sys.argv[1:]
 client = openai.OpenAI(base_url=url, api_key="sk-anything", max_retries=0)
-DBOS(config={"name": "friends", "system_database_url": f"sqlite:///{database}"})
-
-EXAMPLE
-
-@DBOS.step()
-def crash():
-    if crashes == "between":
-        os._exit(9)
-
-@DBOS.workflow()
-def work(question):
-    answer = ask(question)
-    crash()
-    return answer
 
 if crashes == "inside":
     create = client.chat.completions.create
@@ -169,22 +157,169 @@ if crashes == "inside":
         os._exit(9)
     client.chat.completions.create = and_crash
 
+def crash_between():
+    if crashes == "between":
+        os._exit(9)
+"""
+
+DBOS = """
+from dbos import DBOS, SetWorkflowID
+
+DBOS(config={"name": "friends", "system_database_url": f"sqlite:///{place}"})
+
+EXAMPLE
+
+@DBOS.step()
+def crash():
+    crash_between()
+
+@DBOS.workflow()
+def work(question):
+    answer = ask(question)
+    crash()
+    return answer
+
 DBOS.launch()
 with SetWorkflowID("friends-1"):
     print(DBOS.start_workflow(work, "Why?").get_result())
-'''
+"""
+
+# The worker of the second process gets the steps of the first one's workflow.
+TEMPORAL = """
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+EXAMPLE
+
+@activity.defn
+def crash() -> None:
+    crash_between()
+
+@workflow.defn
+class Work:
+    @workflow.run
+    async def run(self, question: str) -> str:
+        within = timedelta(seconds=8)
+        answer = await workflow.execute_activity(ask, question, start_to_close_timeout=within)
+        await workflow.execute_activity(crash, start_to_close_timeout=within)
+        return answer
+
+async def main():
+    temporal = await Client.connect(place)
+    with ThreadPoolExecutor(4) as threads:
+        worker = Worker(temporal, task_queue="friends", workflows=[Work], activities=[ask, crash],
+                        activity_executor=threads, workflow_runner=UnsandboxedWorkflowRunner())
+        async with worker:
+            work = await temporal.start_workflow(
+                Work.run, "Why?", id="friends-1", task_queue="friends", id_conflict_policy=USE_EXISTING)
+            print(await work.result())
+
+from temporalio.common import WorkflowIDConflictPolicy
+USE_EXISTING = WorkflowIDConflictPolicy.USE_EXISTING
+asyncio.run(main())
+"""
+
+RESTATE = """
+import asyncio
+import hypercorn
+import hypercorn.asyncio
+import restate
+
+work = restate.Service("friends")
+
+EXAMPLE
+
+@work.handler()
+async def both(ctx: restate.Context, question: str) -> str:
+    answer = await ctx.service_call(ask, question)
+    await ctx.run_typed("crash", crash_between)
+    return answer
+
+config = hypercorn.Config()
+config.bind = [place]
+asyncio.run(hypercorn.asyncio.serve(restate.app([work]), config))
+"""
+
+
+def script(folder, engine, first):
+    """The program of a worker of the engine, with the example of the page that begins with this line."""
+    file = folder / "work.py"
+    file.write_text(CLIENT + engine.replace("EXAMPLE", example("python", first)))
+    return [sys.executable, str(file)]
+
+
+@pytest.fixture
+def temporal(tmp_path):
+    port = free_port()
+    program = [os.environ["TEMPORAL"], "server", "start-dev", "--headless", "--port", str(port)]
+    with running([*program, "--db-filename", str(tmp_path / "temporal.sqlite")], port, tmp_path / "temporal.log"):
+        yield f"127.0.0.1:{port}"
 
 
 # The process dies before the step's result is recorded, and after that.
-@pytest.mark.parametrize("crashes", ["inside", "between"])
-def test_a_step_that_is_repeated_gets_the_answer_and_the_provider_is_called_once(tmp_path, upstream, crashes):
+CRASHES = pytest.mark.parametrize("crashes", ["inside", "between"])
+
+
+def crash_and_repeat(program, crashes):
+    """What the second process prints, which finds the work that the first one left."""
+    first = subprocess.run([*program, crashes], capture_output=True, text=True, timeout=120)
+    assert first.returncode == 9, first.stderr
+    second = subprocess.run([*program, "never"], capture_output=True, text=True, timeout=120)
+    assert second.returncode == 0, second.stderr
+    return second.stdout
+
+
+@CRASHES
+def test_a_step_of_dbos_is_paid_once(tmp_path, upstream, crashes):
     front, server = relight(tmp_path, before_provider(upstream, "call-m"))
-    script = tmp_path / "work.py"
-    script.write_text(STEP.replace("EXAMPLE", example("python", "@DBOS.step")))
-    program = [sys.executable, str(script), f"http://127.0.0.1:{front}/v1", str(tmp_path / "dbos.sqlite")]
+    program = script(tmp_path, DBOS, "@DBOS.step")
     with server:
-        first = subprocess.run([*program, crashes], capture_output=True, text=True, timeout=120)
-        assert first.returncode == 9, first.stderr
-        second = subprocess.run([*program, "never"], capture_output=True, text=True, timeout=120)
-    assert second.returncode == 0 and TEXT in second.stdout, second.stderr
+        printed = crash_and_repeat([*program, f"http://127.0.0.1:{front}/v1", str(tmp_path / "dbos.sqlite")], crashes)
+    assert TEXT in printed
     assert upstream.calls["call-m"] == 1, upstream.calls
+
+
+@CRASHES
+def test_an_activity_of_temporal_is_paid_once(tmp_path, upstream, temporal, crashes):
+    front, server = relight(tmp_path, before_provider(upstream, "call-m"))
+    program = script(tmp_path, TEMPORAL, "@activity.defn")
+    with server:
+        printed = crash_and_repeat([*program, f"http://127.0.0.1:{front}/v1", temporal], crashes)
+    assert TEXT in printed
+    assert upstream.calls["call-m"] == 1, upstream.calls
+
+
+@CRASHES
+def test_a_handler_of_restate_is_paid_once(tmp_path, upstream, crashes):
+    front, server = relight(tmp_path, before_provider(upstream, "call-m"))
+    ingress, admin, node, worker = free_port(), free_port(), free_port(), free_port()
+    program = [*script(tmp_path, RESTATE, "@work.handler"), f"http://127.0.0.1:{front}/v1", f"127.0.0.1:{worker}"]
+    env = {
+        "RESTATE_BIND_ADDRESS": f"127.0.0.1:{node}",
+        "RESTATE_ADVERTISED_ADDRESS": f"http://127.0.0.1:{node}",
+        "RESTATE_INGRESS__BIND_ADDRESS": f"127.0.0.1:{ingress}",
+        "RESTATE_ADMIN__BIND_ADDRESS": f"127.0.0.1:{admin}",
+        "RESTATE_BASE_DIR": str(tmp_path / "restate"),
+    }
+    restate = running([os.environ["RESTATE"]], ingress, tmp_path / "restate.log", env)
+    with server, restate, concurrent.futures.ThreadPoolExecutor(1) as threads:
+        with running([*program, crashes], worker, tmp_path / "first.log") as first:
+            posted(admin, "/deployments", {"uri": f"http://127.0.0.1:{worker}"})
+            answer = threads.submit(posted, ingress, "/friends/both", "Why?")
+            assert first.wait(60) == 9, (tmp_path / "first.log").read_text()
+        # It would wait for Restate to close its connections.
+        with running([*program, "never"], worker, tmp_path / "second.log", ending=signal.SIGKILL):
+            assert answer.result(60) == TEXT
+    assert upstream.calls["call-m"] == 1, upstream.calls
+
+
+def posted(port, path, body):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=120) as response:
+        return json.loads(response.read())
