@@ -194,6 +194,8 @@ pub mod telemetry {
     };
 }
 #[cfg(feature = "lab")]
+pub use relight_lab::prompt_cache;
+#[cfg(feature = "lab")]
 pub mod wire_server {
     pub use relight_lab::wire_server::{Reply, Request, WireServer};
     pub mod mcp {

@@ -3,4 +3,5 @@
 use relight_policy::domain;
 
 pub mod fake_llm;
+pub mod prompt_cache;
 pub mod wire_server;
