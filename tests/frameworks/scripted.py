@@ -46,7 +46,14 @@ class Quiet(http.server.BaseHTTPRequestHandler):
         pass
 
     def body(self):
-        return self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.headers.get("transfer-encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
 
 
 class Provider(Quiet):
