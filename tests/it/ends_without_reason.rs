@@ -9,21 +9,16 @@ use crate::support::{
     upstream::{Reply, Upstream},
 };
 
-const TEXT: &str = "A whole answer.";
-
-/// The text, and the end of the stream.
-fn stream(finish: &Value) -> Reply {
+/// A text, and the end of the stream.
+fn stream(text: &str, finish: &Value) -> Reply {
     let chunk = |delta: Value, finish: &Value| {
         json!({"id": "c", "object": "chat.completion.chunk", "model": "m",
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
         .to_string()
     };
     Reply::events(&[
-        chunk(
-            json!({"role": "assistant", "content": "A whole "}),
-            &Value::Null,
-        ),
-        chunk(json!({"content": "answer."}), finish),
+        chunk(json!({"role": "assistant", "content": "A "}), &Value::Null),
+        chunk(json!({"content": text}), finish),
         "[DONE]".to_owned(),
     ])
 }
@@ -42,11 +37,12 @@ async fn the_third_text_in_a_row_of_a_model_that_never_sends_a_reason_is_whole()
     for way in FRONTS {
         let upstream = Upstream::start().await;
         let front = front(&upstream).await;
-        upstream.otherwise(stream(&Value::Null));
         for number in 1..=4 {
+            let text = format!("call {number}.");
+            upstream.otherwise(stream(&text, &Value::Null));
             let answer = asked(&front, way, "Say something.", &[]).await;
             let text = held(way, &answer).map(|held| held.text);
-            let expected = (number >= 3).then(|| TEXT.to_owned());
+            let expected = (number >= 3).then(|| format!("A call {number}."));
             assert_eq!(text, expected, "{way:?}, call {number}: {answer:?}");
         }
     }
@@ -57,12 +53,30 @@ async fn one_reason_shows_that_a_text_without_is_cut() {
     for way in FRONTS {
         let upstream = Upstream::start().await;
         let front = front(&upstream).await;
-        upstream.push(stream(&json!("stop")));
-        upstream.otherwise(stream(&Value::Null));
+        upstream.push(stream("whole answer.", &json!("stop")));
+        upstream.otherwise(stream("whole answer.", &Value::Null));
         for number in 1..=5 {
             let answer = asked(&front, way, "Say something.", &[]).await;
             let is_whole = held(way, &answer).is_some();
             assert_eq!(is_whole, number == 1, "{way:?}, call {number}: {answer:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_the_next_attempt_repeats_word_for_word_is_whole() {
+    for way in FRONTS {
+        let upstream = Upstream::start().await;
+        let config = over("chat", &[(&upstream, "openai_chat")]);
+        let front = Front::start(&config).await;
+        upstream.otherwise(stream("whole answer.", &Value::Null));
+        let answer = asked(&front, way, "Say something.", &[]).await;
+        let text = held(way, &answer).map(|held| held.text);
+        assert_eq!(
+            text.as_deref(),
+            Some("A whole answer."),
+            "{way:?}: {answer:?}"
+        );
+        assert_eq!(upstream.requests().len(), 2, "{way:?}");
     }
 }

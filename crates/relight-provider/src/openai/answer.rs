@@ -35,7 +35,7 @@ impl ChatReader {
     /// Parses a response with these headers.
     pub(super) fn new(headers: Vec<(String, String)>, ends: ModelEnds) -> Self {
         Self {
-            assembler: Assembler::new(headers),
+            assembler: Assembler::new(headers, ends.text()),
             repeated: RepeatedChunk::default(),
             ends,
         }
@@ -62,7 +62,7 @@ impl ResponseParser for ChatReader {
     fn event(&mut self, event: SseEvent, out: &mut Vec<Delta>) -> Result<ParseStep, ParseError> {
         if event.data.trim() == "[DONE]" {
             let is_text = !self.assembler.is_complete() && self.assembler.is_text_alone();
-            if is_text && self.ends.without_reason() {
+            if is_text && self.ends.without_reason(self.assembler.text.as_ref()) {
                 self.assembler.stop_without_reason();
                 self.seal(out)?;
             } else {

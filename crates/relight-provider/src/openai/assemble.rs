@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     chunk::{Chunk, ChunkChoice, ContentPart, Piece},
+    ends::SeenText,
     finish,
     tool_calls::{BadCall, ToolCalls},
 };
@@ -43,6 +44,8 @@ pub(super) struct Assembler {
     around: Map<String, Value>,
     /// `true` if all of them were given on.
     around_given: bool,
+    /// Text so far, if its end may have to be judged by it.
+    pub(super) text: Option<SeenText>,
     /// Choices that started, with their last `finish_reason`.
     choices: BTreeMap<u64, Option<String>>,
 }
@@ -57,9 +60,10 @@ enum Prose {
 // === impl Assembler ===
 
 impl Assembler {
-    pub(super) fn new(headers: Vec<(String, String)>) -> Self {
+    pub(super) fn new(headers: Vec<(String, String)>, text: Option<SeenText>) -> Self {
         Self {
             headers,
+            text,
             ..Self::default()
         }
     }
@@ -197,6 +201,9 @@ impl Assembler {
     fn prose(&mut self, kind: Prose, text: Cow<'_, str>, out: &mut Vec<Delta>) {
         if text.is_empty() {
             return;
+        }
+        if let Some(seen) = &mut self.text {
+            seen.push(&text);
         }
         self.refused |= kind == Prose::Refusal;
         let block = match self.prose {
