@@ -82,6 +82,7 @@ impl Process {
              providers: {{ p: {{ dialect: openai_chat, base_url: \"http://{upstream}/v1\", api_key: k }} }}\n\
              targets: {{ main: {{ provider: p, model: m-1 }} }}\n\
              routes: {{ default: {{ targets: [main] }} }}\n\
+             policies: {{ standard: {{ retry: {{ max_retries: 3 }} }} }}\n\
              journal: {{ store: \"{store}\" }}\n"
         );
         std::fs::write(&configuration, yaml).unwrap();
