@@ -20,7 +20,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize},
     },
 };
 
@@ -287,6 +287,7 @@ impl Targets {
             known_since: (now, clock::wall_now()),
             causes: Mutex::default(),
             changed: Notify::new(),
+            probing: AtomicU32::new(0),
             moved: Arc::clone(&self.shared.moved),
             recovered: Notify::new(),
             events: self.shared.events.clone(),

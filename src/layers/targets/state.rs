@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use jiff::Timestamp;
@@ -75,6 +75,8 @@ pub struct TargetState {
     pub(super) known_since: (Instant, Timestamp),
     pub(super) causes: Mutex<Causes>,
     pub(super) changed: Notify,
+    /// Calls that have a place among the probes of all replicas, or ask for one.
+    pub(super) probing: AtomicU32,
     /// Notified whenever something moved that replicas share; one for all targets.
     pub(super) moved: Arc<Notify>,
     /// Notified at the first success after failures in a row.
