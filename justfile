@@ -57,6 +57,10 @@ bench KIND="":
 bench-peers KIND="" PEERS="tensorzero":
     benches/peers.sh "{{KIND}}" {{PEERS}}
 
+# Three replicas beside three of LiteLLM with Redis, in an outage, as a table: ten minutes, or the rows with these words.
+bench-fleets ROWS="":
+    benches/fleets.py "{{ROWS}}"
+
 # The benchmarks of what is hot.
 bench-parts *ARGS:
     cargo bench --locked --bench hot_paths -- {{ARGS}}
