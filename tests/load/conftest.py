@@ -1,6 +1,5 @@
-"""What the tests under load stand on: replicas as processes, a PostgreSQL of their own, callers that keep calling."""
+"""What the tests under load stand on: replicas as processes, and a PostgreSQL of their own."""
 
-import collections
 import contextlib
 import json
 import os
@@ -10,20 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
-import grpc
 import pytest
-import relight
 import yaml
+from callers import PATIENCE, scripted
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "clients" / "harness"))
 BINARY = os.environ.get("RELIGHT", str(ROOT / "target" / "debug" / "relight"))
-PATIENCE = 60.0
-ANSWER = "One by one the lamps along the harbour were lit, and the last boat came in before the rain began to fall."
 
 
 def free_ports(count):
@@ -62,17 +57,11 @@ class Replica:
 
     def __init__(self, folder, store, **server):
         self.port, self.admin = free_ports(2)
-        # A slow first token and a slow stream: something is in flight whenever a process ends.
-        quick = {"answer": {"text": ANSWER, "first_token_after": "150ms"}}
-        long = {"answer": {"text": ANSWER, "tokens_per_second": 8}}
         config = {
             "server": {"listen": f"127.0.0.1:{self.port}", "admin_listen": f"127.0.0.1:{self.admin}", "drain_timeout": "20s",
                        **server},
             "journal": {"store": store},
-            "providers": {"scripted": {"dialect": "scripted", "script": {"models": {
-                "quick": {"otherwise": quick}, "long": {"otherwise": long}}}}},
-            "targets": {"quick": {"provider": "scripted", "model": "quick"}, "long": {"provider": "scripted", "model": "long"}},
-            "routes": {"default": {"targets": ["quick"]}, "long": {"targets": ["long"]}},
+            **scripted(),
         }  # fmt: skip
         self.file = pathlib.Path(folder, f"{self.port}.yaml")
         self.file.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -193,63 +182,3 @@ def postgres(tmp_path_factory):
     yield server
     with contextlib.suppress(AssertionError):
         server.stop()
-
-
-# === callers ===
-
-
-class Load:
-    """Callers that call again as soon as they have their answer, until the block ends."""
-
-    def __init__(self, where, callers, call, **connection):
-        self.client = relight.Client(where, **connection)
-        self.outcomes, self.latencies, self.lock = collections.Counter(), [], threading.Lock()
-        self.call, self.over = call, threading.Event()
-        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(callers)]
-
-    def _run(self):
-        while not self.over.is_set():
-            began = time.monotonic()
-            try:
-                outcome = self.call(self.client)
-            except (relight.Error, grpc.RpcError, OSError) as error:
-                outcome = f"{type(error).__name__}: {error}"
-            with self.lock:
-                self.outcomes[outcome] += 1
-                self.latencies.append((began, time.monotonic() - began))
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        for thread in self.threads:
-            thread.join(PATIENCE)
-        self.client.close()
-
-    def failed(self):
-        return {outcome: count for outcome, count in self.outcomes.items() if outcome != "answered"}
-
-    def median(self, since, until):
-        """The median latency of the calls that began between these times, and how many there were."""
-        found = sorted(latency for began, latency in self.latencies if since <= began < until)
-        return (found[len(found) // 2] if found else float("inf")), len(found)
-
-
-def plain(client):
-    """One call as a caller makes it that retries nothing by itself, without a request id: nothing of it is needed later."""
-    from relight.v1 import invocation_pb2, recovery_service_pb2
-
-    invocation = invocation_pb2.Invocation(operation="executor")
-    invocation.model.messages.add(role="ROLE_USER").parts.add().text.text = "Why?"
-    request = recovery_service_pb2.InvokeWithRecoveryRequest(invocation=invocation)
-    outcome = client.stub.InvokeWithRecovery(request, timeout=30).WhichOneof("outcome")
-    return "answered" if outcome == "completion" else str(outcome)
-
-
-def streamed(client):
-    """One long stream, read on by the client package where its replica ends."""
-    text = "".join(client.stream("Why?", route="long", timeout=90))
-    return "answered" if text == ANSWER else f"another text: {text!r}"

@@ -13,7 +13,8 @@ import time
 import certificates
 import pytest
 import relight
-from conftest import Load, plain, streamed, target, wait_until
+from callers import Load, plain, streamed
+from conftest import target, wait_until
 
 GONE_SECONDS = float(os.environ.get("LOAD_SECONDS", "10"))
 
