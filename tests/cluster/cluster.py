@@ -1,15 +1,18 @@
-"""A Kubernetes on this machine: etcd, the API server, and a node without containers. No controllers: a Deployment stays an object."""
+"""A Kubernetes on this machine: etcd, the API server, and nodes without containers; the full one has its controllers and scheduler, too.
+
+`run.sh` starts the tests in namespaces of their own, which end with every process that is started here."""
 
 import contextlib
 import json
 import os
 import pathlib
-import signal
 import socket
 import ssl
 import subprocess
 import time
 import urllib.request
+
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "relight"
@@ -17,7 +20,7 @@ BINARY = os.environ.get("RELIGHT", str(ROOT / "target" / "debug" / "relight"))
 BUILT = ROOT / "target" / "cluster"
 VERSION = "v1.37.2"
 BRIDGE, GATEWAY = "relight-pods", "10.244.77.1"
-NODE = "node-a"
+NODES = ("node-a", "node-b")
 PATIENCE = 180.0
 KUBECONFIG = """
 apiVersion: v1
@@ -27,6 +30,8 @@ users: [{{ name: admin, user: {{ token: admin }} }}]
 contexts: [{{ name: here, context: {{ cluster: here, user: admin }} }}]
 current-context: here
 """
+# As a pod has it.
+RESOLVER = f"nameserver {GATEWAY}\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
 
 def free_port():
@@ -45,9 +50,10 @@ def wait_until(holds, what, seconds=PATIENCE):
 
 
 class Cluster:
-    def __init__(self, folder):
-        self.folder, self.processes = pathlib.Path(folder), []
-        self.program = BUILT / "control-plane"
+    def __init__(self, folder, full):
+        assert os.getpid() == 1, "outside of its own namespaces it would change this machine's: run tests/cluster/run.sh"
+        self.folder, self.processes, self.full = pathlib.Path(folder), [], full
+        self.program = BUILT / ("control-plane-full" if full else "control-plane")
         self.etcd, self.port = free_port(), free_port()
         (self.folder / "kubeconfig").write_text(KUBECONFIG.format(port=self.port))
         (self.folder / "tokens.csv").write_text('admin,admin,admin,"system:masters"\n')
@@ -71,11 +77,32 @@ class Cluster:
                    "--endpoint-reconciler-type", "none", "--secure-port", str(self.port), "--cert-dir", "certs",
                    "--token-auth-file", "tokens.csv", "--authorization-mode", "RBAC,Node", "--service-cluster-ip-range", "10.96.0.0/16",
                    "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", "sa.pub",
-                   "--service-account-signing-key-file", "sa.key", "--allow-privileged=false")  # fmt: skip
+                   "--service-account-signing-key-file", "sa.key", "--allow-privileged=false",
+                   "--enable-aggregator-routing=true")  # fmt: skip
         wait_until(self._is_ready, "the API server is ready")
-        (self.folder / NODE).mkdir()
-        self._part("node", "kubeconfig", BINARY, str(self.folder / NODE), NODE, "0", log=NODE, BIND="1")
+        if self.full:
+            common = ("--kubeconfig", "kubeconfig", "--leader-elect=false", "--bind-address", "127.0.0.1", "--cert-dir")
+            self._part("controllers", *common, "certs-controllers", "--secure-port", str(free_port()),
+                       "--service-account-private-key-file", "sa.key", "--use-service-account-credentials",
+                       # It looks at the load every 15 s otherwise, and takes a pod's first 5 minutes for its start.
+                       "--horizontal-pod-autoscaler-sync-period", "2s", "--horizontal-pod-autoscaler-cpu-initialization-period", "5s",
+                       "--horizontal-pod-autoscaler-initial-readiness-delay", "2s")  # fmt: skip
+            self._part("scheduler", *common, "certs-scheduler", "--secure-port", str(free_port()))
+            self._names()
+        for number, name in enumerate(NODES if self.full else NODES[:1]):
+            (self.folder / name).mkdir()
+            self._part("node", "kubeconfig", BINARY, str(self.folder / name), self.image(), name, str(number), log=name,
+                       **({} if self.full else {"BIND": "1"}))  # fmt: skip
         return self
+
+    def image(self):
+        return "relight:" + yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+
+    def _names(self):
+        """Has this process and all pods look names up in the cluster."""
+        (self.folder / "resolv.conf").write_text(RESOLVER)
+        subprocess.run(["mount", "--bind", str(self.folder / "resolv.conf"), "/etc/resolv.conf"], check=True)
+        self._part("dns", "kubeconfig", f"{GATEWAY}:53")
 
     def _part(self, what, *words, log=None, **environment):
         with open(self.folder / f"{log or what}.log", "wb") as out:
@@ -85,32 +112,18 @@ class Cluster:
 
     def _is_ready(self):
         assert all(process.poll() is None for process in self.processes), self.logs("apiserver")
-        unchecked = ssl._create_unverified_context()
-        request = urllib.request.Request(f"https://127.0.0.1:{self.port}/readyz", headers={"authorization": "Bearer admin"})
-        with contextlib.suppress(OSError), urllib.request.urlopen(request, context=unchecked, timeout=5) as response:
-            return response.read() == b"ok"
+        with contextlib.suppress(OSError):
+            return self.ask("/readyz") == b"ok"
         return False
+
+    def ask(self, path):
+        unchecked = ssl._create_unverified_context()
+        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", headers={"authorization": "Bearer admin"})
+        with urllib.request.urlopen(request, context=unchecked, timeout=5) as response:
+            return response.read()
 
     def logs(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
-
-    def stop(self):
-        """Ends the nodes first, with the processes of their pods, and the store last."""
-        for process in reversed(self.processes):
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
-        for line in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout.splitlines():
-            name = line.split()[0]
-            # Those of this cluster's pods: their folders are here.
-            if (self.folder / NODE / name).exists():
-                pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
-                for pid in pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
-                subprocess.run(["ip", "netns", "del", name], check=False)
-        subprocess.run(["ip", "link", "del", BRIDGE], check=False)
 
     # === its clients ===
 
@@ -136,6 +149,9 @@ class Cluster:
         """Makes one in which only pods of the restricted standard may run."""
         self.kubectl("create", "namespace", name)
         self.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
-        # A controller makes this one elsewhere.
-        self.kubectl("-n", name, "create", "serviceaccount", "default")
+        account = ("-n", name, "serviceaccount", "default")
+        if self.full:
+            wait_until(lambda: self.run("kubectl", "get", *account, check=False).returncode == 0, f"{name} has its account")
+        else:
+            self.kubectl("create", *account)
         return name

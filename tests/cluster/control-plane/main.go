@@ -15,6 +15,7 @@ var parts = map[string]func(){
 	"etcd":      func() { etcdmain.Main(os.Args) },
 	"apiserver": func() { os.Exit(cli.Run(apiserver.NewAPIServerCommand())) },
 	"node":      func() { runNode(os.Args[1:]) },
+	"dns":       func() { runDNS(os.Args[1:]) },
 }
 
 func main() {
@@ -25,6 +26,6 @@ func main() {
 			return
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: control-plane etcd | apiserver | node")
+	fmt.Fprintln(os.Stderr, "usage: control-plane etcd | apiserver | node | dns, and with the tag `full` controllers | scheduler")
 	os.Exit(2)
 }

@@ -1,5 +1,5 @@
 // A node without containers: each pod is one process of this machine in a network namespace of its own, with an address on a
-// bridge that all nodes share. Images are one binary.
+// bridge that all nodes share. There is one image, which is one binary.
 package main
 
 import (
@@ -27,6 +27,8 @@ const (
 
 type node struct {
 	name, binary, dir string
+	// The one image that it has.
+	image string
 	// Takes pods that no scheduler places, for a cluster without one.
 	binds bool
 	api   *kubernetes.Clientset
@@ -36,13 +38,13 @@ type node struct {
 	pods map[types.UID]*pod
 }
 
-// runNode KUBECONFIG BINARY DIR NAME NUMBER: the number sets its pods' addresses apart from those of other nodes.
+// runNode KUBECONFIG BINARY DIR IMAGE NAME NUMBER: the number sets its pods' addresses apart from those of other nodes.
 func runNode(args []string) {
 	config, err := clientcmd.BuildConfigFromFlags("", args[0])
 	must(err)
 	config.QPS, config.Burst = 100, 200
-	n := &node{binary: args[1], dir: args[2], name: args[3], binds: os.Getenv("BIND") != "",
-		api: kubernetes.NewForConfigOrDie(config), net: newNetwork(args[3], args[4]), pods: map[types.UID]*pod{}}
+	n := &node{binary: args[1], dir: args[2], image: args[3], name: args[4], binds: os.Getenv("BIND") != "",
+		api: kubernetes.NewForConfigOrDie(config), net: newNetwork(args[4], args[5]), pods: map[types.UID]*pod{}}
 	ctx := context.Background()
 	n.join(ctx)
 	go n.beat(ctx)

@@ -2,7 +2,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,6 +27,8 @@ const (
 	restartAtLatest = 10 * time.Second
 )
 
+var errNoImage = errors.New("this node has no such image")
+
 type pod struct {
 	node   *node
 	object *v1.Pod
@@ -35,8 +39,10 @@ type pod struct {
 	ready    bool
 	restarts int32
 	exited   *int32
-	ending   bool
-	done     bool
+	// Why it has not started.
+	waits  string
+	ending bool
+	done   bool
 }
 
 func (p *pod) container() *v1.Container { return &p.object.Spec.Containers[0] }
@@ -58,6 +64,11 @@ func (p *pod) run(ctx context.Context) {
 		}
 		p.mu.Lock()
 		p.process, p.ready = nil, false
+		if errors.Is(err, errNoImage) {
+			p.waits = "ErrImagePull"
+		} else if err != nil {
+			p.waits = "CreateContainerConfigError"
+		}
 		if err == nil || p.ending {
 			p.exited = &code
 		}
@@ -77,6 +88,9 @@ func (p *pod) run(ctx context.Context) {
 
 // once runs the process to its end.
 func (p *pod) once(ctx context.Context, namespace string) (int32, error) {
+	if p.container().Image != p.node.image {
+		return 0, errNoImage
+	}
 	words, environment, err := p.command(ctx)
 	if err != nil {
 		return 0, err
@@ -185,7 +199,7 @@ func (p *pod) status(known v1.PodStatus) (v1.PodStatus, bool) {
 	}
 	now := metav1.Now()
 	phase := v1.PodPending
-	state := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	state := v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: cmp.Or(p.waits, "ContainerCreating")}}
 	switch {
 	case p.process != nil:
 		phase, state = v1.PodRunning, v1.ContainerState{Running: &v1.ContainerStateRunning{}}
