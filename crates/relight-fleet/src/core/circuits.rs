@@ -219,21 +219,26 @@ impl CircuitView {
         if phase == SharedPhase::Closed || self.is_ordered {
             return None;
         }
-        let known = others.iter().map(|(_, fact)| fact);
-        let latest = known
-            .filter(|fact| fact.episode >= self.episode && fact.episode > 0)
-            .max_by_key(|fact| (fact.episode, fact.phase))?;
-        if latest.phase > phase && (latest.own || !self.own) {
-            self.episode = latest.episode;
-            return Some(FleetEffect::Recover(local.subject.clone(), latest.phase));
+        let known = || others.iter().map(|(_, fact)| fact);
+        let latest = known().map(|fact| fact.episode).max();
+        let episode = latest.filter(|latest| *latest >= self.episode && *latest > 0)?;
+        let of_it = || known().filter(|fact| fact.episode == episode);
+        let ahead = || of_it().filter(|fact| fact.phase > phase);
+        // One that may not be followed is no reason not to follow another.
+        let followed = ahead().filter(|fact| fact.own || !self.own);
+        if let Some(further) = followed.map(|fact| fact.phase).max() {
+            self.episode = episode;
+            return Some(FleetEffect::Recover(local.subject.clone(), further));
         }
-        let retry = Duration::from_millis(latest.retry_ms);
-        let later = latest.phase == SharedPhase::Open
-            && phase == SharedPhase::Open
-            && retry > local.retry_in + BETWEEN
-            && !local.retry_in.is_zero();
+        // One whose time is over leaves the next probe to whoever's last one failed.
+        let retry = of_it()
+            .map(|fact| Duration::from_millis(fact.retry_ms))
+            .max()?;
+        let later = phase == SharedPhase::Open
+            && ahead().next().is_none()
+            && retry > local.retry_in + BETWEEN;
         later.then(|| {
-            self.episode = latest.episode;
+            self.episode = episode;
             FleetEffect::StayOpen(local.subject.clone(), retry)
         })
     }

@@ -89,17 +89,59 @@ async fn all_follow_the_first_one_that_finds_the_target_well() {
         BTreeMap::from([(CircuitState::Open, 3)])
     );
     // The two others have no calls any more.
-    let latest = Instant::now() + Duration::from_mins(1);
-    while replicas[2].state() != CircuitState::Closed {
-        assert!(Instant::now() < latest);
-        replicas[2].call(true);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    recovers(&replicas[2]).await;
     tokio::time::sleep(KNOWN).await;
     assert_eq!(
         by_state(&replicas),
         BTreeMap::from([(CircuitState::Closed, 3)])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_failed_keeps_those_away_whose_own_time_is_over() {
+    let store = MemoryStore::default();
+    let replicas = three(&store).await;
+    outage(&replicas, Duration::from_millis(20)).await;
+    for round in 0..9 {
+        // Longer than any of them is open.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let probing = round % 3;
+        assert!(replicas[probing].call(false), "{probing}");
+        tokio::time::sleep(KNOWN).await;
+        for replica in &replicas {
+            assert!(!replica.call(false), "one probes after {probing}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_may_not_be_followed_keeps_nobody_from_following_another() {
+    let store = MemoryStore::default();
+    let replicas = three(&store).await;
+    for replica in replicas[..2].iter().cycle() {
+        if replicas.iter().all(|it| it.state() == CircuitState::Open) {
+            break;
+        }
+        replica.call(false);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The last one had no failures: it may have a way that the others have not.
+    recovers(&replicas[2]).await;
+    tokio::time::sleep(KNOWN).await;
+    assert_eq!(replicas[1].state(), CircuitState::Open);
+    recovers(&replicas[0]).await;
+    tokio::time::sleep(KNOWN).await;
+    assert_eq!(replicas[1].state(), CircuitState::Closed);
+}
+
+/// Calls that succeed until the circuit is closed.
+async fn recovers(replica: &Replica) {
+    let latest = Instant::now() + Duration::from_mins(1);
+    while replica.state() != CircuitState::Closed {
+        assert!(Instant::now() < latest, "{:?}", replica.state());
+        replica.call(true);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
