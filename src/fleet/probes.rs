@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use relight_fleet::{Fleet, ProbeLease};
+use relight_fleet::{Fleet, ProbeLease, exchange::POLL};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
@@ -52,14 +52,20 @@ impl SharedProbes for LeasedProbes {
             let taken = self.fleet.lease(&lease).await;
             let fleet = self.fleet.clone();
             let runtime = self.runtime.clone();
-            // One that is not given back is free when its time is over.
-            let give_back = move || {
-                runtime.spawn(async move { fleet.release(&lease).await });
+            // One that is not given back is free when its time is over. Until the others know that
+            // it failed, they are not to send the same probe again.
+            let give_back = move |has_failed: bool| {
+                runtime.spawn(async move {
+                    if has_failed {
+                        tokio::time::sleep(POLL).await;
+                    }
+                    fleet.release(&lease).await;
+                });
             };
             match taken {
                 // It may have been taken all the same.
                 None => {
-                    give_back();
+                    give_back(false);
                     None
                 }
                 Some(taken) => Some(taken.map(|()| LeasedProbe::new(give_back))),

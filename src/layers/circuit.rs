@@ -144,7 +144,11 @@ impl Admitted {
             .circuit()
             .report(&self.permit, signal, context);
         self.attempt.state.moved(transitions, cause);
-        self.probe = None;
+        if let Some(probe) = self.probe.take()
+            && answered == Some(false)
+        {
+            probe.failed();
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Time between two looks at the store while hints may be lost.
-const POLL: Duration = Duration::from_millis(250);
+pub const POLL: Duration = Duration::from_millis(250);
 /// Time between two looks at this replica's state while something is being published.
 const LOOK: Duration = Duration::from_millis(100);
 /// Shortest time between two looks, however much moves.

@@ -31,7 +31,7 @@ pub trait SharedProbes: fmt::Debug + Send + Sync {
 }
 
 /// A place for a probe; given back when it is dropped.
-pub struct LeasedProbe(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub struct LeasedProbe(Option<Box<dyn FnOnce(bool) + Send + Sync>>);
 
 /// One of the calls of a target that have a place for a probe or ask for one, until it is dropped.
 struct AskingCall(Arc<TargetState>);
@@ -39,9 +39,16 @@ struct AskingCall(Arc<TargetState>);
 // === impl LeasedProbe ===
 
 impl LeasedProbe {
-    /// A place that is given back by this.
-    pub fn new(give_back: impl FnOnce() + Send + Sync + 'static) -> Self {
+    /// A place that is given back by this, which learns whether the probe failed.
+    pub fn new(give_back: impl FnOnce(bool) + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(give_back)))
+    }
+
+    /// Gives the place back after a probe that failed.
+    pub fn failed(mut self) {
+        if let Some(give_back) = self.0.take() {
+            give_back(true);
+        }
     }
 }
 
@@ -54,7 +61,7 @@ impl fmt::Debug for LeasedProbe {
 impl Drop for LeasedProbe {
     fn drop(&mut self) {
         if let Some(give_back) = self.0.take() {
-            give_back();
+            give_back(false);
         }
     }
 }
