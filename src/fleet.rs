@@ -120,7 +120,7 @@ impl Replicas {
     }
 
     /// Joins the replicas that share this store, and waits a moment for what operators said.
-    async fn at(
+    pub(crate) async fn at(
         store: Arc<dyn FleetStore>,
         host: Arc<dyn FleetHost>,
         me: FleetMember,

@@ -10,13 +10,18 @@
 //! It opens no socket, reads no file at run time and does not depend on the command line.
 
 mod arrivals;
+mod beside;
 mod beyond;
 mod call;
+mod files;
 mod gates;
 mod ideal;
+mod load;
 mod measure;
 mod naive;
+mod observed;
 mod random;
+mod replicas;
 mod rule;
 mod run;
 mod spec;
@@ -150,7 +155,7 @@ impl fmt::Display for Report {
 /// # Errors
 /// When a file cannot be read, which a test excludes.
 pub fn all() -> Result<Vec<Scenario>, ScenarioError> {
-    spec::FILES
+    files::FILES
         .iter()
         .map(|(file, text)| Scenario::parse(file, text))
         .collect()
@@ -175,7 +180,8 @@ pub fn run(scenario: &Scenario, options: ScenarioOptions) -> Result<Report, Scen
         );
         best = ideal::ideal(&scenario, options.seed, &plan);
     }
-    let measured = measure::measure(&scenario, &plan, &ours);
+    let mut measured = measure::measure(&scenario, &plan, &ours);
+    beside::add(&scenario, options.seed, &plan, &mut measured)?;
     // A scenario's own bounds are those of its own rate and length.
     let as_written = options.rate.is_none() && options.length.is_none();
     let mut verdicts = Vec::new();

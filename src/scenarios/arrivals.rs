@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::spec::Scenario;
-use crate::{domain::ids::InvocationId, policy::rng::SeededRng};
+use crate::{
+    domain::ids::InvocationId,
+    policy::rng::{SeededRng, place},
+};
 
 /// One call to come.
 #[derive(Debug, Clone)]
@@ -13,6 +16,8 @@ pub(super) struct ExpectedCall {
     pub(super) at: Duration,
     /// Kind of caller.
     pub(super) caller: usize,
+    /// The replica to which it comes.
+    pub(super) replica: usize,
     /// Its id.
     pub(super) id: InvocationId,
     /// Duration of a completion at a healthy provider.
@@ -62,6 +67,7 @@ pub(super) fn draw(scenario: &Scenario, seed: u64) -> Vec<ExpectedCall> {
         arrivals.push(ExpectedCall {
             at: when,
             caller,
+            replica: replica(scenario, seed, when, &id),
             id,
             service,
         });
@@ -82,6 +88,17 @@ pub(super) fn of_attempt(seed: u64, id: &InvocationId, attempt: u32) -> Draw {
         wait: rng.unit(),
         faults: rng,
     }
+}
+
+/// Returns the replica to which a call comes, drawn among those that are there.
+fn replica(scenario: &Scenario, seed: u64, at: Duration, id: &InvocationId) -> usize {
+    if scenario.replicas == 1 {
+        return 0;
+    }
+    let reached = scenario.reached(at);
+    let mut rng = SeededRng::new(seed ^ 0x72_65_70_6c_69_63_61_73, id, 0);
+    let place = place(rng.unit(), reached.len());
+    reached.get(place).copied().unwrap_or_default()
 }
 
 fn pick(scenario: &Scenario, at: Duration, sample: f64) -> Option<usize> {

@@ -84,7 +84,7 @@ impl Best<'_> {
             let faults: Vec<&UpstreamFault> = upstream
                 .faults
                 .iter()
-                .filter(|fault| fault.hits(&callers.name))
+                .filter(|fault| fault.hits(&callers.name, arrival.replica))
                 .collect();
             let ends = faults
                 .iter()

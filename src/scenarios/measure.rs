@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     arrivals::ExpectedCall,
     call::CallResult,
+    observed::StateChange,
     run::ScenarioRun,
     spec::Scenario,
     upstream::{OUTPUT_TOKENS, Sent},
@@ -47,6 +48,9 @@ const HELD_BACK: Duration = Duration::from_secs(1);
 /// Time for which a call may be held back at a target that works at full speed.
 const SETTLED: Duration = Duration::from_millis(250);
 
+/// Time within which every replica knows of an opening.
+const KNOWN: Duration = Duration::from_millis(500);
+
 /// Measures a run.
 pub(super) fn measure(
     scenario: &Scenario,
@@ -65,6 +69,7 @@ pub(super) fn measure(
     seen.health(&mut measures);
     seen.recovery(&mut measures);
     seen.slices(&mut measures);
+    seen.fleet(&mut measures);
     measures
 }
 
@@ -199,6 +204,42 @@ impl<'a> AttemptsSeen<'a> {
         }
     }
 
+    fn openings(&self) -> impl Iterator<Item = &'a StateChange> {
+        let moves = self.run.circuits.iter();
+        moves.filter(|moved| moved.what.starts_with("opened"))
+    }
+
+    /// What all replicas together cost a provider that is away, or that they return to.
+    fn fleet(&self, measures: &mut Measures) {
+        let firsts = self.by_call.iter().filter_map(|sent| sent.first());
+        let failed = firsts.filter(|sent| self.is_judged(sent.at) && !sent.whole);
+        measures.set("failed_first", share(failed.count(), 1));
+        // From there on all know, and whatever is sent is a probe.
+        let known = self.openings().find(|moved| moved.at >= self.from());
+        if let Some(known) = known.map(|moved| moved.at + KNOWN) {
+            let faults = self.scenario.upstreams.iter().flat_map(|one| &one.faults);
+            let end = faults.map(|fault| fault.end(self.scenario)).max();
+            let end = self.from() + end.unwrap_or_default();
+            let probes = self.run.sent.iter();
+            let probes = probes.filter(|sent| sent.at >= known && sent.at < end);
+            measures.set("probes", f64::from(at_once(probes)));
+        }
+        let after = || self.run.sent.iter().filter(|sent| sent.at >= self.to());
+        if let Some(first) = after().find(|sent| sent.status.is_none()) {
+            let returned = after()
+                .filter(|sent| sent.at >= first.at && sent.at < first.at + Duration::from_secs(1));
+            measures.set("returned", share(returned.count(), 1) / self.scenario.rate);
+        }
+        let faults = self.scenario.upstreams.iter().flat_map(|one| &one.faults);
+        let sick: Vec<usize> = faults.flat_map(|fault| fault.replicas.clone()).collect();
+        if !sick.is_empty() {
+            let elsewhere = self
+                .openings()
+                .filter(|moved| !sick.contains(&moved.replica));
+            measures.set("opened_elsewhere", share(elsewhere.count(), 1));
+        }
+    }
+
     /// Attempts that were sent in the judged time, per call that came in it.
     fn load(&self, measures: &mut Measures) {
         let calls = self.judged(None).count();
@@ -243,17 +284,12 @@ impl<'a> AttemptsSeen<'a> {
     }
 
     fn health(&self, measures: &mut Measures) {
-        let opened = || {
-            self.run
-                .circuits
-                .iter()
-                .filter(|moved| moved.what.starts_with("opened"))
-        };
+        let opened = || self.openings();
         measures.set("openings", share(opened().count(), 1));
-        let mut closed: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut closed: BTreeMap<(usize, &str), bool> = BTreeMap::new();
         let mut opens = 0;
         for moved in &self.run.circuits {
-            let was_closed = closed.entry(&moved.target).or_insert(true);
+            let was_closed = closed.entry((moved.replica, &moved.target)).or_insert(true);
             if moved.what.starts_with("opened") {
                 opens += usize::from(std::mem::take(was_closed));
             } else if moved.what == "closed" {
@@ -359,6 +395,21 @@ fn busiest_second(times: impl Iterator<Item = Duration>) -> u32 {
         *seconds.entry(at.as_secs()).or_default() += 1;
     }
     seconds.values().copied().max().unwrap_or(0)
+}
+
+/// Most requests that were under way at once.
+fn at_once<'a>(sent: impl Iterator<Item = &'a Sent>) -> u32 {
+    let mut moves: Vec<(Duration, i32)> = sent
+        .flat_map(|sent| [(sent.at, 1), (sent.ended.unwrap_or(Duration::MAX), -1)])
+        .collect();
+    // An end comes before a beginning at the same time.
+    moves.sort_unstable();
+    let mut under_way = 0;
+    let counts = moves.into_iter().map(|(_, change)| {
+        under_way += change;
+        under_way
+    });
+    counts.max().map_or(0, i32::unsigned_abs)
 }
 
 #[expect(

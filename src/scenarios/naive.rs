@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     domain::{
-        adaptation::DialectOverrides, completion::Delta, ids::InvocationId,
-        invocation::TraceContext, message::ModelCall, target::Target,
-        upstream::BackgroundResponses, wire::ProviderRequest, wire::SentTo,
+        adaptation::DialectOverrides, completion::Delta, invocation::TraceContext,
+        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::ProviderRequest,
+        wire::SentTo,
     },
     policy::rng::SeededRng,
 };
@@ -86,7 +86,7 @@ impl Naive {
         let mut waiting = false;
         let answered = timeout_at(
             patience.min(deadline),
-            self.attempts(&arrival.id, &route, deadline, &mut waiting),
+            self.attempts(&arrival, &route, deadline, &mut waiting),
         )
         .await;
         let mut result = CallResult::gone(number, began);
@@ -97,11 +97,12 @@ impl Naive {
 
     async fn attempts(
         &self,
-        id: &InvocationId,
+        arrival: &ExpectedCall,
         route: &[usize],
         deadline: Instant,
         waiting: &mut bool,
     ) -> bool {
+        let id = &arrival.id;
         for retry in 0..=RETRIES {
             let mut rng = SeededRng::new(self.seed, id, retry + 1);
             if retry > 0 {
@@ -136,7 +137,7 @@ impl Naive {
                 background: BackgroundResponses::default(),
                 attach: None,
             };
-            match self.answered(call).await {
+            match self.answered(call, arrival.replica).await {
                 NaiveEnd::Answered => return true,
                 NaiveEnd::Refused => return false,
                 NaiveEnd::Failed => {}
@@ -145,9 +146,9 @@ impl Naive {
         false
     }
 
-    async fn answered(&self, call: ProviderRequest) -> NaiveEnd {
+    async fn answered(&self, call: ProviderRequest, replica: usize) -> NaiveEnd {
         let silent = Instant::now() + self.scenario.policy.timers.first_token_alone;
-        let mut deltas = match timeout_at(silent, self.world.clone().oneshot(call)).await {
+        let mut deltas = match timeout_at(silent, self.world.at(replica).oneshot(call)).await {
             Ok(Ok(deltas)) => deltas,
             Ok(Err(error)) if error.status.is_some_and(is_final) => return NaiveEnd::Refused,
             Ok(Err(_)) | Err(_) => return NaiveEnd::Failed,

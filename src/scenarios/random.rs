@@ -152,6 +152,9 @@ fn drawn(seed: u64, length: Duration) -> Scenario {
         tail: TAIL,
         deadline: if rng.unit() < 0.7 { patient } else { long },
         reload: None,
+        replicas: 1,
+        restarts: Vec::new(),
+        store: Vec::new(),
         upstreams,
         callers: super::spec::one_kind(),
         policy: Policies {
@@ -177,6 +180,7 @@ fn upstream(rng: &mut SeededRng, number: usize, rate: f64, length: Duration) -> 
             share: 1.0,
             share_to: None,
             callers: Vec::new(),
+            replicas: Vec::new(),
             does: Does::Cut,
         });
         if let Some(fault) = faults.last_mut() {

@@ -4,13 +4,21 @@
 use super::{Bounds, GateResult, Measures};
 
 /// Verdict that as many calls succeed as with the naive client.
-pub(super) const SUCCESS_NAIVE: &str = "success (naive)";
+const SUCCESS_NAIVE: &str = "success (naive)";
 /// Verdict that not many fewer calls succeed than at best.
-pub(super) const SUCCESS_IDEAL: &str = "success (ideal)";
+const SUCCESS_IDEAL: &str = "success (ideal)";
 /// The verdict that no more attempts are made than by the naive client.
-pub(super) const AMPLIFICATION_NAIVE: &str = "amplification (naive)";
+const AMPLIFICATION_NAIVE: &str = "amplification (naive)";
 /// The verdict that callers wait no longer than those of the naive client.
-pub(super) const ADDED_P99_NAIVE: &str = "added_p99 (naive)";
+const ADDED_P99_NAIVE: &str = "added_p99 (naive)";
+
+/// Every verdict of the rule.
+pub(super) const ALL: [&str; 4] = [
+    SUCCESS_NAIVE,
+    SUCCESS_IDEAL,
+    AMPLIFICATION_NAIVE,
+    ADDED_P99_NAIVE,
+];
 
 /// Amount by which fewer calls may succeed than with the naive client.
 const LESS: f64 = 0.005;
@@ -70,13 +78,7 @@ pub(super) fn verdicts(
 
 /// Returns whether a verdict is one of the rule, and not of a scenario's own gates.
 pub(super) fn is_of(verdict: &GateResult) -> bool {
-    [
-        SUCCESS_NAIVE,
-        SUCCESS_IDEAL,
-        AMPLIFICATION_NAIVE,
-        ADDED_P99_NAIVE,
-    ]
-    .contains(&verdict.measure.as_str())
+    ALL.contains(&verdict.measure.as_str())
 }
 
 fn at_least(measure: &str, value: f64, min: f64) -> GateResult {

@@ -44,6 +44,15 @@ pub struct Scenario {
     /// does not.
     #[serde(default, with = "optional")]
     pub reload: Option<Duration>,
+    /// Number of replicas over which the calls are spread by chance; two and more share a store.
+    #[serde(default = "one_replica")]
+    pub replicas: usize,
+    /// Replicas that are replaced by new processes.
+    #[serde(default)]
+    pub restarts: Vec<ReplicaRestart>,
+    /// Faults of the store that replicas share.
+    #[serde(default)]
+    pub store: Vec<StoreFault>,
     /// The upstreams, in the route's order.
     pub upstreams: Vec<Upstream>,
     /// The kinds of callers; one kind by default.
@@ -99,8 +108,62 @@ pub struct UpstreamFault {
     /// The callers it hits; all when empty.
     #[serde(default)]
     pub callers: Vec<String>,
+    /// The replicas whose calls it hits, counted from 0; all when empty.
+    #[serde(default)]
+    pub replicas: Vec<usize>,
     /// Effect of the fault.
     pub does: Does,
+}
+
+/// The replacement of a replica: no call comes to it in this time, in which it ends those that it
+/// has; then a new process takes its place.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaRestart {
+    /// The replica, counted from 0.
+    pub replica: usize,
+    /// From when on.
+    #[serde(with = "units::duration")]
+    pub from: Duration,
+    /// Until when.
+    #[serde(with = "units::duration")]
+    pub to: Duration,
+}
+
+/// A fault of the store that replicas share.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreFault {
+    /// From when on.
+    #[serde(with = "units::duration")]
+    pub from: Duration,
+    /// Until when.
+    #[serde(with = "units::duration")]
+    pub to: Duration,
+    /// Effect of the fault.
+    pub does: StoreDoes,
+}
+
+/// Effect of a fault of the store.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum StoreDoes {
+    /// Every operation fails.
+    Away,
+    /// Every operation takes so long.
+    Slow {
+        /// The time.
+        #[serde(with = "units::duration")]
+        delay: Duration,
+    },
+    /// It forgets everything each second.
+    Forget,
+    /// Its clock is set ahead, and back at the end.
+    Clock {
+        /// By which time.
+        #[serde(with = "units::duration")]
+        ahead: Duration,
+    },
 }
 
 /// Effect of a fault.
@@ -241,6 +304,19 @@ impl Scenario {
                 }
             }
         }
+        let is_none = |replica: &usize| *replica >= scenario.replicas;
+        let restarted = scenario.restarts.iter().map(|restart| &restart.replica);
+        let faults = scenario.upstreams.iter().flat_map(|one| &one.faults);
+        let hit = faults.flat_map(|fault| &fault.replicas);
+        if let Some(replica) = restarted.chain(hit).find(|replica| is_none(replica)) {
+            return Err(error(format!("there is no replica {replica}")));
+        }
+        if scenario.replicas == 0 {
+            return Err(error("calls need a replica".to_owned()));
+        }
+        if let Some(name) = scenario.beyond.unknown(&scenario.gates) {
+            return Err(error(format!("there is no verdict `{name}`")));
+        }
         Ok(scenario)
     }
 
@@ -266,6 +342,28 @@ impl Scenario {
     /// From the start of the run to its last arrival.
     pub(super) fn length(&self) -> Duration {
         self.warm + self.fault + self.tail
+    }
+
+    /// Returns the same calls at one replica.
+    pub(super) fn at_one_replica(&self) -> Self {
+        Self {
+            replicas: 1,
+            restarts: Vec::new(),
+            store: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the replicas to which calls come at this time from the start of the run.
+    pub(super) fn reached(&self, at: Duration) -> Vec<usize> {
+        let is_away = |replica: usize| {
+            self.restarts.iter().any(|one| {
+                one.replica == replica && at >= self.warm + one.from && at < self.warm + one.to
+            })
+        };
+        (0..self.replicas)
+            .filter(|replica| !is_away(*replica))
+            .collect()
     }
 
     /// Returns the upstreams of a kind of caller, as indices.
@@ -305,14 +403,19 @@ impl UpstreamFault {
         self.share + (last - self.share) * way
     }
 
-    /// Returns whether it hits this kind of caller.
-    pub(super) fn hits(&self, caller: &str) -> bool {
-        self.callers.is_empty() || self.callers.iter().any(|name| name == caller)
+    /// Returns whether it hits this kind of caller at this replica.
+    pub(super) fn hits(&self, caller: &str, replica: usize) -> bool {
+        (self.callers.is_empty() || self.callers.iter().any(|name| name == caller))
+            && (self.replicas.is_empty() || self.replicas.contains(&replica))
     }
 }
 
 fn fifty() -> f64 {
     50.0
+}
+
+fn one_replica() -> usize {
+    1
 }
 
 fn one() -> f64 {
@@ -361,135 +464,3 @@ mod optional {
             .transpose()
     }
 }
-
-/// The scenarios' files, built in.
-pub(super) const FILES: &[(&str, &str)] = &[
-    (
-        "00-steady.yaml",
-        include_str!("../../scenarios/00-steady.yaml"),
-    ),
-    ("01-blip.yaml", include_str!("../../scenarios/01-blip.yaml")),
-    (
-        "02a-random-10.yaml",
-        include_str!("../../scenarios/02a-random-10.yaml"),
-    ),
-    (
-        "02b-random-30.yaml",
-        include_str!("../../scenarios/02b-random-30.yaml"),
-    ),
-    (
-        "02c-random-50.yaml",
-        include_str!("../../scenarios/02c-random-50.yaml"),
-    ),
-    (
-        "03-outage.yaml",
-        include_str!("../../scenarios/03-outage.yaml"),
-    ),
-    (
-        "04-outage-fallback.yaml",
-        include_str!("../../scenarios/04-outage-fallback.yaml"),
-    ),
-    ("05-hang.yaml", include_str!("../../scenarios/05-hang.yaml")),
-    (
-        "06a-brownout.yaml",
-        include_str!("../../scenarios/06a-brownout.yaml"),
-    ),
-    (
-        "06b-brownout-fallback.yaml",
-        include_str!("../../scenarios/06b-brownout-fallback.yaml"),
-    ),
-    (
-        "07-rate-limit.yaml",
-        include_str!("../../scenarios/07-rate-limit.yaml"),
-    ),
-    (
-        "08-bad-replica.yaml",
-        include_str!("../../scenarios/08-bad-replica.yaml"),
-    ),
-    ("09-cuts.yaml", include_str!("../../scenarios/09-cuts.yaml")),
-    (
-        "10-flapping.yaml",
-        include_str!("../../scenarios/10-flapping.yaml"),
-    ),
-    (
-        "11-overload.yaml",
-        include_str!("../../scenarios/11-overload.yaml"),
-    ),
-    (
-        "12-poison.yaml",
-        include_str!("../../scenarios/12-poison.yaml"),
-    ),
-    (
-        "13-quota.yaml",
-        include_str!("../../scenarios/13-quota.yaml"),
-    ),
-    (
-        "14-impatient.yaml",
-        include_str!("../../scenarios/14-impatient.yaml"),
-    ),
-    (
-        "15a-late-answers.yaml",
-        include_str!("../../scenarios/15a-late-answers.yaml"),
-    ),
-    (
-        "15b-late-failures.yaml",
-        include_str!("../../scenarios/15b-late-failures.yaml"),
-    ),
-    (
-        "16a-retry-after-hour.yaml",
-        include_str!("../../scenarios/16a-retry-after-hour.yaml"),
-    ),
-    (
-        "16b-retry-after-zero.yaml",
-        include_str!("../../scenarios/16b-retry-after-zero.yaml"),
-    ),
-    (
-        "16c-retry-after-past.yaml",
-        include_str!("../../scenarios/16c-retry-after-past.yaml"),
-    ),
-    (
-        "16d-retry-after-garbage.yaml",
-        include_str!("../../scenarios/16d-retry-after-garbage.yaml"),
-    ),
-    ("17-ramp.yaml", include_str!("../../scenarios/17-ramp.yaml")),
-    (
-        "18a-short-outages.yaml",
-        include_str!("../../scenarios/18a-short-outages.yaml"),
-    ),
-    (
-        "18b-short-outages-fallback.yaml",
-        include_str!("../../scenarios/18b-short-outages-fallback.yaml"),
-    ),
-    (
-        "19-unreachable.yaml",
-        include_str!("../../scenarios/19-unreachable.yaml"),
-    ),
-    (
-        "20a-limit-a.yaml",
-        include_str!("../../scenarios/20a-limit-a.yaml"),
-    ),
-    (
-        "20b-limit-b.yaml",
-        include_str!("../../scenarios/20b-limit-b.yaml"),
-    ),
-    (
-        "20c-limit-c.yaml",
-        include_str!("../../scenarios/20c-limit-c.yaml"),
-    ),
-    (
-        "21-limit-then-outage.yaml",
-        include_str!("../../scenarios/21-limit-then-outage.yaml"),
-    ),
-    (
-        "22-refused-key.yaml",
-        include_str!("../../scenarios/22-refused-key.yaml"),
-    ),
-    (
-        "23a-random-limit-a.yaml",
-        include_str!("../../scenarios/23a-random-limit-a.yaml"),
-    ),
-    (
-        "23b-random-limit-b.yaml",
-        include_str!("../../scenarios/23b-random-limit-b.yaml"),
-    ),
-];

@@ -51,10 +51,11 @@ pub(super) struct Sent {
     pub(super) whole: bool,
 }
 
-/// All upstreams of a scenario; cheap to clone.
+/// All upstreams of a scenario, as a replica reaches them; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct World {
     shared: Arc<UpstreamState>,
+    replica: usize,
 }
 
 #[derive(Debug)]
@@ -95,6 +96,15 @@ impl World {
                 began,
                 state: Mutex::new(state),
             }),
+            replica: 0,
+        }
+    }
+
+    /// Returns the same upstreams as this replica reaches them.
+    pub(super) fn at(&self, replica: usize) -> Self {
+        Self {
+            replica,
+            ..self.clone()
         }
     }
 
@@ -115,14 +125,19 @@ impl Service<ProviderRequest> for World {
 
     fn call(&mut self, call: ProviderRequest) -> Self::Future {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { shared.play(call).await })
+        let replica = self.replica;
+        Box::pin(async move { shared.play(call, replica).await })
     }
 }
 
 // === impl UpstreamState ===
 
 impl UpstreamState {
-    async fn play(self: Arc<Self>, call: ProviderRequest) -> Result<DeltaStream, ProviderError> {
+    async fn play(
+        self: Arc<Self>,
+        call: ProviderRequest,
+        replica: usize,
+    ) -> Result<DeltaStream, ProviderError> {
         let now = Instant::now();
         let Some(upstream) = self
             .scenario
@@ -138,7 +153,7 @@ impl UpstreamState {
         };
         let mut draw = arrivals::of_attempt(self.seed, &call.invocation, call.attempt);
         let sending = Sending::begin(&self, now, upstream, &call.invocation);
-        let fault = self.fault(upstream, &call.invocation, now, &mut draw);
+        let fault = self.fault(upstream, &call.invocation, replica, now, &mut draw);
         let slower = self
             .scenario
             .upstreams
@@ -225,6 +240,7 @@ impl UpstreamState {
         &self,
         upstream: usize,
         id: &InvocationId,
+        replica: usize,
         now: Instant,
         draw: &mut Draw,
     ) -> Option<&UpstreamFault> {
@@ -233,7 +249,8 @@ impl UpstreamState {
         let faults = &self.scenario.upstreams.get(upstream)?.faults;
         let thrown: Vec<f64> = faults.iter().map(|_| draw.faults.unit()).collect();
         faults.iter().zip(thrown).find_map(|(fault, sample)| {
-            (fault.hits(caller) && sample < fault.share_at(at, &self.scenario)).then_some(fault)
+            (fault.hits(caller, replica) && sample < fault.share_at(at, &self.scenario))
+                .then_some(fault)
         })
     }
 

@@ -56,7 +56,7 @@ fn passes_with(id: &str, options: ScenarioOptions) -> Report {
 #[test]
 fn every_scenario_of_the_table_has_a_file() {
     let all = scenarios::all().expect("every file is a scenario");
-    for number in 0..=23 {
+    for number in 0..=28 {
         let of_number = |id: &str| id.trim_end_matches(char::is_alphabetic) == number.to_string();
         assert!(
             all.iter().any(|scenario| of_number(&scenario.id)),
@@ -291,6 +291,49 @@ fn an_outage_after_a_limit_is_waited_out() {
 #[test]
 fn a_refused_key_is_reported_at_once_and_its_correction_is_used_at_once() {
     passes("22");
+}
+
+/// Every row of this number passes.
+fn all_pass(number: &str) {
+    let all = scenarios::all().expect("every file is a scenario");
+    let ids = all.iter().map(|scenario| scenario.id.as_str());
+    let rows: Vec<_> = ids
+        .filter(|id| id.trim_end_matches(char::is_alphabetic) == number)
+        .collect();
+    assert!(!rows.is_empty(), "{number}");
+    for row in rows {
+        passes(row);
+    }
+}
+
+#[test]
+fn an_outage_costs_a_fleet_what_it_costs_one_circuit_and_one_call_a_replica() {
+    all_pass("24");
+}
+
+#[test]
+fn a_sick_replica_closes_nobody_elses_circuit() {
+    all_pass("25");
+}
+
+#[test]
+fn no_fault_of_the_store_makes_replicas_worse_than_lone_ones() {
+    all_pass("26");
+}
+
+#[test]
+fn callers_of_many_replicas_return_as_those_of_one() {
+    all_pass("27");
+}
+
+#[test]
+fn a_rolling_restart_is_not_noticed_and_a_new_process_knows_of_an_outage() {
+    all_pass("28");
+}
+
+#[test]
+fn replicas_too_give_the_same_events_for_the_same_seed() {
+    assert_eq!(run("24b", ALONE).events_hash, run("24b", ALONE).events_hash);
 }
 
 /// A fault of one target: what happens, from when on and for how long, in milliseconds.

@@ -119,6 +119,8 @@ impl Exchange {
             }
         };
         tokio::select! {
+            // In order, so that a simulation can be repeated.
+            biased;
             () = listening => {}
             () = self.exchange() => {}
         }

@@ -1,6 +1,6 @@
 //! A store in memory, for replicas of one process: tests and the simulation.
 //!
-//! It can be away, slow, forgetful and deaf, as a real one can.
+//! It can be away, slow, forgetful and deaf, and its clock can be set, as with a real one.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -44,6 +44,8 @@ pub struct StoreFaults {
     pub silent: bool,
     /// If set, nothing can be written.
     pub full: bool,
+    /// Time by which its clock is ahead.
+    pub ahead: Duration,
 }
 
 // === impl MemoryStore ===
@@ -66,8 +68,9 @@ impl MemoryStore {
         self.kept.lock().operations
     }
 
-    /// Counts an operation, takes its time, and fails if the store is away.
-    async fn operate(&self) -> Result<(), FleetStoreError> {
+    /// Counts an operation, takes its time, and fails if the store is away; returns the time by its
+    /// clock.
+    async fn operate(&self) -> Result<Instant, FleetStoreError> {
         let faults = {
             let mut kept = self.kept.lock();
             kept.operations += 1;
@@ -79,7 +82,7 @@ impl MemoryStore {
         if faults.away {
             return Err(FleetStoreError("the store is away".to_owned()));
         }
-        Ok(())
+        Ok(Instant::now() + faults.ahead)
     }
 }
 
@@ -94,8 +97,7 @@ impl FleetStore for MemoryStore {
         hint: bool,
     ) -> BoxFuture<'a, Result<(), FleetStoreError>> {
         Box::pin(async move {
-            self.operate().await?;
-            let now = Instant::now();
+            let now = self.operate().await?;
             let silent = {
                 let mut kept = self.kept.lock();
                 if kept.faults.full {
@@ -115,8 +117,7 @@ impl FleetStore for MemoryStore {
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Vec<StoredRecord>, FleetStoreError>> {
         Box::pin(async move {
-            self.operate().await?;
-            let now = Instant::now();
+            let now = self.operate().await?;
             let mut kept = self.kept.lock();
             kept.records
                 .retain(|_, row| row.expires.is_none_or(|expires| expires > now));
@@ -152,8 +153,7 @@ impl FleetStore for MemoryStore {
         lease: &'a ProbeLease,
     ) -> BoxFuture<'a, Result<Result<(), Duration>, FleetStoreError>> {
         Box::pin(async move {
-            self.operate().await?;
-            let now = Instant::now();
+            let now = self.operate().await?;
             let mut kept = self.kept.lock();
             let mut free_in = Duration::MAX;
             for place in 0..lease.places {
