@@ -120,7 +120,12 @@ impl Targets {
         };
         match probes.lease(&state.target, places, lifetime).await {
             None => Ok(None),
-            Some(Ok(probe)) => Ok(Some(LeasedProbe::new(move || drop((probe, asking))))),
+            Some(Ok(probe)) => Ok(Some(LeasedProbe::new(move |has_failed| {
+                if has_failed {
+                    probe.failed();
+                }
+                drop(asking);
+            }))),
             Some(Err(free_in)) => {
                 let now = Instant::now();
                 let retry_in = {
@@ -179,7 +184,7 @@ mod tests {
                     return Some(Err(lifetime));
                 }
                 tokio::task::yield_now().await;
-                Some(Ok(LeasedProbe::new(|| ())))
+                Some(Ok(LeasedProbe::new(|_| ())))
             })
         }
     }
