@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hyper::Method;
@@ -15,6 +15,7 @@ use relight::internals::{
     prompt_cache::{PromptCache, PromptTokens},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::{
     front::{Answer, Front},

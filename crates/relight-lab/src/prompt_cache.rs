@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// Time for which a prefix is held after it was last sent, as providers state it.
 pub const CACHE_LIFE: Duration = Duration::from_mins(5);
