@@ -14,6 +14,8 @@
 
 mod cues;
 
+use std::ops::Range;
+
 use aho_corasick::AhoCorasick;
 
 use self::cues::{
@@ -70,9 +72,8 @@ impl Own {
             cues.as_ref().is_some_and(|cues| cues.is_match(text))
         };
         // What looks like an object within a quote is the caller's, who may write brackets, too.
-        let quoted = if all { quoted_places(text) } else { Vec::new() };
-        let opens_at =
-            |at: usize| opens(&text[at..]) && quoted.get(at).is_none_or(|quoted| !quoted);
+        let quoted = if all { quoted_places(text) } else { 0..0 };
+        let opens_at = |at: usize| opens(&text[at..]) && !quoted.contains(&at);
         let first = (0..text.len()).find(|at| text.is_char_boundary(*at) && opens_at(*at));
         let sentence = &lower[..first.unwrap_or(lower.len())];
         let from = if faulty || (all && (cued(before, sentence) || cued(behind, sentence))) {
@@ -264,20 +265,18 @@ fn nothing_else_follows(before: &str) -> bool {
     before == "model:" || UP_TO_THE_END.iter().any(|words| before.ends_with(words))
 }
 
-/// Returns of each place whether a quote before it is still open.
-fn quoted_places(text: &str) -> Vec<bool> {
-    let mut places = vec![false; text.len()];
-    let mut is_open = false;
-    for (at, sign) in text.char_indices() {
-        places[at] = is_open;
+/// Returns the places between the first quote and the last, whatever quotes the caller wrote there.
+fn quoted_places(text: &str) -> Range<usize> {
+    let is_within_word = |at: usize, sign: char| {
         let behind = &text[at + sign.len_utf8()..];
-        let is_within_word = text[..at].ends_with(char::is_alphanumeric)
-            && (!is_open || behind.starts_with(char::is_alphanumeric));
-        if QUOTES.contains(&sign) && !is_within_word {
-            is_open = !is_open;
-        }
-    }
-    places
+        text[..at].ends_with(char::is_alphanumeric) && behind.starts_with(char::is_alphanumeric)
+    };
+    let mut quotes = text
+        .char_indices()
+        .filter(|(at, sign)| QUOTES.contains(sign) && !is_within_word(*at, *sign));
+    let first = quotes.next().map_or(text.len(), |(at, _)| at + 1);
+    let last = quotes.next_back().map_or(first, |(at, _)| at);
+    first..last
 }
 
 /// Returns the position behind the quote that closes the one at a place, or the last quote of the
