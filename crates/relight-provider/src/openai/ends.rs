@@ -43,12 +43,12 @@ pub(super) struct ModelEnds {
 #[derive(Debug, Clone, Default)]
 pub(super) struct SeenText {
     bytes: DefaultHasher,
-    words: Words,
+    words: WordsSeen,
 }
 
-/// Words of a text so far.
+/// WordsSeen of a text so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Words {
+enum WordsSeen {
     #[default]
     None,
     /// Within the first.
@@ -91,7 +91,7 @@ impl ModelEnds {
     pub(super) fn without_reason(&self, text: Option<&SeenText>) -> bool {
         let is_repeated = text.is_some_and(|text| {
             let hash = text.bytes.finish();
-            self.last_text.swap(hash, Ordering::Relaxed) == hash && text.words == Words::Several
+            self.last_text.swap(hash, Ordering::Relaxed) == hash && text.words == WordsSeen::Several
         });
         let step = if is_repeated { ENOUGH } else { 1 };
         let count = |ends: u32| (ends != SENDS_REASONS).then(|| (ends + step).min(ENOUGH));
@@ -109,9 +109,9 @@ impl SeenText {
         self.bytes.write(piece.as_bytes());
         for byte in piece.bytes() {
             self.words = match (self.words, byte.is_ascii_whitespace()) {
-                (Words::None, false) => Words::First,
-                (Words::First, true) => Words::Between,
-                (Words::Between, false) => Words::Several,
+                (WordsSeen::None, false) => WordsSeen::First,
+                (WordsSeen::First, true) => WordsSeen::Between,
+                (WordsSeen::Between, false) => WordsSeen::Several,
                 (words, _) => words,
             };
         }
