@@ -1,8 +1,8 @@
 # The image: one static binary and the certificate authorities, nothing else. No shell, no package manager, no root.
 #
-#   docker build -t relight:0.1.0 .
-#   docker run --rm --network host -e OPENAI_API_KEY relight:0.1.0
-#   docker run --rm -p 127.0.0.1:50051:50051 -v ./relight.yaml:/etc/relight/relight.yaml:ro relight:0.1.0
+#   docker build -t relight:0.2.0 .
+#   docker run --rm --network host -e OPENAI_API_KEY relight:0.2.0
+#   docker run --rm -p 127.0.0.1:50051:50051 -v ./relight.yaml:/etc/relight/relight.yaml:ro relight:0.2.0
 #
 # Without a file it serves on loopback only. In a network of its own `server.listen` and `server.admin_listen` must name
 # 0.0.0.0, or nobody outside reaches them; that needs `server.keys`, or `server.auth: none` written out.
@@ -27,7 +27,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && if readelf --dynamic /relight | grep NEEDED; then echo "not static"; exit 1; fi
 
 FROM scratch
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="relight" \
       org.opencontainers.image.description="A gRPC service that relights failed model calls in flight." \

@@ -4,7 +4,7 @@ starts what is in it.
 
     .ci/image.py build --out target/oci amd64=target/x86_64-unknown-linux-gnu/image/relight
     .ci/image.py check target/oci
-    .ci/image.py archive target/oci relight-0.1.0.oci.tar
+    .ci/image.py archive target/oci relight-0.2.0.oci.tar
 
 The same files make the same digest. `check` is for root in a network of its own (`unshare --net`), and needs the packages
 of helm/render.py. What it starts is what users start: the command of `helm test`, the server without a file, with
