@@ -46,7 +46,7 @@ pub(super) struct SeenText {
     words: WordsSeen,
 }
 
-/// WordsSeen of a text so far.
+/// Words of a text so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum WordsSeen {
     #[default]
