@@ -76,7 +76,8 @@ def test_no_file_of_a_package_names_the_version_in_a_place_that_is_not_known(clo
     for folder in ("helm", "clients/python", "clients/java", "clients/typescript/src", "clients/rust", "proto"):
         for file in (path for path in (clone / folder).rglob("*") if path.is_file()):
             for line in file.read_text(errors="ignore").splitlines():
-                assert now not in line, f"{file.relative_to(clone)}: {line}"
+                # What a version changed stands under its number for good.
+                assert line == f"## {now}" or now not in line, f"{file.relative_to(clone)}: {line}"
 
 
 @pytest.mark.parametrize(
