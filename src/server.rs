@@ -317,7 +317,6 @@ impl Running {
             stop_seen,
             &mut serving,
         )?;
-        let scraped = config.telemetry.prometheus.then(|| metrics.clone());
         let live = Arc::new(AtomicBool::new(true));
         let watchdog = watchdog::start(&Handle::current(), WATCHDOG, Arc::clone(&live))
             .map_err(ServeError::Watchdog)?;
@@ -325,7 +324,7 @@ impl Running {
         admin_port::serve(
             admin_listener,
             health_service,
-            scraped,
+            metrics.clone(),
             live,
             draining_seen,
             &mut tasks,

@@ -79,9 +79,13 @@ table! {
     /// A request beyond a limit that each request has.
     REQUEST_TOO_LARGE = row(ResourceExhausted, 413, "request_too_large",
         "the request is larger than {limit} allows ({max})");
+    /// A request with more fields, or values, than any may have.
+    TOO_MANY_ENTRIES = row(ResourceExhausted, 413, "request_too_large",
+        "the request has more than {max} values")
+        .reason("REQUEST_TOO_LARGE");
     /// A head whose fields are longer than they may be together.
     HEADERS_TOO_LARGE = row(ResourceExhausted, 431, "headers_too_large",
-        "the header fields are longer than {limit} allows ({max})")
+        "the header fields are longer than {max} bytes")
         .reason("REQUEST_TOO_LARGE");
     /// A body that did not come in time.
     BODY_LATE = row(DeadlineExceeded, 408, "request_timeout",

@@ -174,13 +174,6 @@ impl Checker<'_> {
             &(1 << 30),
             "from 1KiB to 1GiB",
         );
-        self.range(
-            "server.max_header_bytes",
-            &server.max_header_bytes,
-            &1024,
-            &(1 << 20),
-            "from 1KiB to 1MiB",
-        );
         for (index, origin) in server.cors.allow_origins.iter().enumerate() {
             let host = origin
                 .strip_prefix("https://")

@@ -187,11 +187,6 @@ pub(super) fn complete(
         config.policies.entry(name).or_insert(policy);
     }
     complete_operations(&mut config.operations);
-    if config.telemetry.service_name.is_none() {
-        config.telemetry.service_name = environment
-            .var("OTEL_SERVICE_NAME")
-            .filter(|name| !name.is_empty());
-    }
     if let Some(ratio) = sampled_share(environment) {
         config.telemetry.sample_ratio = config.telemetry.sample_ratio.min(ratio);
     }

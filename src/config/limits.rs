@@ -27,10 +27,6 @@ pub struct LimitsConfig {
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub bytes_in_flight: u64,
-    /// Most fields of a gRPC request, or values of a JSON body, counted through all its nesting
-    /// (1000 to 100000000). An entry costs some hundred bytes of memory however few it takes on the
-    /// wire.
-    pub entries: usize,
 }
 
 /// Time that clients may take; connections that take longer are closed.
@@ -90,7 +86,6 @@ impl Default for LimitsConfig {
             connections: 4096,
             requests: 16384,
             bytes_in_flight: 256 << 20,
-            entries: 200_000,
         }
     }
 }

@@ -38,11 +38,8 @@ pub struct TelemetryConfig {
     pub otlp_protocol: Option<OtlpProtocol>,
     /// Header fields sent to the collector; `OTEL_EXPORTER_OTLP_HEADERS` adds some.
     pub otlp_headers: BTreeMap<String, Secret>,
-    /// `service.name`; unset: `OTEL_SERVICE_NAME`, or `relight`. `OTEL_RESOURCE_ATTRIBUTES` adds
-    /// attributes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service_name: Option<String>,
-    /// More resource attributes.
+    /// Resource attributes, beside those of `OTEL_RESOURCE_ATTRIBUTES`. `service.name` is
+    /// `OTEL_SERVICE_NAME`, or `relight` if that is unset.
     pub resource: BTreeMap<String, String>,
     /// The share of new traces that is kept, 0 to 1; a caller's sampled trace is always gone on
     /// with. Where `OTEL_TRACES_SAMPLER` (`always_off`, `traceidratio`, with
@@ -52,8 +49,6 @@ pub struct TelemetryConfig {
     /// milliseconds (60000 without that variable). Default false; without a collector it has no
     /// effect.
     pub otlp_metrics: bool,
-    /// If set, metrics are served for Prometheus on the admin port, at `/metrics`. Default true.
-    pub prometheus: bool,
     /// The log.
     pub log: LogConfig,
     /// If set, prompts and completions are put on the spans of model calls (`gen_ai.input.messages`,
@@ -63,6 +58,9 @@ pub struct TelemetryConfig {
     /// Destination of traces and metrics, as follows from the settings and the environment.
     #[serde(skip)]
     pub endpoints: OtlpEndpoints,
+    /// `service.name`: `OTEL_SERVICE_NAME`, or `relight`.
+    #[serde(skip)]
+    pub service_name: String,
 }
 
 /// Protocol by which a collector is reached.
@@ -147,12 +145,11 @@ impl Default for TelemetryConfig {
             otlp_endpoint: None,
             otlp_protocol: None,
             endpoints: OtlpEndpoints::default(),
+            service_name: "relight".to_owned(),
             otlp_headers: BTreeMap::new(),
-            service_name: None,
             resource: BTreeMap::new(),
             sample_ratio: 1.0,
             otlp_metrics: false,
-            prometheus: true,
             log: LogConfig::default(),
             capture_content: false,
         }

@@ -10,7 +10,7 @@ use super::{
 
 const URL: &str = "is no URL; write it like http://localhost:4317";
 
-/// Fills in the destination of each signal. Returns the faults of the variables, by the setting
+/// Fills in the name of the service and the destination of each signal. Returns the faults of the variables, by the setting
 /// that they stand for.
 pub(super) fn complete(
     telemetry: &mut TelemetryConfig,
@@ -22,6 +22,9 @@ pub(super) fn complete(
             .map(|value| value.trim().to_owned())
             .filter(|value| !value.is_empty())
     };
+    if let Some(name) = var("OTEL_SERVICE_NAME") {
+        telemetry.service_name = name;
+    }
     let mut faults = Vec::new();
     let is_written = telemetry.otlp_endpoint.is_some();
     if !is_written {

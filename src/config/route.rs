@@ -82,16 +82,10 @@ pub struct AllowedOverrides {
     /// The most retries that a caller may request (0 to 5); fewer than the policy's are always
     /// allowed.
     pub max_retries: u32,
-    /// If set, a caller may choose when the model is informed of its failure.
-    pub injection: bool,
     /// If set, a caller may restrict the targets to some of the route's.
     pub targets: bool,
     /// If set, a caller may name another policy.
     pub policy: bool,
-    /// If set, a caller may choose how a stream revokes the content that it sent.
-    pub rewind_mode: bool,
-    /// If set, a caller may allow a cut text to be continued by a prompt that quotes it.
-    pub continuation_prompt: bool,
     /// The longest that an invocation may continue without its client; 0s: not at all.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
@@ -123,11 +117,8 @@ impl Default for AllowedOverrides {
     fn default() -> Self {
         Self {
             max_retries: 5,
-            injection: true,
             targets: true,
             policy: true,
-            rewind_mode: true,
-            continuation_prompt: true,
             max_resumable_grace: Duration::from_mins(5),
         }
     }

@@ -45,10 +45,6 @@ pub struct ServerConfig {
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub max_message_bytes: u64,
-    /// Largest sum of a request's header fields (1KiB to 1MiB).
-    #[serde(with = "units::bytes")]
-    #[schemars(with = "String")]
-    pub max_header_bytes: u64,
     /// Maximum age of a connection, ±10 %, before the client is to reconnect; lets clients
     /// rebalance. 0s: no limit.
     #[serde(with = "units::duration")]
@@ -182,10 +178,6 @@ pub struct JwtConfig {
     /// A file with the set, in place of `jwks_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwks_file: Option<PathBuf>,
-    /// Largest difference of the clocks when `exp` and `nbf` are judged (0s to 10m).
-    #[serde(with = "units::duration")]
-    #[schemars(with = "String")]
-    pub clock_skew: Duration,
     /// The claim with the tenant; dots lead into objects (`realm.tenant`). A token without it is
     /// refused.
     pub tenant_claim: String,
@@ -316,7 +308,6 @@ impl Default for ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 50051)),
             admin_listen: SocketAddr::from(([127, 0, 0, 1], 9464)),
             max_message_bytes: 32 << 20,
-            max_header_bytes: 64 << 10,
             max_connection_age: Duration::from_mins(30),
             drain_timeout: Duration::from_secs(30),
             auth: None,
@@ -392,7 +383,6 @@ impl Default for JwtConfig {
             audience: String::new(),
             jwks_url: None,
             jwks_file: None,
-            clock_skew: Duration::from_mins(1),
             tenant_claim: "sub".to_owned(),
             role_claim: "relight_role".to_owned(),
             routes_claim: "relight_routes".to_owned(),

@@ -105,7 +105,7 @@ server: { listen: '${HOST:-127.0.0.1}:${PORT}', reflection: '${REFLECTION}' }
 admission: { max_in_flight: '${LIMIT}' }
 telemetry:
   sample_ratio: ${RATIO:-0.5}
-  service_name: $${literal}
+  resource: { name: $${literal} }
 ";
     let config = loaded(
         text,
@@ -115,7 +115,7 @@ telemetry:
     assert!(!config.server.reflection);
     assert_eq!(config.admission.max_in_flight, 42);
     assert!((config.telemetry.sample_ratio - 0.5).abs() < f64::EPSILON);
-    assert_eq!(config.telemetry.service_name.as_deref(), Some("${literal}"));
+    assert_eq!(config.telemetry.resource["name"], "${literal}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
     config::{Config, RouteConfig, fault::nearest},
     domain::{
         ids::{InvocationId, Operation, RouteName, TargetId, ThreadId},
-        invocation::{Call, InjectionMode, Invocation, Overrides, RewindMode},
+        invocation::{Call, InjectionMode, Invocation, Overrides},
         message::{Endpoint, ModelCall},
         target::{Dialect, Target},
     },
@@ -236,12 +236,6 @@ impl Resolver {
                 ),
             );
         }
-        if overrides.injection.is_some() && !allowed.injection {
-            fault(
-                "injection_mode",
-                "this route does not let callers choose it".to_owned(),
-            );
-        }
         if !overrides.allowed_targets.is_empty() && !allowed.targets {
             fault(
                 "allowed_targets",
@@ -274,22 +268,6 @@ impl Resolver {
                     format!("`{preset}` does not exist; there are: {}", known.join(", ")),
                 );
             }
-        }
-        // How a front delivers is not its caller's choice.
-        let chosen = overrides
-            .rewind_mode
-            .filter(|mode| *mode != RewindMode::AppendOnly);
-        if chosen.is_some() && !allowed.rewind_mode {
-            fault(
-                "rewind_mode",
-                "this route does not let callers choose it".to_owned(),
-            );
-        }
-        if overrides.allow_continuation_prompt && !allowed.continuation_prompt {
-            fault(
-                "allow_continuation_prompt",
-                "this route does not allow it".to_owned(),
-            );
         }
         if let Some(grace) = overrides
             .resumable_grace

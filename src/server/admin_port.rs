@@ -21,11 +21,11 @@ use crate::telemetry::{Metrics, endpoint};
 /// Most bytes of a request here: probes and scrapers send none.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Serves health, and metrics if there are any to serve, until it is stopped.
+/// Serves health and metrics until it is stopped.
 pub(super) fn serve(
     listener: LimitedListener,
     health: HealthServer<impl Health>,
-    metrics: Option<Metrics>,
+    metrics: Metrics,
     live: Arc<AtomicBool>,
     draining: watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,

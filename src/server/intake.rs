@@ -23,10 +23,10 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Activity, RequestGuard};
 use crate::{
     call_error::{
-        CallError, ErrorRow,
+        CallError,
         table::{
             BODY_BROKEN, BODY_LATE, HEADERS_TOO_LARGE, NO_ROOM, ORIGIN_NOT_ALLOWED,
-            REQUEST_TOO_LARGE,
+            REQUEST_TOO_LARGE, TOO_MANY_ENTRIES,
         },
     },
     config::{
@@ -40,6 +40,13 @@ use crate::{
 pub(super) mod grpc;
 pub(super) mod http;
 mod pages;
+
+/// Most bytes of a request's header fields.
+pub(super) const MAX_HEADER_BYTES: u32 = 64 << 10;
+
+/// Most fields of a gRPC request, or values of a JSON body, counted through all its nesting. An
+/// entry costs some hundred bytes of memory however few it takes on the wire.
+const MAX_ENTRIES: usize = 200_000;
 
 /// Bytes that a request is counted with beside its head and its body: its task, its buffers.
 const REQUEST_BYTES: u64 = 8 << 10;
@@ -56,7 +63,6 @@ pub(super) struct Intake {
     authenticator: Arc<ArcSwap<Authenticator>>,
     limits: Arc<LimitsConfig>,
     max_body_bytes: u64,
-    max_header_bytes: u64,
     body_timeout: Duration,
     cors: Arc<CorsConfig>,
     held: Arc<IntakeUse>,
@@ -94,9 +100,16 @@ pub(super) struct IntakePermit {
     bytes: u64,
 }
 
-/// Returns the error for a request that is larger than a limit of its own.
-fn too_large(row: &'static ErrorRow, limit: &str, max: u64) -> CallError {
-    CallError::new(row).fact("limit", limit).word("max", max)
+/// Returns the error for a message that is larger than this.
+fn too_large(max: u64) -> CallError {
+    CallError::new(REQUEST_TOO_LARGE)
+        .fact("limit", "server.max_message_bytes")
+        .word("max", max)
+}
+
+/// Returns the error for a request of too many entries.
+fn too_many_entries() -> CallError {
+    CallError::new(TOO_MANY_ENTRIES).word("max", MAX_ENTRIES)
 }
 
 /// Returns the error for a request for which there is no room now. `limit` is the setting with the
@@ -120,7 +133,6 @@ impl Intake {
             authenticator,
             limits: Arc::new(server.limits.clone()),
             max_body_bytes: server.max_message_bytes,
-            max_header_bytes: server.max_header_bytes,
             body_timeout: server.timeouts.body,
             cors: Arc::new(server.cors.clone()),
             held: Arc::default(),
@@ -141,9 +153,9 @@ impl Intake {
     /// Checks a head as a whole. HTTP/2 limits the fields itself; its requests have no `host` but
     /// for compatibility.
     fn check_head(&self, head: &Parts) -> Result<(), CallError> {
-        let max = self.max_header_bytes;
+        let max = u64::from(MAX_HEADER_BYTES);
         if field_bytes(head) > max {
-            return Err(too_large(HEADERS_TOO_LARGE, "server.max_header_bytes", max));
+            return Err(CallError::new(HEADERS_TOO_LARGE).word("max", max));
         }
         if head.headers.get_all(header::HOST).iter().count() > 1 {
             return Err(CallError::invalid_field("host", "is named more than once"));
@@ -175,13 +187,7 @@ impl Intake {
         max: u64,
         reservation: &mut IntakePermit,
     ) -> Result<Bytes, CallError> {
-        let too_long = || {
-            too_large(
-                REQUEST_TOO_LARGE,
-                "server.max_message_bytes",
-                self.max_body_bytes,
-            )
-        };
+        let too_long = || too_large(self.max_body_bytes);
         if body.size_hint().lower() > max {
             return Err(too_long());
         }

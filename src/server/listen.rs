@@ -19,7 +19,7 @@ use tower_http::cors::CorsLayer;
 
 use super::{
     ServeError, connection::LimitedListener, console::ConsoleLayer, intake::Intake,
-    refused_callers::RefusedCallers, rpc_metrics, tls::Certificates,
+    intake::MAX_HEADER_BYTES, refused_callers::RefusedCallers, rpc_metrics, tls::Certificates,
 };
 use crate::{
     config::{Config, server::ServerConfig},
@@ -157,7 +157,7 @@ pub(super) fn serve_grpc(
     let routes = rpc_metrics::recorded(intake.before(routes), &metrics, refused);
     let builder = Server::builder()
         .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
-        .http2_max_header_list_size(u32::try_from(server.max_header_bytes).unwrap_or(u32::MAX))
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         // With a grace set as well, tonic cuts the socket without a GOAWAY; alone, the age is the

@@ -32,10 +32,7 @@ pub(super) fn telemetry_settings(config: &Config) -> TelemetrySettings {
     TelemetrySettings {
         otlp,
         otlp_headers: headers.collect(),
-        service_name: telemetry
-            .service_name
-            .clone()
-            .unwrap_or_else(|| "relight".to_owned()),
+        service_name: telemetry.service_name.clone(),
         resource: telemetry.resource.clone().into_iter().collect(),
         sample_ratio: telemetry.sample_ratio,
         ..TelemetrySettings::default()

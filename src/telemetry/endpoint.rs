@@ -20,22 +20,11 @@ use tokio::sync::watch;
 
 use super::metrics::Metrics;
 
-/// Builds the router: `GET /metrics` if metrics are served, `/livez` and `/readyz`, which report
+/// Builds the router: `GET /metrics`, `/livez` and `/readyz`, which report
 /// the current values of `live` and `ready`.
-pub fn router(
-    metrics: Option<Metrics>,
-    ready: watch::Receiver<bool>,
-    live: Arc<AtomicBool>,
-) -> Router {
-    let router = match metrics {
-        Some(metrics) => Router::new()
-            .route("/metrics", get(scrape))
-            .with_state(metrics),
-        // Handled here, because the gRPC services beside it respond to every other path in their
-        // own way.
-        None => Router::new().route("/metrics", get(async || StatusCode::NOT_FOUND)),
-    };
-    router
+pub fn router(metrics: Metrics, ready: watch::Receiver<bool>, live: Arc<AtomicBool>) -> Router {
+    Router::new()
+        .route("/metrics", get(scrape).with_state(metrics))
         .route("/livez", get(liveness).with_state(live))
         .route("/readyz", get(readiness).with_state(ready))
 }
@@ -99,7 +88,7 @@ mod tests {
         .unwrap();
         let (ready, seen) = watch::channel(false);
         let live = Arc::new(AtomicBool::new(true));
-        let router = router(Some(metrics), seen, Arc::clone(&live));
+        let router = router(metrics, seen, Arc::clone(&live));
         assert_eq!(
             get(&router, "/readyz").await.0,
             StatusCode::SERVICE_UNAVAILABLE
@@ -124,20 +113,12 @@ mod tests {
         )
         .unwrap();
         let (_ready, seen) = watch::channel(true);
-        let router = router(Some(metrics), seen, Arc::new(AtomicBool::new(true)));
+        let router = router(metrics, seen, Arc::new(AtomicBool::new(true)));
         let (status, body) = get(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(
             body.lines().any(|line| line == "relight_inflight 0"),
             "{body}"
         );
-    }
-
-    #[tokio::test]
-    async fn without_metrics_there_is_no_such_page_and_probes_stay() {
-        let (_ready, seen) = watch::channel(true);
-        let router = router(None, seen, Arc::new(AtomicBool::new(true)));
-        assert_eq!(get(&router, "/metrics").await.0, StatusCode::NOT_FOUND);
-        assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
     }
 }

@@ -632,10 +632,6 @@ def test_the_schema_refuses_what_is_unknown_or_of_the_wrong_kind_and_names_it(va
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling needs"),
         ({"autoscaling": {"enabled": True, "minReplicas": 5, "maxReplicas": 4}}, "at most autoscaling.maxReplicas"),
         (
-            {"metrics": {"podMonitor": {"enabled": True}}, "config": {"telemetry": {"prometheus": False}}},
-            "find nothing",
-        ),
-        (
             {"metrics": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}},
             "scrape every pod twice",
         ),

@@ -72,7 +72,7 @@ async fn server(settings: &Value) -> Relight {
 }
 
 fn jwt(more: &Value) -> Value {
-    let mut jwt = json!({ "issuer": ISSUER, "audience": "relight", "clock_skew": "30s" });
+    let mut jwt = json!({ "issuer": ISSUER, "audience": "relight" });
     for (name, value) in more.as_object().unwrap() {
         jwt[name] = value.clone();
     }
@@ -117,7 +117,10 @@ fn wrong_tokens(signer: &Signer, stranger: &Signer) -> Vec<(&'static str, String
         BASE64.encode(claims(&json!({})).to_string())
     );
     vec![
-        ("expired", signer.token(&claims(&json!({ "exp": at(-60) })))),
+        (
+            "expired",
+            signer.token(&claims(&json!({ "exp": at(-120) }))),
+        ),
         (
             "without an end",
             signer.token(&claims(&json!({ "exp": null }))),

@@ -266,7 +266,7 @@ async fn a_forced_circuit_has_a_state_of_its_own_until_it_is_released() {
 }
 
 #[tokio::test]
-async fn the_environment_names_the_service_where_the_configuration_does_not() {
+async fn the_environment_names_the_service() {
     let server = serve()
         .env("OTEL_SERVICE_NAME", "kept-by-ops")
         .env("OTEL_RESOURCE_ATTRIBUTES", "team=blue");

@@ -9,7 +9,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::{
-    front::get,
     http::metrics,
     otlp::{OtlpReceiver, attr},
     relight::asking,
@@ -88,19 +87,6 @@ async fn prompts_and_answers_are_on_spans_only_where_content_is_captured() {
             );
         }
     }
-}
-
-#[tokio::test]
-async fn metrics_are_served_for_prometheus_unless_that_is_switched_off() {
-    let server = Reloaded::start(json!({ "telemetry": { "prometheus": false } })).await;
-    let address = server.running.admin_address;
-    assert_eq!(
-        (
-            get(address, "/metrics").await.status,
-            get(address, "/readyz").await.status
-        ),
-        (404, 200)
-    );
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn a_recovered_call_is_seen_over_http_as_the_settings_say() {
     let endpoint = receiver.endpoint();
     let relight = Relight::start(&format!(
         "{}telemetry: {{ otlp_endpoint: \"{endpoint}\", otlp_protocol: http/protobuf, otlp_metrics: true, \
-         otlp_headers: {{ x-key: \"a%20b\" }}, service_name: relight-eu }}\n",
+         otlp_headers: {{ x-key: \"a%20b\" }} }}\n",
         one_target(&upstream)
     ))
     .await;
@@ -56,7 +56,7 @@ async fn a_recovered_call_is_seen_over_http_as_the_settings_say() {
     );
     assert_eq!(
         receiver.resource("service.name").as_deref(),
-        Some("relight-eu")
+        Some("relight")
     );
     assert_eq!(
         receiver.header("x-key").as_deref(),

@@ -184,9 +184,6 @@ data:
 {{- fail (printf "%s.existingSecret and a key in config.%s are two keys for one provider; keep one" $path $path) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (or .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled) (eq (toString (dig "telemetry" "prometheus" true $config)) "false") -}}
-{{- fail "metrics.serviceMonitor and metrics.podMonitor find nothing while config.telemetry.prometheus is false" -}}
-{{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled .Values.metrics.podMonitor.enabled -}}
 {{- fail "metrics.serviceMonitor and metrics.podMonitor would scrape every pod twice; keep one" -}}
 {{- end -}}

@@ -1,6 +1,6 @@
 //! Checks tokens of callers and the listener of the `AdminService`.
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
 
 use http::Uri;
 
@@ -79,14 +79,6 @@ impl Checker<'_> {
             (Some(url), None) => self.keys_url("server.jwt.jwks_url", url),
             (None, Some(_)) => {}
         }
-        let most = Duration::from_mins(10);
-        self.range(
-            "server.jwt.clock_skew",
-            &jwt.clock_skew,
-            &Duration::ZERO,
-            &most,
-            "10m at most",
-        );
     }
 
     /// The keys that decide who may call are fetched from there: no one on the way may change them.

@@ -22,14 +22,6 @@ impl Checker<'_> {
                 &format!("from 1 to {max}"),
             );
         }
-        let entries = "from 1000 to 100000000";
-        self.range(
-            "server.limits.entries",
-            &limits.entries,
-            &1_000,
-            &100_000_000,
-            entries,
-        );
         self.range(
             "server.limits.bytes_in_flight",
             &limits.bytes_in_flight,

@@ -30,6 +30,9 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Most bytes of a key set.
 const MAX_SET_BYTES: usize = 256 << 10;
 
+/// Largest difference of the clocks when `exp` and `nbf` are judged.
+const CLOCK_SKEW: Duration = Duration::from_mins(1);
+
 /// Interval at which the keys are fetched again.
 const REFRESH: Duration = Duration::from_mins(5);
 
@@ -196,14 +199,14 @@ impl TokenVerifier {
 
     /// Returns the time from which a token is no longer valid.
     fn end(&self, claims: &Claims) -> Option<Timestamp> {
-        let end = claims.exp + self.settings.clock_skew.as_secs_f64();
+        let end = claims.exp + CLOCK_SKEW.as_secs_f64();
         let end = Duration::try_from_secs_f64(end).ok()?;
         Timestamp::UNIX_EPOCH.checked_add(end).ok()
     }
 
     fn judge(&self, claims: &Claims) -> Result<(), Unrecognised> {
         let now = wall_now().as_duration().as_secs_f64();
-        let skew = self.settings.clock_skew.as_secs_f64();
+        let skew = CLOCK_SKEW.as_secs_f64();
         if now >= claims.exp + skew {
             return Err(Unrecognised::ExpiredToken);
         }

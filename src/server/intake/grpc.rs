@@ -14,11 +14,11 @@ use tonic::{
     Code, Status, metadata::MetadataMap, service::Routes, transport::server::TlsConnectInfo,
 };
 
-use super::{Intake, holding, too_large};
+use super::{Intake, MAX_ENTRIES, holding, too_large, too_many_entries};
 use crate::{
     call_error::{
         CallError,
-        table::{DEADLINE_EXCEEDED, REQUEST_TOO_LARGE, UNAUTHENTICATED, UNDECODABLE_REQUEST},
+        table::{DEADLINE_EXCEEDED, UNAUTHENTICATED, UNDECODABLE_REQUEST},
     },
     domain::{clock::wall_now, ids::TenantId},
     grpc::{
@@ -123,12 +123,9 @@ impl Intake {
         if let Some((head, message)) = bytes.split_at_checked(FRAME_HEAD)
             && head[0] == 0
         {
-            let entries = entries::count(parts.uri.path(), message, self.limits.entries).map_err(
+            let entries = entries::count(parts.uri.path(), message, MAX_ENTRIES).map_err(
                 |fault| match fault {
-                    Entries::TooMany => {
-                        let max = self.limits.entries as u64;
-                        too_large(REQUEST_TOO_LARGE, "server.limits.entries", max)
-                    }
+                    Entries::TooMany => too_many_entries(),
                     Entries::Undecodable => CallError::new(UNDECODABLE_REQUEST),
                 },
             )?;
@@ -170,10 +167,7 @@ impl Intake {
             Some(bare) if bare.code() == Code::Internal && bare.message().contains("decode") => {
                 CallError::new(UNDECODABLE_REQUEST)
             }
-            Some(bare) if bare.code() == Code::OutOfRange => {
-                let limit = "server.max_message_bytes";
-                too_large(REQUEST_TOO_LARGE, limit, self.max_body_bytes)
-            }
+            Some(bare) if bare.code() == Code::OutOfRange => too_large(self.max_body_bytes),
             Some(_) | None => return response,
         };
         Status::from(error).into_http()

@@ -13,13 +13,12 @@ use axum::{
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 
-use super::{Intake, holding, too_large};
+use super::{Intake, MAX_ENTRIES, holding, too_many_entries};
 use crate::{
     call_error::{
         CallError,
         table::{
-            REQUEST_TOO_LARGE, ROLE_NOT_ALLOWED, UNAUTHENTICATED, UNSUPPORTED_CONTENT_ENCODING,
-            UNSUPPORTED_MEDIA_TYPE,
+            ROLE_NOT_ALLOWED, UNAUTHENTICATED, UNSUPPORTED_CONTENT_ENCODING, UNSUPPORTED_MEDIA_TYPE,
         },
     },
     front::{self, ClientCertificate, LimitHeaders, Protocol, entries},
@@ -117,11 +116,7 @@ impl Intake {
         let bytes = self
             .read(body, self.max_body_bytes, &mut reservation)
             .await?;
-        let entries = entries::at_most(self.limits.entries, &bytes);
-        let entries = entries.ok_or_else(|| {
-            let max = self.limits.entries as u64;
-            too_large(REQUEST_TOO_LARGE, "server.limits.entries", max)
-        })?;
+        let entries = entries::at_most(MAX_ENTRIES, &bytes).ok_or_else(too_many_entries)?;
         reservation.grow_by_entries(entries, &self.limits)?;
         if let Some(connection) = &connection {
             parts

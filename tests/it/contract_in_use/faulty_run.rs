@@ -46,7 +46,7 @@ pub(super) fn settings() -> serde_json::Value {
             "away": { "provider": "q", "model": "m-3" },
         },
         "routes": {
-            "default": { "targets": ["main"], "deadline": "1m", "allow_overrides": { "rewind_mode": true } },
+            "default": { "targets": ["main"], "deadline": "1m" },
             "pair": { "targets": ["main", "spare"], "deadline": "1m" },
             "hedged": { "targets": ["main", "spare"], "deadline": "1m", "timers": { "soft_first_token": "200ms" } },
             "away": { "targets": ["away"], "deadline": "2s" },

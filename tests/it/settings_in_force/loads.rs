@@ -108,7 +108,6 @@ async fn callers_are_admitted_as_each_changed_setting_allows() {
     for (setting, value, is_refused) in [
         ("max_in_flight", json!(50), false),
         ("max_in_flight", json!(3), true),
-        ("max_in_flight_per_tenant", json!(2), true),
     ] {
         let mut server = started(json!({}), 0).await;
         let roomy = json!({ "max_in_flight": 40 });

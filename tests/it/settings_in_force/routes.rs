@@ -3,9 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use relight::internals::grpc::v1::{
-    AttemptCause, FailureClass, InjectionMode, Invocation, InvokeWithRecoveryRequest,
-    InvokeWithRecoveryResponse, Overrides, Resumable, RewindMode, invocation::Call,
-    invoke_with_recovery_response::Outcome,
+    AttemptCause, FailureClass, Invocation, InvokeWithRecoveryRequest, InvokeWithRecoveryResponse,
+    Overrides, Resumable, invocation::Call, invoke_with_recovery_response::Outcome,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -333,14 +332,6 @@ async fn callers_may_override_what_each_changed_permission_allows() {
             },
         ),
         (
-            "injection",
-            json!(false),
-            Overrides {
-                injection_mode: InjectionMode::Always.into(),
-                ..Overrides::default()
-            },
-        ),
-        (
             "targets",
             json!(false),
             Overrides {
@@ -353,22 +344,6 @@ async fn callers_may_override_what_each_changed_permission_allows() {
             json!(false),
             Overrides {
                 preset: "once".to_owned(),
-                ..Overrides::default()
-            },
-        ),
-        (
-            "rewind_mode",
-            json!(false),
-            Overrides {
-                rewind_mode: RewindMode::Atomic.into(),
-                ..Overrides::default()
-            },
-        ),
-        (
-            "continuation_prompt",
-            json!(false),
-            Overrides {
-                allow_continuation_prompt: true,
                 ..Overrides::default()
             },
         ),

@@ -16,16 +16,13 @@ use tokio::time::Instant;
 
 use crate::domain::ids::TenantId;
 
-/// Limits on the work in flight, in total and per tenant.
+/// Limits on the work in flight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdmissionPolicy {
     /// Invocations in flight, of all tenants, per process. A number from 1 to 1 000 000;
     /// default 1024.
     pub max_in_flight: u32,
-    /// Invocations in flight of one tenant. A number from 1; unset by default: only its fair share
-    /// limits it.
-    pub max_in_flight_per_tenant: Option<u32>,
 }
 
 /// The work in flight, by tenant.
@@ -53,8 +50,6 @@ pub enum ShedReason {
     Full,
     /// Room is scarce, and this tenant has its share of it.
     OverShare,
-    /// This tenant has as many in flight as it may ever have.
-    TenantLimit,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +74,6 @@ impl Default for AdmissionPolicy {
     fn default() -> Self {
         Self {
             max_in_flight: 1024,
-            max_in_flight_per_tenant: None,
         }
     }
 }
@@ -93,12 +87,6 @@ impl AdmissionPolicy {
             faults.push((
                 "max_in_flight",
                 format!("must be from 1 to 1000000, not {}", self.max_in_flight),
-            ));
-        }
-        if self.max_in_flight_per_tenant == Some(0) {
-            faults.push((
-                "max_in_flight_per_tenant",
-                "must be at least 1; leave it out for no limit".to_owned(),
             ));
         }
         faults
@@ -176,13 +164,6 @@ impl Admission {
 
     /// Returns the reason for which a tenant with `own` in flight may not come in now.
     fn refusal(&self, own: u32, now: Instant) -> Option<ShedReason> {
-        if self
-            .policy
-            .max_in_flight_per_tenant
-            .is_some_and(|max| own >= max)
-        {
-            return Some(ShedReason::TenantLimit);
-        }
         if self.in_flight >= self.policy.max_in_flight {
             return Some(ShedReason::Full);
         }

@@ -128,21 +128,6 @@ fn a_claim_ends_when_the_tenant_does_not_come_back() {
 }
 
 #[test]
-fn a_tenant_never_has_more_than_its_own_limit() {
-    let now = Instant::now();
-    let mut admission = Admission::new(AdmissionPolicy {
-        max_in_flight_per_tenant: Some(3),
-        ..AdmissionPolicy::default()
-    });
-    assert_eq!(enter(&mut admission, "a", 9, now), 3);
-    assert_eq!(
-        refused(&mut admission, "a", now),
-        Some(ShedReason::TenantLimit)
-    );
-    assert_eq!(enter(&mut admission, "b", 9, now), 3);
-}
-
-#[test]
 fn leaving_without_having_entered_changes_nothing() {
     let now = Instant::now();
     let mut admission = Admission::new(policy(2));
@@ -184,29 +169,19 @@ fn a_reload_ends_nothing_that_is_running() {
 
 #[test]
 fn nonsense_is_named_by_its_field() {
-    let policy = AdmissionPolicy {
-        max_in_flight: 0,
-        max_in_flight_per_tenant: Some(0),
-    };
+    let policy = AdmissionPolicy { max_in_flight: 0 };
     let fields: Vec<_> = policy
         .validate()
         .into_iter()
         .map(|(field, _)| field)
         .collect();
-    assert_eq!(fields, ["max_in_flight", "max_in_flight_per_tenant"]);
+    assert_eq!(fields, ["max_in_flight"]);
 }
 
 #[test]
 fn the_reasons_have_the_names_that_metrics_have() {
-    let reasons = [
-        ShedReason::Full,
-        ShedReason::OverShare,
-        ShedReason::TenantLimit,
-    ];
-    assert_eq!(
-        reasons.map(ShedReason::as_str),
-        ["full", "over_share", "tenant_limit"]
-    );
+    let reasons = [ShedReason::Full, ShedReason::OverShare];
+    assert_eq!(reasons.map(ShedReason::as_str), ["full", "over_share"]);
 }
 
 #[test]
