@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use self::minute::Minute;
 use crate::domain::ids::TenantId;
 
-/// The most that a tenant may use. What is left out is not limited. Counted by each replica on its
-/// own.
+/// The most that a tenant may use. What is left out is not limited. Each replica counts on its own;
+/// of those that act as one each has an equal part of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantLimits {
