@@ -247,11 +247,8 @@ fn store_of(config: &Config) -> Result<Option<Arc<dyn FleetStore>>, FleetStoreEr
 /// Returns the event that a loss of the store, or its end, is reported by.
 fn store_event(status: &FleetStatus, lost_for: Duration) -> EventBody {
     let store = STORE.to_owned();
-    match &status.away {
-        Some(reason) => EventBody::StoreLost {
-            store,
-            reason: reason.clone(),
-        },
+    match status.trouble() {
+        Some(reason) => EventBody::StoreLost { store, reason },
         None => EventBody::StoreFound {
             store,
             lost_ms: u64::try_from(lost_for.as_millis()).unwrap_or(u64::MAX),

@@ -231,7 +231,7 @@ impl Running {
         let peers = Peers::new(config, me, replicas.clone());
         tasks.spawn(peers.clone().greet());
         if let Some(view) = replicas.view() {
-            metrics.set_store_up(fleet::STORE, view.status.away.is_none());
+            metrics.set_store_up(fleet::STORE, view.status.trouble().is_none());
         }
         let mut serving = JoinSet::new();
         let port = front_port::FrontPort {

@@ -25,7 +25,7 @@ use crate::{
         clock,
         failure::{FailureClass, WaitSource},
     },
-    layers::targets::{KeyState, TargetState},
+    layers::targets::{KeyState, ReplicaPart, TargetState},
     policy::{circuit::Transition, gates::ReplicaPlace},
 };
 
@@ -45,8 +45,11 @@ pub(super) struct LocalTargets {
 /// State that was reported last.
 #[derive(Debug, Default)]
 struct Reported {
-    lost_at: Option<Instant>,
+    trouble_since: Option<Instant>,
+    is_away: bool,
+    is_slow: bool,
     live: Vec<FleetMember>,
+    part: ReplicaPart,
 }
 
 // === impl LocalTargets ===
@@ -174,18 +177,14 @@ impl LocalReplica for LocalTargets {
     fn changed(&self, status: &FleetStatus) {
         let mut reported = self.reported.lock();
         let now = Instant::now();
-        let lost_for = match (&status.away, reported.lost_at) {
-            (Some(reason), None) => {
-                tracing::warn!(
-                    reason,
-                    "the store of the fleet is away: this replica decides alone"
-                );
-                reported.lost_at = Some(now);
+        reported.log_store(status);
+        let lost_for = match (status.trouble(), reported.trouble_since) {
+            (Some(_), None) => {
+                reported.trouble_since = Some(now);
                 Some(Duration::ZERO)
             }
             (None, Some(at)) => {
-                tracing::info!("the store of the fleet is back");
-                reported.lost_at = None;
+                reported.trouble_since = None;
                 Some(now - at)
             }
             (Some(_), Some(_)) | (None, None) => None,
@@ -195,13 +194,44 @@ impl LocalReplica for LocalTargets {
             let event = store_event(status, lost_for);
             self.host.events().publish(None, 0, None, event);
         }
+        let place = place_of(&self.id, &status.live);
+        let part = ReplicaPart {
+            place,
+            probes_alone: status.probes_alone(),
+        };
+        if reported.part != part {
+            self.host.targets().share_with(part);
+            reported.part = part;
+        }
         if reported.live != status.live {
-            let place = place_of(&self.id, &status.live);
             let replicas = place.live;
-            self.host.targets().share_with(place);
             self.host.share_limits(1.0 / f64::from(replicas));
             tracing::info!(replicas, "the live replicas of the fleet");
             reported.live.clone_from(&status.live);
+        }
+    }
+}
+
+impl Reported {
+    /// Logs that the store was lost or found, or became slow or quick.
+    fn log_store(&mut self, status: &FleetStatus) {
+        if self.is_away != status.away.is_some() {
+            self.is_away = status.away.is_some();
+            match &status.away {
+                Some(reason) => tracing::warn!(
+                    reason,
+                    "the store of the fleet is away: this replica decides alone"
+                ),
+                None => tracing::info!("the store of the fleet is back"),
+            }
+        }
+        if self.is_slow != status.is_slow {
+            self.is_slow = status.is_slow;
+            if self.is_slow {
+                tracing::warn!("the store of the fleet is slow: this replica probes alone");
+            } else {
+                tracing::info!("the store of the fleet is quick again");
+            }
         }
     }
 }

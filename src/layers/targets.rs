@@ -85,6 +85,15 @@ pub struct SharedPolicies {
     pub gates: Arc<GatePolicy>,
 }
 
+/// The part that this replica has of what the live ones share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplicaPart {
+    /// Its place among them: they share slots and the return of a rate limit.
+    pub place: ReplicaPlace,
+    /// If set, its probes are not shared, and it has a whole retry budget to pay for them.
+    pub probes_alone: bool,
+}
+
 /// Every target of the process; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Targets {
@@ -100,8 +109,8 @@ struct TargetTable {
     parked: AtomicUsize,
     /// Notified whenever something moved that replicas share.
     moved: Arc<Notify>,
-    /// The place among the live replicas, which share budgets, limits and the return of rate limits.
-    place: Mutex<ReplicaPlace>,
+    /// The part that this replica has of what the live ones share.
+    part: Mutex<ReplicaPart>,
     /// Probes that replicas share; unset if this one is alone.
     probes: OnceLock<Arc<dyn SharedProbes>>,
 }
@@ -172,7 +181,7 @@ impl Targets {
                 events,
                 parked,
                 moved: Arc::default(),
-                place: Mutex::default(),
+                part: Mutex::default(),
                 probes: OnceLock::new(),
             }),
         };
@@ -199,7 +208,7 @@ impl Targets {
                     known.slots.set_policy(&spec.concurrency);
                     known.keys.replace(gates.keys_of(spec, shared));
                     // Keys that are new do not know it yet.
-                    known.share_with(*self.shared.place.lock(), now);
+                    known.share_with(*self.shared.part.lock(), now);
                     Arc::clone(known)
                 }
                 _ => self.new_state(spec, shared, &mut gates),
@@ -292,7 +301,7 @@ impl Targets {
             recovered: Notify::new(),
             events: self.shared.events.clone(),
         };
-        state.share_with(*self.shared.place.lock(), now);
+        state.share_with(*self.shared.part.lock(), now);
         Arc::new(state)
     }
 
@@ -315,11 +324,11 @@ impl Targets {
 
     /// Shares the retry budget, the slots and the return of a rate limit of each target with the
     /// other live replicas.
-    pub fn share_with(&self, place: ReplicaPlace) {
-        *self.shared.place.lock() = place;
+    pub fn share_with(&self, part: ReplicaPart) {
+        *self.shared.part.lock() = part;
         let now = Instant::now();
         for state in self.all() {
-            state.share_with(place, now);
+            state.share_with(part, now);
         }
     }
 

@@ -65,12 +65,23 @@ impl Replicas {
 
     /// Three replicas with these targets.
     async fn of(cluster: FleetServer, url: &str, upstream: Upstream, targets: &str) -> Self {
+        Self::many(3, cluster, url, upstream, targets).await
+    }
+
+    /// So many replicas with these targets.
+    async fn many(
+        count: u64,
+        cluster: FleetServer,
+        url: &str,
+        upstream: Upstream,
+        targets: &str,
+    ) -> Self {
         let mut replicas = Self::alone(cluster, url, upstream, targets);
-        for _ in 0..3 {
+        for _ in 0..count {
             replicas.start_another().await;
         }
         for replica in &replicas.all {
-            known_to_live(replica, 3).await;
+            known_to_live(replica, count).await;
         }
         replicas
     }
@@ -128,10 +139,14 @@ async fn known_to_live(replica: &Process, count: u64) {
         .await;
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+async fn until(what: &str, is_so: impl AsyncFnMut() -> bool) {
+    until_in(KNOWN, what, is_so).await;
+}
+
+async fn until_in(time: Duration, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !is_so().await {
-        assert!(began.elapsed() < KNOWN, "{what}: not within {KNOWN:?}");
+        assert!(began.elapsed() < time, "{what}: not within {time:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

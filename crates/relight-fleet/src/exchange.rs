@@ -14,6 +14,7 @@ use tokio::{
 use crate::{
     core::{FleetCore, FleetEffect, LocalFact, StepInput, StepOutcome},
     fact::{FactSubject, FleetMember, OperatorWord},
+    speed::{PROBE_PATIENCE, StoreSpeed, timed},
     store::{FleetStore, FleetStoreError, ProbeLease, RecordWrite},
 };
 
@@ -27,8 +28,6 @@ const SHORTEST: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time until the store is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Longest time that a probe waits for the store.
-pub const PROBE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The running Relight, as its fleet sees it.
 pub trait LocalReplica: Send + Sync + 'static {
@@ -41,7 +40,7 @@ pub trait LocalReplica: Send + Sync + 'static {
     /// Returns the notice that something moved.
     fn moved(&self) -> Arc<Notify>;
 
-    /// The store was lost or found again, or replicas came or went.
+    /// The store was lost or found again or became slow or quick, or replicas came or went.
     fn changed(&self, status: &FleetStatus);
 }
 
@@ -50,6 +49,9 @@ pub trait LocalReplica: Send + Sync + 'static {
 pub struct FleetStatus {
     /// The reason why the store cannot be reached; `None` if it can.
     pub away: Option<String>,
+    /// `true` if the store responds later than a probe waits for it, so that probes are decided
+    /// alone.
+    pub is_slow: bool,
     /// `true` if the store was read at least once.
     pub is_known: bool,
     /// Live replicas by id, this one with them.
@@ -74,6 +76,7 @@ pub struct Exchange {
     words: mpsc::UnboundedReceiver<(FactSubject, OperatorWord)>,
     status: watch::Sender<FleetStatus>,
     hinted: Arc<Notify>,
+    speed: StoreSpeed,
 }
 
 // === impl Exchange ===
@@ -103,6 +106,7 @@ impl Exchange {
             words,
             status,
             hinted: Arc::default(),
+            speed: StoreSpeed::default(),
         };
         (exchange, fleet)
     }
@@ -167,9 +171,10 @@ impl Exchange {
 
     /// Reads the store; returns whether it could be read and, if it was away, written.
     async fn read(&mut self) -> bool {
-        let read = in_time(self.store.snapshot()).await;
+        let (read, speed) = timed(in_time(self.store.snapshot())).await;
         match read {
             Ok(records) => {
+                self.speed.count(speed);
                 let now = Instant::now();
                 let outcome = self.core.step(StepInput::Snapshot(records), now);
                 if self.status.borrow().away.is_some() {
@@ -228,8 +233,12 @@ impl Exchange {
         if writes.is_empty() {
             return true;
         }
-        match in_time(self.store.publish(writes, is_news)).await {
-            Ok(()) => true,
+        let (written, speed) = timed(in_time(self.store.publish(writes, is_news))).await;
+        match written {
+            Ok(()) => {
+                self.speed.count(speed);
+                true
+            }
             Err(error) => {
                 self.lost(error);
                 false
@@ -241,6 +250,14 @@ impl Exchange {
         let now = Instant::now();
         for effect in effects {
             tracing::debug!(?effect, "the other replicas decide");
+            // Whoever probes alone does so at a moment of its own: all would be due at one.
+            let effect = match effect {
+                FleetEffect::StayOpen(..) if self.speed.is_slow() => continue,
+                FleetEffect::OpenCircuit(subject, together, _) if self.speed.is_slow() => {
+                    FleetEffect::OpenCircuit(subject, together, None)
+                }
+                effect => effect,
+            };
             self.local.apply(effect, now);
         }
     }
@@ -272,7 +289,7 @@ impl Exchange {
         }
     }
 
-    /// Shows who lives, if that changed.
+    /// Shows who lives and whether the store is slow, if that changed.
     fn show(&mut self) {
         let live: Vec<FleetMember> = self.core.live().cloned().collect();
         let alone: Vec<(FactSubject, String)> = self
@@ -280,15 +297,32 @@ impl Exchange {
             .alone()
             .map(|(subject, id)| (subject.clone(), id.to_owned()))
             .collect();
+        let is_slow = self.speed.is_slow();
         let is_news = self.status.send_if_modified(|status| {
-            let is_news = status.live != live || status.alone != alone;
+            let is_news = status.live != live || status.alone != alone || status.is_slow != is_slow;
             status.live = live;
             status.alone = alone;
+            status.is_slow = is_slow;
             is_news
         });
         if is_news {
             self.local.changed(&self.status.borrow().clone());
         }
+    }
+}
+
+// === impl FleetStatus ===
+
+impl FleetStatus {
+    /// Returns whether this replica decides its probes alone, and so pays for all of them.
+    pub fn probes_alone(&self) -> bool {
+        self.is_slow || self.away.is_some()
+    }
+
+    /// Returns what is wrong with the store, if anything is.
+    pub fn trouble(&self) -> Option<String> {
+        let slow = || format!("it responds later than the {PROBE_PATIENCE:?} that a probe waits");
+        self.away.clone().or_else(|| self.is_slow.then(slow))
     }
 }
 
@@ -326,7 +360,7 @@ impl Fleet {
     /// Takes a place for a probe; `None` if the store does not respond in time: the caller then
     /// decides alone.
     pub async fn lease(&self, lease: &ProbeLease) -> Option<Result<(), Duration>> {
-        if self.status.borrow().away.is_some() {
+        if self.status.borrow().probes_alone() {
             return None;
         }
         let taken = tokio::time::timeout(PROBE_PATIENCE, self.store.lease(lease)).await;

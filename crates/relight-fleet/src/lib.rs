@@ -16,6 +16,7 @@ pub mod exchange;
 pub mod fact;
 pub mod memory;
 pub mod postgres;
+mod speed;
 pub mod store;
 pub mod valkey;
 

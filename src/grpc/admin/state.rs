@@ -181,9 +181,14 @@ fn gate_reason(target: &TargetId, trouble: &GateTrouble) -> v1::StatusReason {
 
 /// Returns what is wrong with the fleet.
 fn fleet_reasons(fleet: &FleetView) -> Vec<v1::StatusReason> {
-    let away = fleet.status.away.iter().map(|reason| v1::StatusReason {
+    let alone = match &fleet.status.away {
+        Some(_) => "this replica decides alone",
+        None => "this replica probes alone",
+    };
+    let trouble = fleet.status.trouble();
+    let store = trouble.iter().map(|reason| v1::StatusReason {
         component: format!("store:{}", fleet::STORE),
-        message: format!("{reason}; this replica decides alone"),
+        message: format!("{reason}; {alone}"),
         since: fleet.since.map(wire_time),
         ..v1::StatusReason::default()
     });
@@ -192,7 +197,7 @@ fn fleet_reasons(fleet: &FleetView) -> Vec<v1::StatusReason> {
         message: trouble.clone(),
         ..v1::StatusReason::default()
     });
-    away.chain(troubles).collect()
+    store.chain(troubles).collect()
 }
 
 fn fleet_store(fleet: FleetView) -> v1::StoreStatus {

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
+    ReplicaPart,
     keys::{KeyHistory, Keys, PlaceInLine},
     slots::Slots,
 };
@@ -29,7 +30,6 @@ use crate::{
     events::EventBus,
     policy::{
         circuit::{Circuit, Forced, Peek, Permit, Reject, Transition, TransitionKind},
-        gates::ReplicaPlace,
         health::Health,
         hedge::HedgeShare,
         latency::Latency,
@@ -113,8 +113,13 @@ impl TargetState {
     }
 
     /// Shares its budget, slots and the return of its rate limit with other replicas.
-    pub(super) fn share_with(&self, place: ReplicaPlace, now: Instant) {
-        self.budget().share_with(place.live, now);
+    pub(super) fn share_with(&self, part: ReplicaPart, now: Instant) {
+        let ReplicaPart {
+            place,
+            probes_alone,
+        } = part;
+        self.budget()
+            .share_with(if probes_alone { 1 } else { place.live }, now);
         self.slots.share_with(place.live);
         for key in self.keys().iter() {
             key.gate(GateKind::Rate).share_with(place);

@@ -1,6 +1,7 @@
 //! A store that is stopped, frozen or slow costs no call (F1, F2, F6).
 
 use super::*;
+use crate::support::{http::metrics, slow_link::SlowLink};
 
 /// Longest time that a call takes which waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(2);
@@ -115,4 +116,49 @@ async fn a_replica_starts_and_answers_without_its_store() {
         status(&replica).await.stores.iter().all(|it| it.reachable)
     })
     .await;
+}
+
+/// Each direction takes so long on the way to a slow store: more than a probe waits in all, and far
+/// from what would be away.
+const SLOW: Duration = Duration::from_millis(40);
+
+/// Time in which several operations in a row show it; an operation shows nothing while this host is
+/// late itself.
+const SHOWN: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_too_slow_for_probes_is_named_until_it_is_quick_and_words_hold_by_it() {
+    for server in FleetServer::all() {
+        let engine = server.engine();
+        let link = SlowLink::to(server.port()).await;
+        let url = server.url_through(link.port);
+        let replicas = Replicas::at(server, &url, "concurrency: { max: 6 }").await;
+        let first = &replicas.all[0];
+        let is_named = async || {
+            let reasons = status(first).await.reasons;
+            reasons
+                .iter()
+                .any(|it| it.component == "store:fleet" && it.message.contains("probes alone"))
+        };
+        let is_up = async |up: &str| {
+            let line = format!("relight_store_up{{store=\"fleet\"}} {up}");
+            metrics(&first.admin_address).await.contains(&line)
+        };
+        assert!(!is_named().await && is_up("1").await, "{engine}");
+        link.set_delay(SLOW);
+        until_in(SHOWN, engine, async || is_named().await && is_up("0").await).await;
+        let log = format!("{:?}", first.log());
+        assert!(log.contains("this replica probes alone"), "{engine}");
+        // All know each other and what was demanded, though later.
+        assert!(status(first).await.stores[1].reachable, "{engine}");
+        assert_eq!(target(first).await.concurrency.unwrap().limit, 2);
+        force(first, CircuitForce::Open).await;
+        let is_forced = |target: &Target| state_of(target) == CircuitState::ForcedOpen;
+        replicas.until_all(0, "forced", is_forced).await;
+        link.set_delay(Duration::ZERO);
+        until_in(SHOWN, engine, async || {
+            !is_named().await && is_up("1").await
+        })
+        .await;
+    }
 }
