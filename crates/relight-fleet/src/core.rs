@@ -113,6 +113,8 @@ pub struct StepOutcome {
 struct PublishedFact {
     fact: ReplicaFact,
     at: Instant,
+    /// Number of its record.
+    epoch: u64,
 }
 
 /// Knowledge that one replica has of the fleet.
@@ -220,8 +222,13 @@ impl FleetCore {
         if is_news || is_due {
             self.outcome.is_news |= is_news;
             self.write(subject, Some(&fact));
-            self.own
-                .insert(subject.clone(), PublishedFact { fact, at: now });
+            let epoch = self.epoch;
+            let published = PublishedFact {
+                fact,
+                at: now,
+                epoch,
+            };
+            self.own.insert(subject.clone(), published);
         }
     }
 

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::store::{FleetStore, FleetStoreError, ProbeLease, RecordWrite, StoredRecord};
+use crate::store::{FleetStore, FleetStoreError, ProbeLease, RecordWrite, SET_BACK, StoredRecord};
 
 /// A store in memory; cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -119,8 +119,7 @@ impl FleetStore for MemoryStore {
         Box::pin(async move {
             let now = self.operate().await?;
             let mut kept = self.kept.lock();
-            kept.records
-                .retain(|_, row| row.expires.is_none_or(|expires| expires > now));
+            kept.records.retain(|_, row| !row.is_over(now));
             let records = kept
                 .records
                 .iter()
@@ -159,7 +158,9 @@ impl FleetStore for MemoryStore {
             for place in 0..lease.places {
                 let key = (lease.name.clone(), place);
                 let expires = kept.leases.get(&key).map(|(_, expires)| *expires);
-                if let Some(expires) = expires.filter(|expires| *expires > now) {
+                let is_held =
+                    |ends: &Instant| *ends > now && *ends <= now + lease.lifetime + SET_BACK;
+                if let Some(expires) = expires.filter(is_held) {
                     free_in = free_in.min(expires - now);
                 } else {
                     let taken = (lease.holder.clone(), now + lease.lifetime);
@@ -182,15 +183,22 @@ impl FleetStore for MemoryStore {
     }
 }
 
+// === impl KeptRecord ===
+
+impl KeptRecord {
+    fn is_over(&self, now: Instant) -> bool {
+        let is_over = |expires: Instant| expires <= now || self.written > now + SET_BACK;
+        self.expires.is_some_and(is_over)
+    }
+}
+
 // === impl KeptRecords ===
 
 impl KeptRecords {
     fn keep(&mut self, write: &RecordWrite, now: Instant) {
         let key = (write.subject.clone(), write.owner.clone());
         let known = self.records.get(&key);
-        let is_old = known.is_some_and(|row| {
-            row.epoch >= write.epoch && row.expires.is_none_or(|expires| expires > now)
-        });
+        let is_old = known.is_some_and(|row| row.epoch >= write.epoch && !row.is_over(now));
         if is_old {
             return;
         }

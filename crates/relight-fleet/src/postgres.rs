@@ -48,23 +48,28 @@ SELECT subject, owner, epoch, value, clock_timestamp(),
 FROM UNNEST($1::TEXT[], $2::TEXT[], $3::BIGINT[], $4::TEXT[], $5::FLOAT8[]) AS new (subject, owner, epoch, value, lifetime)
 ON CONFLICT (subject, owner) DO UPDATE
 SET epoch = EXCLUDED.epoch, value = EXCLUDED.value, written = EXCLUDED.written, expires = EXCLUDED.expires
-WHERE relight_fleet.epoch < EXCLUDED.epoch OR relight_fleet.expires <= clock_timestamp()";
+WHERE relight_fleet.epoch < EXCLUDED.epoch OR relight_fleet.expires <= clock_timestamp()
+   OR (relight_fleet.expires < 'infinity' AND relight_fleet.written > clock_timestamp() + INTERVAL '1 minute')";
 
 const REMOVE: &str = "
 DELETE FROM relight_fleet
 WHERE expires <= clock_timestamp()
+   OR (expires < 'infinity' AND written > clock_timestamp() + INTERVAL '1 minute')
    OR (subject, owner) IN (SELECT * FROM UNNEST($1::TEXT[], $2::TEXT[]))";
 
 const SNAPSHOT: &str = "
 SELECT subject, owner, epoch, value,
        GREATEST(EXTRACT(EPOCH FROM clock_timestamp() - written), 0)::FLOAT8 AS age
-FROM relight_fleet WHERE expires > clock_timestamp()";
+FROM relight_fleet
+WHERE expires > clock_timestamp()
+  AND (expires = 'infinity' OR written <= clock_timestamp() + INTERVAL '1 minute')";
 
 const LEASE: &str = "
 INSERT INTO relight_fleet_lease (name, place, holder, expires)
 VALUES ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
 ON CONFLICT (name, place) DO UPDATE SET holder = EXCLUDED.holder, expires = EXCLUDED.expires
-WHERE relight_fleet_lease.expires <= clock_timestamp()";
+WHERE relight_fleet_lease.expires <= clock_timestamp()
+   OR relight_fleet_lease.expires > EXCLUDED.expires + INTERVAL '1 minute'";
 
 const FREE_IN: &str = "
 SELECT COALESCE(GREATEST(EXTRACT(EPOCH FROM MIN(expires) - clock_timestamp()), 0), 0)::FLOAT8

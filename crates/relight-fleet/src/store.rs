@@ -7,6 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+/// Time from now on within which a record may have been written, and a place may end later than a new
+/// one would: more, and the clock of the store was set back since, or the store was copied to
+/// another host. Its time is over then, since nobody knows when it will be. The statements of the
+/// servers have it as numbers.
+pub(crate) const SET_BACK: Duration = Duration::from_mins(1);
+
 /// A record to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordWrite {

@@ -38,8 +38,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #ARGV, 5 do
   local field, epoch, is_kept, lifetime, value = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local known = redis.call('HGET', KEYS[1], field) or ''
-  local known_epoch, expires = string.match(known, '^(%d+) %d+ (%d+) ')
-  local is_old = known_epoch and known_epoch >= epoch and (expires == '0' or tonumber(expires) > now)
+  local known_epoch, written, expires = string.match(known, '^(%d+) (%d+) (%d+) ')
+  local is_old = known_epoch and known_epoch >= epoch
+    and (expires == '0' or (tonumber(expires) > now and tonumber(written) <= now + 60000))
   if is_old then
   elseif is_kept == '1' then
     local ends = lifetime == '' and 0 or now + lifetime
@@ -57,8 +58,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local all = redis.call('HGETALL', KEYS[1])
 local kept = {string.format('%.0f', now)}
 for i = 1, #all, 2 do
-  local expires = tonumber(string.match(all[i + 1], '^%d+ %d+ (%d+) ') or '1')
-  if expires == 0 or expires > now then
+  local written, expires = string.match(all[i + 1], '^%d+ (%d+) (%d+) ')
+  written, expires = tonumber(written or '0'), tonumber(expires or '1')
+  if expires == 0 or (expires > now and written <= now + 60000) then
     kept[#kept + 1] = all[i]
     kept[#kept + 1] = all[i + 1]
   else
@@ -72,6 +74,7 @@ const TAKE: &str = "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
+redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + ARGV[3] + 60000), '+inf')
 if redis.call('ZCARD', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[3]), ARGV[1])
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end

@@ -50,7 +50,8 @@ impl FleetCore {
                 fact => {
                     let at = now.checked_sub(record.age).unwrap_or(now);
                     let known = self.others.entry(subject).or_default();
-                    known.insert(record.owner, PublishedFact { fact, at });
+                    let epoch = record.epoch;
+                    known.insert(record.owner, PublishedFact { fact, at, epoch });
                 }
             }
         }
@@ -58,12 +59,14 @@ impl FleetCore {
         self.learn_words(words);
     }
 
-    /// Has those records written again that a store lost.
+    /// Has those records written again that a store lost, or has an earlier one of.
     fn write_again(&mut self, kept: &[(FactSubject, u64)], now: Instant) {
         self.own.retain(|subject, published| {
             // What was written a moment ago may have come after the store was read.
             let is_new = now.saturating_duration_since(published.at) < APART;
-            is_new || kept.iter().any(|(known, _)| known == subject)
+            let is_kept =
+                |(known, epoch): &(FactSubject, u64)| known == subject && *epoch >= published.epoch;
+            is_new || kept.iter().any(is_kept)
         });
     }
 

@@ -1,7 +1,11 @@
 //! A store that is away, slow, silent or forgetful, and replicas that are gone.
 
 use super::*;
-use crate::memory::StoreFaults;
+use crate::{
+    core::{FleetCore, StepInput},
+    memory::StoreFaults,
+    store::StoredRecord,
+};
 
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_each_replica_decides_as_one_alone() {
@@ -173,4 +177,110 @@ async fn a_store_that_can_be_read_but_not_written_is_away_once_and_not_again_and
         assert_eq!(away, [false, true, false]);
         assert_eq!(replica.fleet.status().live.len(), 3);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_store_whose_clock_was_set_back_nothing_holds_the_others_up() {
+    let store = MemoryStore::default();
+    store.set_faults(StoreFaults {
+        ahead: Duration::from_hours(1),
+        ..StoreFaults::default()
+    });
+    let [gone, second, third] = three(&store).await;
+    let lease = |holder: &str| crate::store::ProbeLease {
+        name: "probe".to_owned(),
+        holder: holder.to_owned(),
+        places: 1,
+        lifetime: Duration::from_secs(10),
+    };
+    assert_eq!(gone.fleet.lease(&lease("gone")).await, Some(Ok(())));
+    drop(gone);
+    store.set_faults(StoreFaults::default());
+    assert_eq!(second.fleet.lease(&lease("second")).await, Some(Ok(())));
+    assert!(matches!(
+        third.fleet.lease(&lease("third")).await,
+        Some(Err(_))
+    ));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    for replica in [&second, &third] {
+        let live = replica.fleet.status().live;
+        let ids: Vec<&str> = live.iter().map(|member| member.id.as_str()).collect();
+        assert_eq!(ids, ["b", "c"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_is_slow_while_a_probe_would_not_wait_for_it_and_all_else_goes_on() {
+    let store = MemoryStore::default();
+    let replicas = three(&store).await;
+    let slow = |delay| StoreFaults {
+        delay: Duration::from_millis(delay),
+        ..StoreFaults::default()
+    };
+    // One pause, however long, is no slow store.
+    store.set_faults(slow(900));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.set_faults(slow(2));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.set_faults(slow(60));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    replicas[0].say(OperatorOrder::Force(Forced::Open));
+    tokio::time::sleep(KNOWN).await;
+    assert_eq!(
+        by_state(&replicas),
+        BTreeMap::from([(CircuitState::ForcedOpen, 3)])
+    );
+    let before = store.operations();
+    let lease = crate::store::ProbeLease {
+        name: "probe".to_owned(),
+        holder: "one".to_owned(),
+        places: 1,
+        lifetime: Duration::from_secs(10),
+    };
+    assert_eq!(replicas[0].fleet.lease(&lease).await, None);
+    assert_eq!(store.operations(), before, "a probe asks no slow store");
+    store.set_faults(slow(2));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(replicas[0].fleet.lease(&lease).await, Some(Ok(())));
+    for replica in &replicas {
+        let statuses = replica.world.statuses.lock();
+        assert!(statuses.iter().all(|it| it.away.is_none()));
+        let mut slow: Vec<bool> = statuses.iter().map(|it| it.is_slow).collect();
+        slow.dedup();
+        assert_eq!(slow, [false, true, false]);
+        assert_eq!(statuses.last().unwrap().live.len(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_replica_published_is_published_again_if_the_store_has_an_earlier_record_of_it() {
+    let sick = Replica::start("a", &MemoryStore::default());
+    while sick.state() != CircuitState::Open {
+        sick.call(false);
+    }
+    let mut core = FleetCore::new(FleetMember {
+        id: "a".to_owned(),
+        ..FleetMember::default()
+    });
+    let mut look = |records: Vec<StoredRecord>, passed: u64| {
+        let now = Instant::now() + Duration::from_millis(passed);
+        core.step(StepInput::Snapshot(records), now);
+        let local = StepInput::Local(sick.world.facts(Instant::now()));
+        let writes = core.step(local, now).writes.into_iter();
+        writes
+            .filter(|write| write.subject == target().0)
+            .next_back()
+    };
+    let published = look(Vec::new(), 0).unwrap();
+    let record = |epoch: u64| StoredRecord {
+        subject: published.subject.clone(),
+        owner: published.owner.clone(),
+        epoch,
+        value: published.value.clone().unwrap(),
+        age: Duration::ZERO,
+    };
+    assert_eq!(look(vec![record(published.epoch)], 2000), None);
+    // It was restored from a backup.
+    let again = look(vec![record(published.epoch - 1)], 2500).unwrap();
+    assert!(again.epoch > published.epoch);
 }
