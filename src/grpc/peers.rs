@@ -3,6 +3,7 @@
 //! Nothing is sent unless a caller asks. A replica that is asked by another one responds for itself
 //! alone, so that no question goes round; one that does not respond in time is named.
 
+mod clocks;
 mod feed;
 mod link;
 mod token;
@@ -20,8 +21,11 @@ use tonic::{
 };
 
 pub(in crate::grpc) use self::feed::{FeedItem, FeedStart, follow};
-use self::link::{PeerTls, endpoint};
-pub use self::token::{PEER_HEADER, PeerCall, PeerKey};
+pub use self::token::{PEER_CLOCK_HEADER, PEER_HEADER, PeerCall, PeerKey};
+use self::{
+    clocks::PeerClocks,
+    link::{PeerTls, endpoint},
+};
 use super::{auth::Identity, v1};
 use crate::{
     call_error::{
@@ -29,7 +33,6 @@ use crate::{
         table::{REPLICA_NOT_FOUND, REPLICA_SILENT},
     },
     config::{Config, fault::nearest},
-    domain::clock::wall_now,
     fleet::Replicas,
 };
 
@@ -47,6 +50,7 @@ pub(in crate::grpc) const MAX_RESPONSE_BYTES: usize = 32 << 20;
 pub struct Peers {
     me: Arc<FleetMember>,
     key: Arc<PeerKey>,
+    clocks: PeerClocks,
     tls: Option<PeerTls>,
     replicas: Replicas,
     /// Connections by URL, for questions with one response.
@@ -78,6 +82,7 @@ impl Peers {
         Self {
             key: Arc::new(PeerKey::new(config, &me.id)),
             me: Arc::new(me),
+            clocks: PeerClocks::default(),
             tls: PeerTls::new(config),
             replicas,
             channels: Arc::default(),
@@ -202,9 +207,9 @@ impl Peers {
     ) -> Result<T, String> {
         let asking = async {
             let channel = self.channel(member).await?;
-            let request = self.request(member, question);
-            let response = ask(channel, request).await;
-            response.map(Response::into_inner).map_err(|s| words(&s))
+            let ask = |request| ask(channel.clone(), request);
+            let response = self.call(member, question, ask).await;
+            response.map_err(|status| words(&status))
         };
         let asked = timeout(PATIENCE, asking)
             .await
@@ -218,13 +223,10 @@ impl Peers {
     }
 
     /// Returns a request without a message, which a replica recognises as another one's.
-    pub(in crate::grpc) fn request(
-        &self,
-        member: &FleetMember,
-        question: Question<'_>,
-    ) -> Request<()> {
+    fn request(&self, member: &FleetMember, question: Question<'_>) -> Request<()> {
         let Question { method, identity } = question;
-        let token = self.key.write(&member.id, method, identity, wall_now());
+        let now = self.clocks.now_at(&member.id);
+        let token = self.key.write(&member.id, method, identity, now);
         let mut request = Request::new(());
         if let Ok(mut token) = MetadataValue::try_from(token) {
             token.set_sensitive(true);
@@ -241,6 +243,7 @@ impl Peers {
         let mut channels = self.channels.lock();
         let live = self.others();
         channels.retain(|url, _| live.iter().any(|member| member.address == *url));
+        self.clocks.keep(&live);
         channels.insert(member.address.clone(), channel.clone());
         Ok(channel)
     }
@@ -320,8 +323,7 @@ pub(in crate::grpc) fn get_status(
 fn words(status: &Status) -> String {
     match status.code() {
         Code::Unauthenticated => "it does not recognise this replica: fleet.key differs or is not \
-                                  set, the clocks are more than a minute apart, or another \
-                                  process has its address"
+                                  set, or another process has its address"
             .to_owned(),
         code => {
             let mut source = std::error::Error::source(status);

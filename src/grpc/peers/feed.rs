@@ -10,10 +10,10 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 use tonic_types::StatusExt as _;
 
-use super::{MAX_RESPONSE_BYTES, PATIENCE, Peers, Question, words};
+use super::{Asking, MAX_RESPONSE_BYTES, PATIENCE, Peers, Question, words};
 use crate::{
     domain::ids::Cursor,
     grpc::{
@@ -165,13 +165,14 @@ async fn connect(
         method: METHOD,
         identity,
     };
-    let request = peers.request(member, question).map(|()| message);
-    let watched = RecoveryServiceClient::new(channel)
-        .max_decoding_message_size(MAX_RESPONSE_BYTES)
-        .watch_recovery(request)
-        .await;
-    let watched = watched.map_err(|status| words(&status))?;
-    Ok(watched.into_inner())
+    let watch = |request: Request<()>| -> Asking<_> {
+        let request = request.map(|()| message.clone());
+        let client = RecoveryServiceClient::new(channel.clone());
+        let mut client = client.max_decoding_message_size(MAX_RESPONSE_BYTES);
+        Box::pin(async move { client.watch_recovery(request).await })
+    };
+    let watched = peers.call(member, question, watch).await;
+    watched.map_err(|status| words(&status))
 }
 
 /// Returns whether a replica ended its feed because it drained, after all its events.

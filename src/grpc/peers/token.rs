@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Config, server::CallerRole},
+    domain::fold::hash_text,
     grpc::{
         auth::{Identity, Unrecognised},
         resume_token::TokenKey,
@@ -17,6 +18,9 @@ use crate::{
 /// The header of the token.
 pub const PEER_HEADER: &str = "relight-peer";
 
+/// The header of a refusal for the time alone, with the clock of the replica that was asked.
+pub const PEER_CLOCK_HEADER: &str = "relight-peer-clock";
+
 /// The methods at which a replica asks another.
 const ASKED: [&str; 4] = [
     "/relight.v1.RecoveryService/WatchRecovery",
@@ -25,7 +29,8 @@ const ASKED: [&str; 4] = [
     "/relight.v1.AdminService/ListTargets",
 ];
 
-/// Longest difference of two clocks, and so the longest time for which a token is good.
+/// Longest difference from the clock of the replica that is asked, and so the longest time for which
+/// a token is good.
 const VALID_MS: u64 = 60_000;
 
 /// A call of another replica, which speaks for one of its callers.
@@ -51,6 +56,14 @@ struct PeerClaims {
     tenant: String,
     role: CallerRole,
     routes: Vec<String>,
+}
+
+/// The clock of a replica that refused a token for its time.
+#[derive(Debug, Serialize, Deserialize)]
+struct PeerClock {
+    clock_ms: i64,
+    /// The hash of that token: it is said to the one that wrote it, and at once.
+    refused: String,
 }
 
 // === impl PeerKey ===
@@ -97,6 +110,26 @@ impl PeerKey {
         };
         self.key()
             .seal(&serde_json::to_string(&claims).unwrap_or_default())
+    }
+
+    /// Returns what the clock here shows, for the replica that wrote a token of another time.
+    pub fn write_clock(&self, token: &str, now: Timestamp) -> String {
+        let clock = PeerClock {
+            clock_ms: now.as_millisecond(),
+            refused: hash_text(token),
+        };
+        self.key()
+            .seal(&serde_json::to_string(&clock).unwrap_or_default())
+    }
+
+    /// Returns the clock of the replica that refused this token; `None` if it was said by nobody
+    /// with this key, or of another token.
+    pub(super) fn read_clock(&self, told: &str, token: &str) -> Option<Timestamp> {
+        let text = self.key().open(told)?;
+        let clock: PeerClock = serde_json::from_str(&text).ok()?;
+        let is_of_it = clock.refused == hash_text(token);
+        let there = Timestamp::from_millisecond(clock.clock_ms).ok();
+        there.filter(|_| is_of_it)
     }
 
     /// Returns the caller for whom another replica calls this method; `is_open`: whether nobody is
@@ -180,6 +213,33 @@ mod tests {
         let c = key("secret", "c");
         assert_eq!(read(&c, METHOD, now), Err(Unrecognised::OtherReplica));
         assert_eq!(read(&key("another", "b"), METHOD, now), other);
+    }
+
+    #[test]
+    fn a_clock_is_believed_of_a_replica_with_the_key_and_for_one_token_only() {
+        let (here, there) = (at(1_000_000), at(9_000_000));
+        let a = key("secret", "a");
+        let token = a.write("b", METHOD, &caller(), here);
+        let b = key("secret", "b");
+        let refused = Err(Unrecognised::PeerTooLate);
+        assert_eq!(b.identify(&token, METHOD, false, there), refused);
+        let told = b.write_clock(&token, there);
+        assert_eq!(a.read_clock(&told, &token), Some(there));
+        // By that clock it is recognised, and the first token is not.
+        let again = a.write("b", METHOD, &caller(), there);
+        assert_eq!(b.identify(&again, METHOD, false, there), Ok(caller()));
+        assert_eq!(b.identify(&token, METHOD, false, there), refused);
+        // It is good for a minute of the clock there, whatever the one here shows.
+        assert_eq!(b.identify(&again, METHOD, false, at(9_060_001)), refused);
+        assert_eq!(b.identify(&again, METHOD, false, here), refused);
+        // Whoever listens can say it to nobody else, and not make another one.
+        assert_eq!(a.read_clock(&told, &again), None);
+        let forged = key("another", "b").write_clock(&token, there);
+        assert_eq!(a.read_clock(&forged, &token), None);
+        assert_eq!(a.read_clock(&token, &token), None);
+        // Nor is it a token.
+        let other = Err(Unrecognised::NotAPeer);
+        assert_eq!(b.identify(&told, METHOD, false, there), other);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
         auth::{Access, Authenticator, Identity, Unrecognised},
         convert::metadata::grpc_timeout,
         entries::{self, Entries},
-        peers::{PEER_HEADER, PeerCall},
+        peers::{PEER_CLOCK_HEADER, PEER_HEADER, PeerCall},
     },
     server::{connection::Connection, refused_callers},
 };
@@ -94,10 +94,11 @@ impl Intake {
         let identity = match recognised {
             Ok(identity) => identity,
             Err(reason) => {
-                return Ok(refused_callers::unrecognised(
-                    Status::from(CallError::new(UNAUTHENTICATED)).into_http(),
-                    reason,
-                ));
+                let mut refusal = Status::from(CallError::new(UNAUTHENTICATED)).into_http();
+                if let (Unrecognised::PeerTooLate, Some(token)) = (reason, peer) {
+                    self.tell_clock(token, &mut refusal);
+                }
+                return Ok(refused_callers::unrecognised(refusal, reason));
             }
         };
         if let Some(activity) = activity {
@@ -157,6 +158,15 @@ impl Intake {
         let token = token.to_str().map_err(|_| Unrecognised::NotAPeer)?;
         let is_open = !authenticator.authenticates();
         peers.identify(token, parts.uri.path(), is_open, wall_now())
+    }
+
+    /// Adds what the clock here shows, for the replica that wrote a token of another time.
+    fn tell_clock(&self, token: &HeaderValue, refusal: &mut Response) {
+        let clock = self.peers.as_ref().zip(token.to_str().ok());
+        let clock = clock.map(|(peers, token)| peers.write_clock(token, wall_now()));
+        if let Some(clock) = clock.and_then(|clock| HeaderValue::try_from(clock).ok()) {
+            refusal.headers_mut().insert(PEER_CLOCK_HEADER, clock);
+        }
     }
 
     /// Adds a code for the responsible side, and a reason for programs, to the codec's refusal.
