@@ -60,6 +60,7 @@ files! {
     "26b-fleet-store-slow.yaml",
     "26c-fleet-store-forgetful.yaml",
     "26d-fleet-store-clock.yaml",
+    "26e-fleet-store-returns.yaml",
     "27a-fleet-return-4.yaml",
     "27b-fleet-return-8.yaml",
     "27c-fleet-return-20.yaml",

@@ -3,9 +3,12 @@
 mod circuits;
 mod counted;
 mod fan_in;
+mod five;
 mod gates;
 mod peers;
+mod restored;
 mod shares;
+mod side_by_side;
 mod store;
 mod store_away;
 mod under_load;
