@@ -3,6 +3,7 @@
 mod evidence;
 mod faults;
 mod shared_gates;
+mod versions;
 mod words;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -33,6 +33,7 @@ impl FleetCore {
         self.live.retain(|id, _| *id == self.me.id);
         let mut kept = Vec::new();
         let mut words = Vec::new();
+        let mut unread = Vec::new();
         for record in records {
             let subject = FactSubject(record.subject);
             if record.owner == self.me.id {
@@ -40,6 +41,7 @@ impl FleetCore {
                 continue;
             }
             let Some(fact) = ReplicaFact::parse(&record.value) else {
+                unread.extend(record.owner.is_empty().then_some(subject));
                 continue;
             };
             match fact {
@@ -56,7 +58,7 @@ impl FleetCore {
             }
         }
         self.write_again(&kept, now);
-        self.learn_words(words);
+        self.learn_words(words, &unread);
     }
 
     /// Has those records written again that a store lost, or has an earlier one of.

@@ -18,9 +18,15 @@ impl FleetCore {
     }
 
     /// Takes over words that are newer, and writes those again that the store lost. Of two words
-    /// that were said at once, the store has one, which counts.
-    pub(super) fn learn_words(&mut self, stored: Vec<(FactSubject, OperatorWord)>) {
+    /// that were said at once, the store has one, which counts. In the place of a word the store may
+    /// have one of a later version, which this one cannot read.
+    pub(super) fn learn_words(
+        &mut self,
+        stored: Vec<(FactSubject, OperatorWord)>,
+        unread: &[FactSubject],
+    ) {
         let mut lost = self.words.clone();
+        lost.retain(|subject, _| !unread.contains(subject));
         for (subject, word) in stored {
             match self.words.get(&subject) {
                 Some(known) if known.epoch > word.epoch => continue,
