@@ -96,8 +96,14 @@ pub mod grpc {
     pub mod convert {
         pub use crate::grpc::convert::{facts, request};
     }
+    pub mod auth {
+        pub use crate::grpc::auth::Identity;
+    }
     pub mod folder {
         pub use crate::grpc::folder::Folder;
+    }
+    pub mod peers {
+        pub use crate::grpc::peers::{PEER_CLOCK_HEADER, PEER_HEADER, PeerKey};
     }
 }
 pub mod journal {

@@ -148,7 +148,8 @@ impl Identity {
     }
 
     /// Returns the identity of a replica that asks for itself.
-    pub(super) fn of_replica() -> Self {
+    #[must_use]
+    pub fn of_replica() -> Self {
         Self::unauthenticated()
     }
 

@@ -92,13 +92,7 @@ impl PeerKey {
 
     /// Returns a token for one call of a method of the replica with this id.
     #[must_use]
-    pub(super) fn write(
-        &self,
-        to: &str,
-        method: &str,
-        identity: &Identity,
-        now: Timestamp,
-    ) -> String {
+    pub fn write(&self, to: &str, method: &str, identity: &Identity, now: Timestamp) -> String {
         let routes = identity.routes.iter().map(ToString::to_string);
         let claims = PeerClaims {
             to: to.to_owned(),
@@ -113,6 +107,7 @@ impl PeerKey {
     }
 
     /// Returns what the clock here shows, for the replica that wrote a token of another time.
+    #[must_use]
     pub fn write_clock(&self, token: &str, now: Timestamp) -> String {
         let clock = PeerClock {
             clock_ms: now.as_millisecond(),
@@ -124,7 +119,8 @@ impl PeerKey {
 
     /// Returns the clock of the replica that refused this token; `None` if it was said by nobody
     /// with this key, or of another token.
-    pub(super) fn read_clock(&self, told: &str, token: &str) -> Option<Timestamp> {
+    #[must_use]
+    pub fn read_clock(&self, told: &str, token: &str) -> Option<Timestamp> {
         let text = self.key().open(told)?;
         let clock: PeerClock = serde_json::from_str(&text).ok()?;
         let is_of_it = clock.refused == hash_text(token);

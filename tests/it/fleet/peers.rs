@@ -3,8 +3,18 @@
 
 use std::fs;
 
+use jiff::SignedDuration;
 use rcgen::ExtendedKeyUsagePurpose;
-use relight::internals::grpc::v1::{WatchRecoveryRequest, recovery_event::Body};
+use relight::internals::{
+    config::{GivenEnvironment, load_text},
+    domain::clock::wall_now,
+    grpc::{
+        auth::Identity,
+        peers::{PEER_CLOCK_HEADER, PEER_HEADER, PeerKey},
+        v1::{WatchRecoveryRequest, recovery_event::Body},
+    },
+};
+use relight_fleet::{FleetStore as _, PostgresStore};
 use tonic::{Code, Request};
 
 use super::*;
@@ -112,6 +122,69 @@ async fn nobody_speaks_for_a_replica_without_the_key_of_the_fleet() {
         let refused = first.admin().get_status(request).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated, "{key} {token}");
     }
+}
+
+/// The key of the fleet, as a replica holds it.
+fn fleet_key(key: &str) -> PeerKey {
+    let text = format!("fleet: {{ key: {key} }}\n");
+    let loaded = load_text(&text, None, &GivenEnvironment::new()).unwrap();
+    PeerKey::new(&loaded.config, "the one that asks")
+}
+
+/// Returns the id by which the others know the only replica of this store.
+async fn only_id(server: &FleetServer) -> String {
+    let store = PostgresStore::at(&server.url()).unwrap();
+    let mut id = None;
+    until("a sign of life", async || {
+        let records = store.snapshot().await.unwrap();
+        let mut members = records.into_iter().filter(|it| it.subject == "member");
+        id = members.next().map(|it| it.owner);
+        id.is_some()
+    })
+    .await;
+    id.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_another_time_is_refused_with_the_clock_for_those_who_hold_the_key() {
+    const METHOD: &str = "/relight.v1.AdminService/GetStatus";
+    let Some(replicas) = Replicas::none("") else {
+        return;
+    };
+    let mut replicas = replicas.await;
+    replicas.config = replicas
+        .config
+        .replace("fleet: {", "fleet: { key: the-key-of-this-fleet,");
+    replicas.start_another().await;
+    let replica = &replicas.all[0];
+    let ask = async |token: &str| {
+        let mut request = Request::new(GetStatusRequest::default());
+        let metadata = request.metadata_mut();
+        metadata.insert(PEER_HEADER, token.parse().unwrap());
+        replica.admin().get_status(request).await
+    };
+    let key = fleet_key("the-key-of-this-fleet");
+    let nobody = Identity::of_replica();
+    let id = only_id(&replicas.cluster).await;
+    let now = wall_now();
+    for hours in [-5, 5] {
+        let then = now + SignedDuration::from_hours(hours);
+        let token = key.write(&id, METHOD, &nobody, then);
+        let refused = ask(&token).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+        let clock = refused.metadata().get(PEER_CLOCK_HEADER).unwrap();
+        let clock = key.read_clock(clock.to_str().unwrap(), &token).unwrap();
+        assert!(clock.duration_since(now).abs() < SignedDuration::from_mins(1));
+        let again = key.write(&id, METHOD, &nobody, clock);
+        assert!(ask(&again).await.is_ok());
+        assert!(
+            ask(&token).await.is_err(),
+            "it is good at no time but its own"
+        );
+    }
+    let forged = fleet_key("the-key-of-another-fleet").write(&id, METHOD, &nobody, now);
+    let refused = ask(&forged).await.unwrap_err();
+    assert!(refused.metadata().get(PEER_CLOCK_HEADER).is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
