@@ -44,7 +44,7 @@ use self::{
     engine::{Found, RuleContext, RuleEngine},
     evidence::NumericEvidence,
     reading::NormalizedText,
-    tool_words::{may_pass, says_why},
+    tool_words::{may_pass, says_only_where, says_why},
     user::UserRules,
 };
 
@@ -371,6 +371,17 @@ fn unread(error: &ProviderError, reading: &NormalizedText) -> Judgement {
         return Judgement {
             detail: Some(InvalidRequestDetail::Other),
             ..rule
+        };
+    }
+    if says_only_where(error, reading) {
+        let failed = Judgement::new(
+            FailureClass::ServerError,
+            "tool.failed",
+            "a step of the tool's",
+        );
+        return Judgement {
+            retry: Some(false),
+            ..failed
         };
     }
     let empty = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());

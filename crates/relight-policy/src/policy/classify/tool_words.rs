@@ -14,15 +14,51 @@ const EMPTY: &str = "\
 /// Words that ask to come back, or speak of a state that passes.
 const PASSING: &str =
     "again retry later soon wait moment temporarily restart restarting recovering";
+/// Words of a clause that names what failed.
+const FAILED: &str = "failed fails failing failure exception";
 /// Other words from which on a tool says something of its own.
 const TELLING: usize = 2;
 
 /// Whether a tool says what it objects to.
 pub(super) fn says_why(error: &ProviderError, reading: &NormalizedText) -> bool {
-    let words = reading.text.split_ascii_whitespace();
     error.surface == Surface::Tool
         && !may_pass(reading)
-        && words.filter(|word| !is_among(EMPTY, word)).count() >= TELLING
+        && error.text().is_some_and(|text| {
+            let statements = clauses(text).filter(|clause| !names_a_step(clause));
+            let words = statements.flat_map(words).filter(|word| !is_among(EMPTY, word));
+            words.count() >= TELLING
+        })
+}
+
+/// Whether all that a tool says is which of its steps failed.
+pub(super) fn says_only_where(error: &ProviderError, reading: &NormalizedText) -> bool {
+    error.surface == Surface::Tool
+        && !may_pass(reading)
+        && error
+            .text()
+            .is_some_and(|text| clauses(text).any(names_a_step))
+}
+
+/// Returns the parts of a text, of which an inner one follows the one that wraps it.
+fn clauses(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| line.split(": "))
+}
+
+/// Whether a clause only wraps what follows: `Failed to get the page`, `Error creating issue X`,
+/// `ToolError`.
+fn names_a_step(clause: &str) -> bool {
+    let words: Vec<String> = words(clause).collect();
+    let is_error = |word: Option<&String>| word.is_some_and(|word| word.ends_with("error"));
+    words.iter().any(|word| is_among(FAILED, word))
+        || is_error(words.first())
+        || is_error(words.last())
+}
+
+fn words(clause: &str) -> impl Iterator<Item = String> {
+    clause
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
 }
 
 /// Whether a text asks to come back.
