@@ -1,7 +1,8 @@
 //! Reads what a tool says of a failure in words of its own.
 //!
 //! Load, time, network and access have words that rules know; what is left is about the call, and
-//! the same call meets it again.
+//! the same call meets it again. Where the tool names no more than the step that failed, it failed
+//! itself.
 
 use super::reading::NormalizedText;
 use crate::domain::failure::{ProviderError, Surface};
@@ -21,22 +22,24 @@ const TELLING: usize = 2;
 
 /// Whether a tool says what it objects to.
 pub(super) fn says_why(error: &ProviderError, reading: &NormalizedText) -> bool {
-    error.surface == Surface::Tool
-        && !may_pass(reading)
-        && error.text().is_some_and(|text| {
-            let statements = clauses(text).filter(|clause| !names_a_step(clause));
-            let words = statements.flat_map(words).filter(|word| !is_among(EMPTY, word));
-            words.count() >= TELLING
-        })
+    let text = own_text(error, reading);
+    let statements = clauses(text).filter(|clause| !names_a_step(clause));
+    statements.map(telling_words).sum::<usize>() >= TELLING
 }
 
 /// Whether all that a tool says is which of its steps failed.
 pub(super) fn says_only_where(error: &ProviderError, reading: &NormalizedText) -> bool {
-    error.surface == Surface::Tool
-        && !may_pass(reading)
-        && error
-            .text()
-            .is_some_and(|text| clauses(text).any(names_a_step))
+    let text = own_text(error, reading);
+    clauses(text).any(|clause| names_a_step(clause) && telling_words(clause) > 0)
+}
+
+/// Returns what a tool says, unless it asks to come back.
+fn own_text<'e>(error: &'e ProviderError, reading: &NormalizedText) -> &'e str {
+    if error.surface == Surface::Tool && !may_pass(reading) {
+        error.text().unwrap_or_default()
+    } else {
+        ""
+    }
 }
 
 /// Returns the parts of a text, of which an inner one follows the one that wraps it.
@@ -52,6 +55,10 @@ fn names_a_step(clause: &str) -> bool {
     words.iter().any(|word| is_among(FAILED, word))
         || is_error(words.first())
         || is_error(words.last())
+}
+
+fn telling_words(clause: &str) -> usize {
+    words(clause).filter(|word| !is_among(EMPTY, word)).count()
 }
 
 fn words(clause: &str) -> impl Iterator<Item = String> {
