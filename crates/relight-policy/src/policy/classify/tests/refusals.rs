@@ -418,8 +418,6 @@ const LOUD: [&str; 8] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     #[test]
     fn no_text_between_quotes_changes_a_class_or_moves_a_gate(
         form in prop::sample::select(QUOTED),
