@@ -74,10 +74,6 @@ pub struct OperationConfig {
 /// ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent permission"
-)]
 pub struct AllowedOverrides {
     /// The most retries that a caller may request (0 to 5); fewer than the policy's are always
     /// allowed.

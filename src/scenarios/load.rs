@@ -111,7 +111,6 @@ impl LoadGenerator {
         // Room for all calls: admission is not measured here.
         let room = AdmissionPolicy {
             max_in_flight: 1_000_000,
-            ..AdmissionPolicy::default()
         };
         let parts = Shared {
             events: events.clone(),

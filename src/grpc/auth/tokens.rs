@@ -187,7 +187,7 @@ impl TokenVerifier {
         let claims: Claims = part(claims)?;
         self.judge(&claims)?;
         Ok(Identity {
-            until: self.end(&claims),
+            until: Self::end(&claims),
             ..self.identity(&claims.others)?
         })
     }
@@ -198,7 +198,7 @@ impl TokenVerifier {
     }
 
     /// Returns the time from which a token is no longer valid.
-    fn end(&self, claims: &Claims) -> Option<Timestamp> {
+    fn end(claims: &Claims) -> Option<Timestamp> {
         let end = claims.exp + CLOCK_SKEW.as_secs_f64();
         let end = Duration::try_from_secs_f64(end).ok()?;
         Timestamp::UNIX_EPOCH.checked_add(end).ok()

@@ -3,10 +3,7 @@
 use super::*;
 
 fn policy(max_in_flight: u32) -> AdmissionPolicy {
-    AdmissionPolicy {
-        max_in_flight,
-        ..AdmissionPolicy::default()
-    }
+    AdmissionPolicy { max_in_flight }
 }
 
 fn enter(admission: &mut Admission, tenant: &str, times: u32, now: Instant) -> u32 {
