@@ -10,7 +10,7 @@ use std::{pin::pin, time::Duration};
 use tokio::time::{Instant, sleep};
 
 /// Longest time that a probe waits for the store.
-pub const PROBE_PATIENCE: Duration = Duration::from_millis(50);
+pub(crate) const PROBE_PATIENCE: Duration = Duration::from_millis(50);
 /// Slow operations in a row after which the store is slow: reads and at least one write, since a
 /// replica writes a sign of life each second and reads four times.
 const SLOW_IN_A_ROW: u32 = 5;

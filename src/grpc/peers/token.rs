@@ -120,8 +120,8 @@ impl PeerKey {
     /// Returns the clock of the replica that refused this token; `None` if it was said by nobody
     /// with this key, or of another token.
     #[must_use]
-    pub fn read_clock(&self, told: &str, token: &str) -> Option<Timestamp> {
-        let text = self.key().open(told)?;
+    pub fn read_clock(&self, clock: &str, token: &str) -> Option<Timestamp> {
+        let text = self.key().open(clock)?;
         let clock: PeerClock = serde_json::from_str(&text).ok()?;
         let is_of_it = clock.refused == hash_text(token);
         let there = Timestamp::from_millisecond(clock.clock_ms).ok();
@@ -219,8 +219,8 @@ mod tests {
         let b = key("secret", "b");
         let refused = Err(Unrecognised::PeerTooLate);
         assert_eq!(b.identify(&token, METHOD, false, there), refused);
-        let told = b.write_clock(&token, there);
-        assert_eq!(a.read_clock(&told, &token), Some(there));
+        let clock = b.write_clock(&token, there);
+        assert_eq!(a.read_clock(&clock, &token), Some(there));
         // By that clock it is recognised, and the first token is not.
         let again = a.write("b", METHOD, &caller(), there);
         assert_eq!(b.identify(&again, METHOD, false, there), Ok(caller()));
@@ -229,13 +229,13 @@ mod tests {
         assert_eq!(b.identify(&again, METHOD, false, at(9_060_001)), refused);
         assert_eq!(b.identify(&again, METHOD, false, here), refused);
         // Whoever listens can say it to nobody else, and not make another one.
-        assert_eq!(a.read_clock(&told, &again), None);
+        assert_eq!(a.read_clock(&clock, &again), None);
         let forged = key("another", "b").write_clock(&token, there);
         assert_eq!(a.read_clock(&forged, &token), None);
         assert_eq!(a.read_clock(&token, &token), None);
         // Nor is it a token.
         let other = Err(Unrecognised::NotAPeer);
-        assert_eq!(b.identify(&told, METHOD, false, there), other);
+        assert_eq!(b.identify(&clock, METHOD, false, there), other);
     }
 
     #[test]
