@@ -217,12 +217,13 @@ impl Reported {
     fn log_store(&mut self, status: &FleetStatus) {
         if self.is_away != status.away.is_some() {
             self.is_away = status.away.is_some();
-            match &status.away {
-                Some(reason) => tracing::warn!(
+            if let Some(reason) = &status.away {
+                tracing::warn!(
                     reason,
                     "the store of the fleet is away: this replica decides alone"
-                ),
-                None => tracing::info!("the store of the fleet is back"),
+                );
+            } else {
+                tracing::info!("the store of the fleet is back");
             }
         }
         if self.is_slow != status.is_slow {
