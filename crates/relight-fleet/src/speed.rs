@@ -98,7 +98,7 @@ mod tests {
     async fn after(speed: &mut StoreSpeed, took: &[u64]) -> Vec<bool> {
         let mut slow = Vec::new();
         for took in took {
-            let (_, of_one) = timed(sleep(Duration::from_millis(*took))).await;
+            let ((), of_one) = timed(sleep(Duration::from_millis(*took))).await;
             speed.count(of_one);
             slow.push(speed.is_slow());
         }
@@ -131,7 +131,7 @@ mod tests {
         for _ in 0..SLOW_IN_A_ROW {
             // The process gets no time until both the operation and the timer are due.
             let stalled = async { tokio::time::advance(Duration::from_millis(400)).await };
-            let (_, of_one) = timed(stalled).await;
+            let ((), of_one) = timed(stalled).await;
             assert_eq!(of_one, OperationSpeed::Unknown);
             speed.count(of_one);
         }

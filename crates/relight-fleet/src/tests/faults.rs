@@ -266,10 +266,8 @@ async fn what_a_replica_published_is_published_again_if_the_store_has_an_earlier
         let now = Instant::now();
         core.step(StepInput::Snapshot(records), now);
         let local = StepInput::Local(sick.world.facts(now));
-        let writes = core.step(local, now).writes.into_iter();
-        writes
-            .filter(|write| write.subject == target().0)
-            .next_back()
+        let mut writes = core.step(local, now).writes.into_iter();
+        writes.rfind(|write| write.subject == target().0)
     };
     let published = look(Vec::new()).unwrap();
     let record = |epoch: u64| StoredRecord {
