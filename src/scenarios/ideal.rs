@@ -3,21 +3,23 @@
 //!
 //! Each call waits for the first moment at which an upstream of its route responds to it before its
 //! deadline, and sends nothing until then; one without such a moment fails at once and costs
-//! nothing.
+//! nothing. Limits and workers serve calls in the order in which these come.
 
 use std::time::Duration;
 
 use super::{
     Measures,
     arrivals::{self, ExpectedCall},
-    spec::{Does, Scenario, UpstreamFault},
+    spec::{Does, Scenario, Upstream, UpstreamFault},
 };
 
 /// Computes the ideal.
 pub(super) fn ideal(scenario: &Scenario, seed: u64, plan: &[ExpectedCall]) -> Measures {
+    let of_upstream = |upstream: &Upstream| vec![f64::MIN; upstream.workers.unwrap_or(0)];
     let mut best = Best {
         scenario,
         limit_free_at: vec![0.0; scenario.upstreams.len()],
+        workers_free_at: scenario.upstreams.iter().map(of_upstream).collect(),
         answered: 0.0,
         sent: 0.0,
     };
@@ -44,6 +46,8 @@ struct Best<'a> {
     scenario: &'a Scenario,
     /// Time at which a limit lets the next call through, in seconds since the fault started.
     limit_free_at: Vec<f64>,
+    /// The same of each worker, by upstream.
+    workers_free_at: Vec<Vec<f64>>,
     answered: f64,
     sent: f64,
 }
@@ -54,8 +58,11 @@ struct Promise {
     answered: f64,
     sent: f64,
     there: f64,
-    /// Limit that it uses up: the upstream, and the time until which it does.
-    uses: Option<(usize, f64)>,
+    upstream: usize,
+    /// The time until which it uses up the limit.
+    limited_until: Option<f64>,
+    /// The worker that it takes, and the time until which it does.
+    worker: Option<(usize, f64)>,
 }
 
 impl Best<'_> {
@@ -101,8 +108,14 @@ impl Best<'_> {
             }
         }
         let Some(best) = best else { return (0.0, 0.0) };
-        if let Some((upstream, until)) = best.uses
-            && let Some(free_at) = self.limit_free_at.get_mut(upstream)
+        if let Some(until) = best.limited_until
+            && let Some(free_at) = self.limit_free_at.get_mut(best.upstream)
+        {
+            *free_at = until;
+        }
+        let workers = self.workers_free_at.get_mut(best.upstream);
+        if let Some((worker, until)) = best.worker
+            && let Some(free_at) = workers.and_then(|workers| workers.get_mut(worker))
         {
             *free_at = until;
         }
@@ -121,13 +134,15 @@ impl Best<'_> {
             answered: 0.0,
             sent: 0.0,
             there: f64::INFINITY,
-            uses: None,
+            upstream,
+            limited_until: None,
+            worker: None,
         };
         let at = Duration::from_secs_f64(begins.max(0.0));
         let mut begins = begins;
         let mut service = service;
         let mut lost = 0.0;
-        let mut uses = None;
+        let mut limited_until = None;
         for fault in faults {
             let share = if begins < 0.0 {
                 0.0
@@ -159,10 +174,12 @@ impl Best<'_> {
                     let free_at = free_at.max(begins - burst / per_second);
                     let end = fault.end(self.scenario).as_secs_f64();
                     begins = begins.max(free_at.min(end));
-                    uses = Some((upstream, free_at + 1.0 / per_second));
+                    limited_until = Some(free_at + 1.0 / per_second);
                 }
             }
         }
+        let worker = self.next_worker(upstream, faults, begins);
+        begins = worker.map_or(begins, |(_, free_at)| free_at);
         if lost >= 1.0 - 1e-9 || begins + service > deadline {
             return none;
         }
@@ -173,7 +190,34 @@ impl Best<'_> {
             answered,
             sent,
             there: begins + service,
-            uses,
+            upstream,
+            limited_until,
+            worker: worker.map(|(worker, _)| (worker, begins + service)),
         }
+    }
+
+    /// Returns the worker that is free first, and the time from which on it is; `None` if there is no
+    /// bound on calls at once.
+    fn next_worker(
+        &self,
+        upstream: usize,
+        faults: &[&UpstreamFault],
+        begins: f64,
+    ) -> Option<(usize, f64)> {
+        let workers = self.workers_free_at.get(upstream)?;
+        let free_at = |(worker, free_at): (usize, &f64)| {
+            let mut at = free_at.max(begins);
+            for fault in faults {
+                if let Does::WorkersDown { count } = fault.does {
+                    let end = fault.end(self.scenario).as_secs_f64();
+                    if worker < count && at >= fault.from.as_secs_f64() && at < end {
+                        at = end;
+                    }
+                }
+            }
+            (worker, at)
+        };
+        let all = workers.iter().enumerate().map(free_at);
+        all.min_by(|one, other| one.1.total_cmp(&other.1))
     }
 }
