@@ -8,6 +8,9 @@ use tokio::time::Instant;
 const BETWEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// Number of incoming calls of which one may be a probe, if they wait meanwhile.
 const CALLS_A_PROBE: f64 = 20.0;
+/// The longest time between two probes while calls wait for one: several end before the calls that
+/// came at the first of them run out of time.
+const WHILE_CALLS_WAIT: Duration = Duration::from_secs(8);
 /// Time by which two refusals that state a wait must be apart for their agreement to mean
 /// something.
 const APART: Duration = Duration::from_secs(2);
@@ -68,8 +71,14 @@ impl ProbePlan {
                 self.halved = Some(end);
                 (end - now) / 2
             }
-            None => (now.saturating_duration_since(self.closed) / 2)
-                .min(seconds(CALLS_A_PROBE / rate.max(f64::EPSILON))),
+            None => {
+                let grown = now.saturating_duration_since(self.closed) / 2;
+                if rate > 0.0 {
+                    grown.min(seconds(CALLS_A_PROBE / rate).min(WHILE_CALLS_WAIT))
+                } else {
+                    grown
+                }
+            }
         };
         self.due = now + wait.clamp(shortest, longest);
     }

@@ -40,6 +40,15 @@ fn where_many_calls_come_one_in_twenty_of_them_passes() {
 }
 
 #[test]
+fn where_few_calls_wait_one_passes_all_the_same_before_they_run_out_of_time() {
+    for rate in [0.1, 1.0] {
+        let at = passed(secs(600), rate, |_| None);
+        assert!(at.windows(2).all(|two| two[1] - two[0] <= 8_000), "{at:?}");
+        assert!(at.len() < 85, "{at:?}");
+    }
+}
+
+#[test]
 fn an_end_that_refusals_agree_on_is_waited_for_with_one_look_half_way() {
     for length in [20, 60, 300] {
         let at = passed(secs(length) + secs(1), 50.0, |since| {
