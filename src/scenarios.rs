@@ -33,7 +33,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 pub use self::{
     gates::{Bounds, GateResult},
     measure::Measures,
-    random::random,
+    random::{RandomMinute, random},
     spec::{Callers, Scenario, Upstream},
     table::{markdown, table},
 };

@@ -5,13 +5,15 @@
 //! knows the future; the exit code is 1 when a gate is not passed.
 
 use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::Duration,
 };
 
-use crate::scenarios::{self, Report, Scenario, ScenarioOptions};
+use crate::scenarios::{self, RandomMinute, Report, Scenario, ScenarioOptions};
 use anyhow::bail;
 use clap::Args;
 use parking_lot::Mutex;
@@ -47,10 +49,10 @@ pub(super) struct ScenariosArguments {
     #[arg(long, value_name = "FIRST-LAST", value_parser = seeds, conflicts_with = "seed")]
     seeds: Option<(u64, u64)>,
     /// So many hours of faults drawn at random in place of the scenarios, from `--seed` on; lists
-    /// the minutes in which fewer calls succeeded than with the naive client.
-    #[arg(long, value_name = "HOURS", conflicts_with_all = ["only", "rate", "seeds"])]
+    /// the minutes in which fewer calls succeeded than with the naive client by more than chance.
+    #[arg(long, value_name = "HOURS", conflicts_with_all = ["only", "seeds"])]
     random_hours: Option<u64>,
-    /// Calls per second, in place of each scenario's own.
+    /// Calls per second, in place of each scenario's own; of random hours at most.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate: Option<f64>,
     /// Print one table in Markdown.
@@ -64,7 +66,7 @@ pub(super) struct ScenariosArguments {
 /// Runs the command.
 pub(super) fn run(arguments: &ScenariosArguments) -> anyhow::Result<ExitCode> {
     if let Some(hours) = arguments.random_hours {
-        return random_hours(arguments.seed, hours);
+        return random_hours(arguments.seed, hours, arguments.rate);
     }
     let chosen: Vec<Scenario> = scenarios::all()?
         .into_iter()
@@ -134,52 +136,92 @@ fn print_failures(seed: u64, reports: &[Report]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs hours of faults drawn at random, and prints each minute that was worse than without.
-fn random_hours(first: u64, hours: u64) -> anyhow::Result<ExitCode> {
+/// Minutes of random hours, and how many calls succeeded in them.
+#[derive(Debug, Default)]
+struct MinuteTally {
+    minutes: u64,
+    calls: u64,
+    ours: u64,
+    naive: u64,
+    worse: u64,
+    beyond_chance: u64,
+}
+
+// === impl MinuteTally ===
+
+impl MinuteTally {
+    fn add(&mut self, minute: &RandomMinute) {
+        self.minutes += 1;
+        self.calls += u64::from(minute.calls);
+        self.ours += u64::from(minute.both + minute.only_ours);
+        self.naive += u64::from(minute.both + minute.only_naive);
+        self.worse += u64::from(minute.is_worse());
+        self.beyond_chance += u64::from(minute.is_worse_beyond_chance());
+    }
+}
+
+/// Runs hours of faults drawn at random, and prints each minute that was worse than without by more
+/// than chance, and the kinds of faults in such minutes.
+fn random_hours(first: u64, hours: u64, most: Option<f64>) -> anyhow::Result<ExitCode> {
     let next = AtomicU64::new(first);
+    let tallies = Mutex::new((MinuteTally::default(), BTreeMap::new()));
     let work = || {
-        let mut calls = 0;
-        let mut minutes = 0;
-        let mut worse = 0;
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + hours {
-                return Ok::<_, anyhow::Error>((calls, minutes, worse));
+                return Ok::<_, anyhow::Error>(());
             }
-            let run = scenarios::random(seed, Duration::from_hours(1))?;
-            calls += run.calls;
-            minutes += run.minutes;
-            worse += run.worse.len();
-            for minute in run.worse {
-                print_line(&format!(
-                    "hour {seed}, minute {}: {} of {} calls, naive {}; {}",
-                    minute.minute,
-                    minute.ours,
-                    minute.calls,
-                    minute.naive,
-                    minute.faults.join("; ")
-                ))?;
+            let run = scenarios::random(seed, Duration::from_hours(1), most)?;
+            let mut tallies = tallies.lock();
+            let (all, by_kind) = &mut *tallies;
+            for minute in &run.minutes {
+                all.add(minute);
+                let kinds = by_kind.entry(minute.kinds.clone());
+                kinds.or_insert_with(MinuteTally::default).add(minute);
+                if minute.is_worse_beyond_chance() {
+                    print_line(&format!(
+                        "hour {seed}, minute {}: {} of {} calls, naive {}; {}",
+                        minute.minute,
+                        minute.both + minute.only_ours,
+                        minute.calls,
+                        minute.both + minute.only_naive,
+                        minute.faults.join("; ")
+                    ))?;
+                }
             }
         }
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let mut calls = 0;
-    let mut minutes = 0;
-    let mut worse = 0;
     thread::scope(|scope| {
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         for worker in workers {
-            let done = worker
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            calls += done.0;
-            minutes += done.1;
-            worse += done.2;
+            let joined = worker.join();
+            joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok::<_, anyhow::Error>(())
     })?;
+    let (all, by_kind) = tallies.into_inner();
+    let mut worse: Vec<_> = by_kind
+        .into_iter()
+        .filter(|(_, tally)| tally.beyond_chance > 0)
+        .collect();
+    worse.sort_by_key(|(_, tally)| Reverse(tally.beyond_chance));
+    for (kinds, tally) in worse {
+        let MinuteTally {
+            minutes,
+            calls,
+            ours,
+            naive,
+            beyond_chance,
+            ..
+        } = tally;
+        print_line(&format!(
+            "{beyond_chance} of {minutes} minutes with [{kinds}]: {ours} of {calls} calls, naive {naive}"
+        ))?;
+    }
     print_line(&format!(
-        "{hours} hours, {calls} calls: {worse} of {minutes} minutes were worse than the naive client's"
+        "{hours} hours, {} of {} calls succeeded, {} with the naive client; it answered more in {} of {} minutes, in {} by more than chance",
+        all.ours, all.calls, all.naive, all.worse, all.minutes, all.beyond_chance
     ))?;
     Ok(ExitCode::SUCCESS)
 }

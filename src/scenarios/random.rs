@@ -26,36 +26,56 @@ const RATE: (f64, f64) = (1.0, 60.0);
 /// Time for which the calls after the last fault are followed.
 const TAIL: Duration = Duration::from_mins(1);
 
-/// Minute of a random hour in which fewer calls succeeded with Relight than with the naive client.
-#[derive(Debug, Clone)]
-pub struct WorseMinute {
-    /// The seed of the hour.
-    pub seed: u64,
-    /// The minute in it.
+/// Standard deviations up to which chance explains that fewer calls succeed.
+const DEVIATIONS: f64 = 3.0;
+
+/// Minute of a random hour, with Relight and with the naive client.
+#[derive(Debug, Clone, Default)]
+pub struct RandomMinute {
+    /// The minute in its hour.
     pub minute: u64,
     /// Calls that came in it.
     pub calls: u32,
-    /// Number of them that succeeded with Relight.
-    pub ours: u32,
-    /// Number of them that succeeded with the naive client.
-    pub naive: u32,
-    /// The faults that were in force, or had ended in the minute before.
+    /// Number of them that succeeded with both.
+    pub both: u32,
+    /// Number of them that succeeded with Relight alone.
+    pub only_ours: u32,
+    /// Number of them that succeeded with the naive client alone.
+    pub only_naive: u32,
+    /// The kinds of the faults that were in force, or had ended in the minute before.
+    pub kinds: String,
+    /// These faults.
     pub faults: Vec<String>,
 }
 
 /// A drawn run beside the naive client.
 #[derive(Debug, Clone)]
 pub struct RandomRun {
-    /// Calls that were made.
-    pub calls: usize,
-    /// Minutes that were run.
-    pub minutes: u64,
-    /// Those in which fewer succeeded with Relight.
-    pub worse: Vec<WorseMinute>,
+    /// Its minutes.
+    pub minutes: Vec<RandomMinute>,
     /// The faults of each target, in words.
     pub faults: Vec<String>,
     /// The rule's gates over the whole run.
     pub verdicts: Vec<super::GateResult>,
+}
+
+// === impl RandomMinute ===
+
+impl RandomMinute {
+    /// Returns whether fewer calls succeeded with Relight.
+    #[must_use]
+    pub const fn is_worse(&self) -> bool {
+        self.only_ours < self.only_naive
+    }
+
+    /// Returns whether fewer calls succeeded with Relight by more than chance: if that were chance, a
+    /// call that succeeded with one of both would as likely have succeeded with either (Q. McNemar,
+    /// Psychometrika 12, 1947).
+    #[must_use]
+    pub fn is_worse_beyond_chance(&self) -> bool {
+        let (ours, naive) = (f64::from(self.only_ours), f64::from(self.only_naive));
+        naive - ours > DEVIATIONS * (naive + ours).sqrt()
+    }
 }
 
 // === impl Does ===
@@ -84,12 +104,14 @@ impl fmt::Display for Does {
     }
 }
 
-/// Runs a time of faults drawn with this seed, and a naive client beside it. It blocks the thread.
+/// Runs a time of faults drawn with this seed, and a naive client beside it; `most`: calls a second at
+/// most. It blocks the thread.
 ///
 /// # Errors
 /// When the runtime cannot be built.
-pub fn random(seed: u64, length: Duration) -> Result<RandomRun, ScenarioError> {
-    let scenario = drawn(seed, length);
+pub fn random(seed: u64, length: Duration, most: Option<f64>) -> Result<RandomRun, ScenarioError> {
+    let most = most.unwrap_or(RATE.1);
+    let scenario = drawn(seed, length, (RATE.0.min(most), most));
     let plan = arrivals::draw(&scenario, seed);
     let ours = run::ours(&scenario, seed, &plan)?;
     let naive = run::naive(&scenario, seed, &plan)?;
@@ -98,44 +120,39 @@ pub fn random(seed: u64, length: Duration) -> Result<RandomRun, ScenarioError> {
         &measure::measure(&scenario, &plan, &naive),
         None,
     );
-    let minute = |at: Duration| at.as_secs() / 60;
-    let minutes = minute(scenario.length()) + 1;
-    let answered = |results: &run::ScenarioRun| {
-        let mut answered = vec![0_u32; usize::try_from(minutes).unwrap_or(usize::MAX)];
-        for result in results.results.iter().filter(|result| result.answered) {
-            let at = plan.get(result.call).map(|call| minute(call.at));
-            let place = at.and_then(|at| usize::try_from(at).ok());
-            if let Some(count) = place.and_then(|place| answered.get_mut(place)) {
-                *count += 1;
-            }
+    let mut minutes: Vec<RandomMinute> = (0..=scenario.length().as_secs() / 60)
+        .map(|minute| RandomMinute {
+            minute,
+            kinds: kinds(&scenario, minute),
+            faults: words(&scenario, Some(minute)),
+            ..RandomMinute::default()
+        })
+        .collect();
+    // Both have one for each call, in the order in which these came.
+    for (call, (ours, naive)) in plan.iter().zip(ours.results.iter().zip(&naive.results)) {
+        let number = usize::try_from(call.at.as_secs() / 60).unwrap_or(usize::MAX);
+        let Some(minute) = minutes.get_mut(number) else {
+            continue;
+        };
+        minute.calls += 1;
+        match (ours.answered, naive.answered) {
+            (true, true) => minute.both += 1,
+            (true, false) => minute.only_ours += 1,
+            (false, true) => minute.only_naive += 1,
+            (false, false) => {}
         }
-        answered
-    };
-    let pairs = answered(&ours).into_iter().zip(answered(&naive)).zip(0..);
-    let worse = pairs
-        .filter(|((ours, naive), _)| ours < naive)
-        .map(|((ours, naive), number)| WorseMinute {
-            seed,
-            minute: number,
-            calls: u32::try_from(plan.iter().filter(|call| minute(call.at) == number).count())
-                .unwrap_or(u32::MAX),
-            ours,
-            naive,
-            faults: words(&scenario, Some(number)),
-        });
+    }
     Ok(RandomRun {
-        calls: plan.len(),
         minutes,
-        worse: worse.collect(),
         faults: words(&scenario, None),
         verdicts,
     })
 }
 
 /// Returns a scenario drawn with this seed.
-fn drawn(seed: u64, length: Duration) -> Scenario {
+fn drawn(seed: u64, length: Duration, rates: (f64, f64)) -> Scenario {
     let mut rng = SeededRng::new(seed, &InvocationId::from("random hours"), 0);
-    let rate = log_uniform(&mut rng, RATE);
+    let rate = log_uniform(&mut rng, rates);
     let count = 1 + place(rng.unit(), 3);
     let upstreams = (0..count)
         .map(|number| upstream(&mut rng, number, rate, length))
@@ -243,17 +260,43 @@ fn choose(rng: &mut SeededRng, rate: f64, fault: &mut UpstreamFault) {
     }
 }
 
+/// Returns whether a minute may be about a fault.
+fn concerns(scenario: &Scenario, fault: &UpstreamFault, minute: u64) -> bool {
+    let from = fault.from + scenario.warm;
+    let to = fault.end(scenario) + scenario.warm;
+    from < Duration::from_secs(60 * (minute + 1)) && to + TAIL > Duration::from_secs(60 * minute)
+}
+
+/// Returns the kinds of the faults that a minute may be about, for each target in turn.
+fn kinds(scenario: &Scenario, minute: u64) -> String {
+    let of = |upstream: &Upstream| {
+        let faults = upstream.faults.iter();
+        let mut kinds: Vec<String> = faults
+            .filter(|fault| concerns(scenario, fault, minute))
+            .map(|fault| match &fault.does {
+                Does::Limit { .. } => "limit".to_owned(),
+                does if fault.share < 1.0 => format!("{does} by chance"),
+                does => does.to_string(),
+            })
+            .collect();
+        kinds.sort();
+        kinds.dedup();
+        if kinds.is_empty() {
+            "well".to_owned()
+        } else {
+            kinds.join(", ")
+        }
+    };
+    let targets: Vec<String> = scenario.upstreams.iter().map(of).collect();
+    targets.join(" | ")
+}
+
 /// Returns the faults of a scenario in words: all of them, or those that a minute may be about.
 fn words(scenario: &Scenario, minute: Option<u64>) -> Vec<String> {
-    let concerns = |fault: &&UpstreamFault| {
-        let Some(minute) = minute else { return true };
-        let from = fault.from + scenario.warm;
-        let to = fault.end(scenario) + scenario.warm;
-        from < Duration::from_secs(60 * (minute + 1))
-            && to + TAIL > Duration::from_secs(60 * minute)
-    };
+    let is_meant =
+        |fault: &&UpstreamFault| minute.is_none_or(|minute| concerns(scenario, fault, minute));
     let of = |upstream: &Upstream| {
-        let faults = upstream.faults.iter().filter(concerns).map(|fault| {
+        let faults = upstream.faults.iter().filter(is_meant).map(|fault| {
             format!(
                 "{} {:.1}-{:.1} s {:.2} of calls {}",
                 upstream.name,
@@ -277,4 +320,34 @@ fn words(scenario: &Scenario, minute: Option<u64>) -> Vec<String> {
 
 fn log_uniform(rng: &mut SeededRng, (min, max): (f64, f64)) -> f64 {
     min * (max / min).powf(rng.unit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_is_worse_beyond_chance_if_few_of_the_calls_that_differ_are_ours() {
+        let minute = |only_ours, only_naive| RandomMinute {
+            only_ours,
+            only_naive,
+            ..RandomMinute::default()
+        };
+        for (only_ours, only_naive, worse, beyond_chance) in [
+            (0, 0, false, false),
+            (10, 0, false, false),
+            (0, 1, true, false),
+            (0, 9, true, false),
+            (0, 10, true, true),
+            (40, 60, true, false),
+            (40, 72, true, true),
+        ] {
+            let minute = minute(only_ours, only_naive);
+            assert_eq!(
+                (minute.is_worse(), minute.is_worse_beyond_chance()),
+                (worse, beyond_chance),
+                "{minute:?}"
+            );
+        }
+    }
 }

@@ -404,7 +404,7 @@ fn two_targets_that_fail_apart_answer_at_least_what_each_answers_alone() {
 #[test]
 fn faults_drawn_at_random_are_no_worse_than_without() {
     for seed in 1..=4 {
-        let run = scenarios::random(seed, Duration::from_mins(2)).expect("it runs");
+        let run = scenarios::random(seed, Duration::from_mins(2), None).expect("it runs");
         let failed: Vec<_> = run
             .verdicts
             .iter()
