@@ -19,7 +19,7 @@ mod revision;
 mod running;
 mod subscription;
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc};
 
 use axum::{
     Router,
@@ -228,7 +228,7 @@ impl RpcRequest {
         match result {
             Ok(result) => {
                 let result = listing::as_of(self.revision, result);
-                document(json!({ "jsonrpc": "2.0", "id": self.id, "result": result }))
+                document(&json!({ "jsonrpc": "2.0", "id": self.id, "result": result }))
             }
             Err(error) => error.respond_to(&self.id),
         }
@@ -360,8 +360,13 @@ fn session_of(headers: &HeaderMap) -> &str {
 }
 
 /// Returns a message of JSON-RPC as a document.
-fn document(message: impl fmt::Display) -> Response {
-    let mut response = Response::new(Body::from(message.to_string()));
+fn document(message: &Value) -> Response {
+    written(message.to_string())
+}
+
+/// Returns the same for one that is written already: it may be long, and is not copied.
+fn written(message: String) -> Response {
+    let mut response = Response::new(Body::from(message));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
 use rmcp::model::{CallToolRequestParams, JsonObject, RequestMetaObject};
 use serde_json::{Map, Value};
 
@@ -142,13 +143,7 @@ impl ToolServer {
         let arguments = arguments_of(&request, &self.spec.limits)?;
         match &self.wire {
             ToolWire::Plain(plain) => plain.call(&request.tool, arguments).await,
-            ToolWire::Mcp(connector) => {
-                let mut params = CallToolRequestParams::new(request.tool).with_arguments(arguments);
-                let meta = request.meta.as_deref().map(serde_json::from_str);
-                let meta: Option<JsonObject> = meta.and_then(Result::ok);
-                params.meta = meta.map(RequestMetaObject::from);
-                call(connector, params, on_progress).await
-            }
+            ToolWire::Mcp(connector) => call(connector, &request, arguments, on_progress).await,
         }
     }
 
@@ -162,11 +157,20 @@ impl ToolServer {
 
 async fn call(
     connector: &Connector,
-    params: CallToolRequestParams,
+    request: &ToolRequest,
+    arguments: JsonObject,
     on_progress: Option<OnProgress>,
 ) -> Result<ToolReply, ProviderError> {
-    let called = in_session(connector, move |session| {
-        let params = params.clone();
+    // They may be long: a request that is made a second time, which is rare, reads them again.
+    let read = Mutex::new(Some(arguments));
+    let called = in_session(connector, |session| {
+        let arguments = read.lock().take();
+        let arguments = arguments.or_else(|| serde_json::from_str(&request.arguments).ok());
+        let mut params = CallToolRequestParams::new(request.tool.clone())
+            .with_arguments(arguments.unwrap_or_default());
+        let meta = request.meta.as_deref().map(serde_json::from_str);
+        let meta: Option<JsonObject> = meta.and_then(Result::ok);
+        params.meta = meta.map(RequestMetaObject::from);
         let on_progress = on_progress.clone();
         async move { session.call(params, on_progress).await }.boxed()
     });

@@ -20,7 +20,7 @@ impl CallError {
 
     /// Returns the response to the request of this id.
     pub(super) fn respond_to(&self, id: &Value) -> Response {
-        let mut response = document(self.message(id));
+        let mut response = document(&self.message(id));
         let status = StatusCode::from_u16(self.row().rpc_http);
         *response.status_mut() = status.unwrap_or(StatusCode::OK);
         response

@@ -46,7 +46,7 @@ pub fn with_token_metadata(router: Router, engine: Engine, path: &str) -> Router
 async fn metadata(State(resource): State<TokenResource>, headers: HeaderMap) -> Response {
     let config = resource.engine.config();
     match (&config.server.jwt, base(&config, headers.get(header::HOST))) {
-        (Some(jwt), Some(base)) => document(json!({
+        (Some(jwt), Some(base)) => document(&json!({
             "resource": format!("{base}{}", resource.path),
             "authorization_servers": [jwt.issuer],
             "bearer_methods_supported": ["header"],

@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{document, results, revision::Revision, running::RunningCall};
+use super::{results, revision::Revision, running::RunningCall, written};
 use crate::{
     call_error::{CallError, table::CALL_CANCELLED},
     domain::tool::ToolProgress,
@@ -78,7 +78,7 @@ impl CallResponse {
             first = pieces.next().await;
         }
         match first {
-            Some(ResponsePiece::End(message)) => document(message),
+            Some(ResponsePiece::End(message)) => written(message),
             first => events(futures_util::stream::iter(first).chain(pieces)),
         }
     }
@@ -120,8 +120,7 @@ impl CallResponse {
             }
             yield ResponsePiece::End(match end {
                 Ok(outcome) => {
-                    let result = results::result(&outcome, schema.as_deref(), self.revision);
-                    results::response(&self.id, &result)
+                    results::response(&self.id, &outcome, schema.as_deref(), self.revision)
                 }
                 Err(error) => error.message(&self.id).to_string(),
             });

@@ -19,23 +19,48 @@ use crate::{
     policy::{schema, tool_recovery::told},
 };
 
+/// Bytes of a response beside the members of its result, for most.
+const ROOM_BESIDE: usize = 256;
+
 /// Returns a JSON value as text.
 fn raw(value: impl Serialize) -> Box<RawValue> {
     to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Returns the response to a call with this result.
-pub(super) fn response(id: &Value, result: &RawValue) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+/// A response to a call.
+#[derive(Serialize)]
+struct CallMessage<'a> {
+    jsonrpc: &'static str,
+    id: &'a Value,
+    result: RawMembers,
 }
 
-/// Returns the result of a call, as a revision has it: what the tool returned, or why it did not.
-/// `schema`: that of its results, as it was listed for the caller.
-pub(super) fn result(
+/// Returns the response to a call with its result, written once: a result may be long.
+pub(super) fn response(
+    id: &Value,
     outcome: &Outcome,
     schema: Option<&Value>,
     revision: Revision,
-) -> Box<RawValue> {
+) -> String {
+    let result = result(outcome, schema, revision);
+    let length = result
+        .values()
+        .map(|member| member.get().len())
+        .sum::<usize>();
+    let mut written = Vec::with_capacity(length + ROOM_BESIDE);
+    let message = CallMessage {
+        jsonrpc: "2.0",
+        id,
+        result,
+    };
+    // A vector takes whatever is written, and JSON is text.
+    let _ = serde_json::to_writer(&mut written, &message);
+    String::from_utf8(written).unwrap_or_default()
+}
+
+/// Returns the members of the result of a call, as a revision has it: what the tool returned, or why it
+/// did not. `schema`: that of its results, as it was listed for the caller.
+fn result(outcome: &Outcome, schema: Option<&Value>, revision: Revision) -> RawMembers {
     let mut about = about(outcome);
     let mut members = match &outcome.result {
         Ok(completion) => {
@@ -54,7 +79,7 @@ pub(super) fn result(
     };
     put_own(&mut members, &mut about, revision);
     put_meta(&mut members, about);
-    raw(members)
+    members
 }
 
 /// Returns Relight's statements about a call.

@@ -178,22 +178,22 @@ impl ToolCallState {
     /// Returns the next execution, with these arguments.
     fn attempt(&self, arguments: &Arguments) -> Arc<ToolAttempt> {
         let written = arguments::write(arguments);
-        let keyed = self.offer.effects.key_argument.as_ref().map(|argument| {
-            let key = effects::idempotency_key(&self.invocation, &self.call.name, &written);
-            arguments::write(&effects::with_key(arguments, argument, &key))
-        });
+        let redacted = self.plan.catalogue.redacted(&self.offer, &written);
         // Unchanged arguments are sent as they were written.
         let is_own = *arguments == self.arguments && self.adaptation.is_none();
-        let plain = if is_own {
-            self.call.arguments.clone()
-        } else {
-            written
+        let sent = match &self.offer.effects.key_argument {
+            Some(argument) => {
+                let key = effects::idempotency_key(&self.invocation, &self.call.name, &written);
+                arguments::write(&effects::with_key(arguments, argument, &key))
+            }
+            None if is_own => self.call.arguments.clone(),
+            None => written,
         };
         Arc::new(ToolAttempt {
             target: self.offer.target.id.clone(),
             request: Arc::new(ToolRequest {
                 tool: self.offer.spec.name.clone(),
-                arguments: keyed.unwrap_or(plain),
+                arguments: sent,
                 meta: self.call.meta.clone(),
             }),
             cause: self.cause,
@@ -202,10 +202,7 @@ impl ToolCallState {
             effects: self.offer.effects.clone(),
             output_schema: self.offer.spec.output_schema.clone(),
             kept: ExecutedTool {
-                arguments: self
-                    .plan
-                    .catalogue
-                    .redacted(&self.offer, &arguments::write(arguments)),
+                arguments: redacted,
                 goal: redact(&self.call.goal, MAX_GOAL_BYTES),
                 release: self.offer.release.clone(),
             },
