@@ -14,6 +14,7 @@
 //! Relight's own refusals) leave no trace.
 
 mod admission_queue;
+mod observed;
 mod outcome_window;
 mod permit;
 mod recovery;
@@ -29,8 +30,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use self::{
-    admission_queue::AdmissionQueue,
-    outcome_window::OutcomeWindow,
+    observed::{ObservedCalls, Openings, StatedContext},
     permit::ANSWERED,
     recovery::{HalfOpenProbes, RecoveryRamp},
     setting::WINDOW,
@@ -43,7 +43,7 @@ pub use self::{
     signal::{FailKind, Signal},
     view::{CircuitSnapshot, CircuitState, Forced, Transition, TransitionKind, opened_words},
 };
-use crate::{domain::event::Evidence, policy::sliding::Sliding};
+use crate::policy::sliding::Sliding;
 
 /// The circumstances of a report.
 #[derive(Debug, Clone, Copy)]
@@ -64,30 +64,11 @@ pub struct Circuit {
     policy: Arc<CircuitPolicy>,
     state: State,
     generation: u64,
-    streak: u32,
-    queue: AdmissionQueue,
-    window: OutcomeWindow,
-    arrivals: Sliding<u32>,
     degraded: bool,
-    /// Calls per second before the circuit opened.
-    usual_rate: f64,
-    /// Time of the first of the failures that opened it.
-    failing_since: Option<Instant>,
-    /// On what it opened last, and why; `None` once it closed.
-    opened: Option<(Evidence, &'static str)>,
-    last_admitted: Option<Instant>,
-    /// Time of the last success; before the first one, when the first call was admitted.
-    last_answered: Option<Instant>,
-    /// Time at which the last call was admitted that succeeded.
-    succeeded: Option<Instant>,
-    /// Time of the last opening, and what it rested on.
-    opened_on: Option<(Instant, SharedWindow)>,
     stale_reports: u64,
-    /// The latest time seen: time does not run backwards here, even when callers read their clocks
-    /// before they got the lock.
-    latest: Option<Instant>,
-    rng: f64,
-    alternative_healthy: bool,
+    calls: ObservedCalls,
+    openings: Openings,
+    context: StatedContext,
     moves: TransitionLog,
 }
 
@@ -110,22 +91,11 @@ impl Circuit {
         Self {
             state: State::Closed,
             generation: 0,
-            streak: 0,
-            queue: AdmissionQueue::default(),
-            window: OutcomeWindow::new(),
-            arrivals: Sliding::new(WINDOW),
             degraded: false,
-            usual_rate: 0.0,
-            failing_since: None,
-            opened: None,
-            last_admitted: None,
-            last_answered: None,
-            succeeded: None,
-            opened_on: None,
             stale_reports: 0,
-            latest: None,
-            rng: 0.5,
-            alternative_healthy: false,
+            calls: ObservedCalls::new(),
+            openings: Openings::default(),
+            context: StatedContext::default(),
             moves: TransitionLog::default(),
             policy,
         }
@@ -136,8 +106,8 @@ impl Circuit {
     pub fn set_policy(&mut self, policy: Arc<CircuitPolicy>) {
         let old = std::mem::replace(&mut self.policy, policy);
         if old.mode != self.policy.mode {
-            self.arrivals = Sliding::new(WINDOW);
-            self.forget();
+            self.calls.arrivals = Sliding::new(WINDOW);
+            self.calls.forget();
         }
         // Only evidence climbs the stages of recovery, and nothing at all closes a circuit that is
         // off.
@@ -154,7 +124,7 @@ impl Circuit {
     /// Returns whether a call would be admitted. Takes no permit; overdue changes are settled
     /// first.
     pub fn peek(&mut self, now: Instant, alternative_healthy: bool) -> Peek {
-        self.alternative_healthy = alternative_healthy;
+        self.context.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
         self.weigh(now);
         match &self.state {
@@ -174,7 +144,7 @@ impl Circuit {
     /// [`Reject`] when the circuit is open, its probes are out, or the call exceeds the share of a
     /// recovery stage.
     pub fn admit(&mut self, now: Instant, rng: f64) -> Result<Permit, Reject> {
-        self.rng = rng;
+        self.context.rng = rng;
         let now = self.settle(now);
         if let State::Open { until } = self.state
             && now >= until
@@ -207,7 +177,7 @@ impl Circuit {
                         retry_in: half_open_retry - now,
                     });
                 }
-                let seq = self.queue.skip();
+                let seq = self.calls.queue.skip();
                 probes.grant(now, seq, &self.policy);
                 Ok(Permit::new(self.generation, seq, true))
             }
@@ -232,8 +202,8 @@ impl Circuit {
         signal: Signal,
         context: ReportContext,
     ) -> Vec<Transition> {
-        self.rng = context.rng;
-        self.alternative_healthy = context.alternative_healthy;
+        self.context.rng = context.rng;
+        self.context.alternative_healthy = context.alternative_healthy;
         // What is overdue is overdue, even when its report is just coming in.
         let now = self.settle(context.now);
         match permit.first_of_its_phase(signal) {
@@ -247,8 +217,8 @@ impl Circuit {
 
     /// Settles what is overdue: silent attempts, expired leases, a stage whose time is over.
     pub fn tick(&mut self, now: Instant, rng: f64, alternative_healthy: bool) -> Vec<Transition> {
-        self.rng = rng;
-        self.alternative_healthy = alternative_healthy;
+        self.context.rng = rng;
+        self.context.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
         self.weigh(now);
         self.drain()
@@ -273,7 +243,7 @@ impl Circuit {
                 self.go(State::ForcedOpen, Trigger::Operator, opened);
             }
             Forced::Closed => {
-                self.streak = 0;
+                self.openings.streak = 0;
                 self.go(
                     State::ForcedClosed,
                     Trigger::Operator,
@@ -323,8 +293,8 @@ impl Circuit {
                 .filter(|wait| !wait.is_zero()),
             degraded: self.degraded,
             evidence: self.evidence(),
-            opened: self.opened,
-            streak: self.streak,
+            opened: self.openings.last,
+            streak: self.openings.streak,
             stale_reports: self.stale_reports,
             probes_outstanding,
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
-    Circuit, CircuitMode, CircuitPolicy, FailKind, State, Transition, Trigger,
+    Circuit, CircuitMode, CircuitPolicy, FailKind, ObservedCalls, State, Transition, Trigger,
     outcome_window::{RUN_REMEMBERED, Trip},
     setting::{FAILURE_SHARE, MIN_OUTCOMES, WINDOW},
 };
@@ -161,13 +161,13 @@ impl Circuit {
 
     /// Returns what was seen: lately, or, while the circuit is not closed, before it opened.
     pub fn shared_window(&mut self, now: Instant) -> SharedWindow {
-        let before = self.opened_on.as_ref();
+        let before = self.openings.rested_on.as_ref();
         match before.filter(|_| !self.state().is_closed()) {
             Some((at, window)) => window
                 .clone()
                 .after(now.saturating_duration_since(*at))
-                .answered_since(self.answered_ago(now)),
-            None => self.seen(now),
+                .answered_since(self.calls.answered_ago(now)),
+            None => self.calls.seen(now),
         }
     }
 
@@ -180,7 +180,7 @@ impl Circuit {
         together: Together,
         retry_in: Option<Duration>,
     ) -> Vec<Transition> {
-        self.rng = rng;
+        self.context.rng = rng;
         let now = self.settle(now);
         let admits = matches!(self.state, State::Closed | State::Recovering(_));
         if admits && self.policy.mode != CircuitMode::Off {
@@ -228,14 +228,18 @@ impl Circuit {
                 State::Open { .. } | State::HalfOpen(_),
                 SharedPhase::Recovering | SharedPhase::Closed,
             ) if self.policy.mode == CircuitMode::Evidence => self.recover(now),
-            (State::Recovering(_), SharedPhase::Closed) if self.window.run_failures == 0 => {
+            (State::Recovering(_), SharedPhase::Closed) if self.calls.window.run_failures == 0 => {
                 self.close(Trigger::Itself);
             }
             _ => {}
         }
         self.drain()
     }
+}
 
+// === impl ObservedCalls: what replicas share of them ===
+
+impl ObservedCalls {
     /// Returns what was seen since the last change of state.
     pub(super) fn seen(&mut self, now: Instant) -> SharedWindow {
         let counts = self.window.counted(now);
@@ -254,7 +258,7 @@ impl Circuit {
         let failures = counts
             .failed
             .max(u32::try_from(run.len()).unwrap_or(u32::MAX));
-        let calls = self.calls_per_second(now) * WINDOW.as_secs_f64();
+        let calls = self.per_second(now) * WINDOW.as_secs_f64();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::{
     Circuit, CircuitMode, State,
-    outcome_window::OutcomeWindow,
     recovery::RecoveryRamp,
     setting::WINDOW,
     view::{CircuitState, Transition, TransitionKind},
@@ -51,7 +50,7 @@ impl Circuit {
     /// Begins a new generation and records the change.
     pub(super) fn go(&mut self, state: State, by: Trigger, kind: TransitionKind) {
         let before = self.before(by, kind);
-        self.opened = match kind {
+        self.openings.last = match kind {
             // An operator's reason is not the circuit's.
             TransitionKind::Opened {
                 evidence, reason, ..
@@ -59,7 +58,7 @@ impl Circuit {
             TransitionKind::Closed => None,
             TransitionKind::HalfOpen
             | TransitionKind::Recovering { .. }
-            | TransitionKind::Degraded(_) => self.opened,
+            | TransitionKind::Degraded(_) => self.openings.last,
         };
         self.enter(state);
         let streak = self.times_opened();
@@ -84,21 +83,21 @@ impl Circuit {
         // A rejected caller does not care why: an open time continues when an operator releases the
         // circuit.
         if !(from.is_open() && to.is_open()) {
-            self.moves.entered = self.latest;
+            self.moves.entered = self.context.latest;
         }
         if to.is_closed() {
             self.moves.disturbed = None;
         } else if from.is_closed() {
-            self.moves.disturbed = self.latest;
+            self.moves.disturbed = self.context.latest;
         }
         self.generation += 1;
         self.degraded = false;
-        self.forget();
+        self.calls.forget();
     }
 
     /// Closes.
     pub(super) fn close(&mut self, by: Trigger) {
-        self.streak = 0;
+        self.openings.streak = 0;
         self.go(State::Closed, by, TransitionKind::Closed);
     }
 
@@ -113,12 +112,6 @@ impl Circuit {
         );
     }
 
-    /// Forgets what was seen.
-    pub(super) fn forget(&mut self) {
-        self.queue.clear();
-        self.window = OutcomeWindow::new();
-    }
-
     /// Returns the time at which it entered its state; `None` while it is in its first one.
     #[must_use]
     pub fn since(&self) -> Option<Instant> {
@@ -127,13 +120,13 @@ impl Circuit {
 
     /// Returns the outcomes in the window.
     pub(super) fn evidence(&self) -> Evidence {
-        let (counts, window) = self.window.visible();
+        let (counts, window) = self.calls.window.visible();
         Evidence {
             committed: counts.committed(),
             failures: counts.failed,
             slow: counts.slow,
-            pending: self.queue.pending(),
-            consecutive: self.window.run_failures,
+            pending: self.calls.queue.pending(),
+            consecutive: self.calls.window.run_failures,
             window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
             threshold: self.threshold(),
         }
@@ -146,7 +139,7 @@ impl Circuit {
             CircuitMode::Consecutive => self.policy.consecutive_failures,
             CircuitMode::Evidence => self
                 .policy
-                .run_at(f64::from(self.arrivals.last_total()) / WINDOW.as_secs_f64()),
+                .run_at(f64::from(self.calls.arrivals.last_total()) / WINDOW.as_secs_f64()),
         }
     }
 
@@ -161,7 +154,8 @@ impl Circuit {
             (_, _) => self.evidence(),
         };
         let passed = |since: Instant| {
-            self.latest
+            self.context
+                .latest
                 .map_or(Duration::ZERO, |now| now.saturating_duration_since(since))
         };
         Transition {
@@ -171,7 +165,7 @@ impl Circuit {
             streak: self.times_opened(),
             forced: by == Trigger::Operator,
             silent: by == Trigger::Silence,
-            slowed: self.window.last_was_slow,
+            slowed: self.calls.window.last_was_slow,
             lasted: self.moves.entered.map(passed),
             disturbed: self.moves.disturbed.map(passed).unwrap_or_default(),
             evidence,
@@ -182,7 +176,7 @@ impl Circuit {
         if CircuitState::is_closed(self.state()) {
             0
         } else {
-            self.streak.saturating_add(1)
+            self.openings.streak.saturating_add(1)
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     recovery::HalfOpenProbes,
     setting::{
         CircuitMode, DEGRADED_RUN, MIN_OUTCOMES, OPEN_JITTER, RECOVERING_MIN_OUTCOMES,
-        RETRY_AFTER_MAX, SHARE_WITH_ALTERNATIVE, SLOW_SHARE, WINDOW,
+        RETRY_AFTER_MAX, SHARE_WITH_ALTERNATIVE, SLOW_SHARE,
     },
     transition_log::Trigger,
 };
@@ -25,8 +25,7 @@ const RELIEF: f64 = 0.1;
 impl Circuit {
     /// Applies what time alone causes, and returns the time, which does not run backwards.
     pub(super) fn settle(&mut self, now: Instant) -> Instant {
-        let now = self.latest.map_or(now, |latest| latest.max(now));
-        self.latest = Some(now);
+        let now = self.context.advance(now);
         match &mut self.state {
             State::Open { .. } | State::ForcedOpen => {}
             State::HalfOpen(probes) => {
@@ -52,13 +51,8 @@ impl Circuit {
     /// Returns a permit for a call like any other.
     pub(super) fn permit(&mut self, now: Instant) -> Permit {
         let seq = match self.policy.mode {
-            CircuitMode::Evidence => {
-                self.arrivals.add(now, 1);
-                self.last_admitted = Some(now);
-                self.last_answered.get_or_insert(now);
-                self.queue.push(now, AttemptOutcome::Pending, 0)
-            }
-            CircuitMode::Consecutive | CircuitMode::Off => self.queue.skip(),
+            CircuitMode::Evidence => self.calls.admit(now),
+            CircuitMode::Consecutive | CircuitMode::Off => self.calls.queue.skip(),
         };
         Permit::new(self.generation, seq, false)
     }
@@ -97,22 +91,22 @@ impl Circuit {
     /// How long a silent probe keeps others from being sent: no longer than the circuit would be
     /// open after it, unless callers are served elsewhere meanwhile.
     fn patience(&self) -> Duration {
-        if self.alternative_healthy || self.policy.mode != CircuitMode::Evidence {
+        if self.context.alternative_healthy || self.policy.mode != CircuitMode::Evidence {
             return self.policy.lease();
         }
         self.policy
-            .longest_open(FailKind::Slow, self.usual_rate, false)
+            .longest_open(FailKind::Slow, self.openings.usual_rate, false)
     }
 
     fn take_evidence(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
         let (outcome, floor) = match signal {
             Signal::FirstToken => {
-                let Some(admitted) = self.queue.pending_since(permit.seq) else {
+                let Some(admitted) = self.calls.queue.pending_since(permit.seq) else {
                     return;
                 };
                 let slow = now.saturating_duration_since(admitted) >= self.policy.slow_threshold;
-                self.last_answered = Some(now);
-                self.succeeded = self.succeeded.max(Some(admitted));
+                self.calls.last_answered = Some(now);
+                self.calls.succeeded = self.calls.succeeded.max(Some(admitted));
                 if let State::Recovering(ramp) = &mut self.state {
                     ramp.answered();
                 }
@@ -134,7 +128,7 @@ impl Circuit {
                 after_slow_threshold: false,
             }
             | Signal::Abandoned => {
-                let Some(admitted) = self.queue.pending_since(permit.seq) else {
+                let Some(admitted) = self.calls.queue.pending_since(permit.seq) else {
                     return;
                 };
                 let age = now.saturating_duration_since(admitted);
@@ -152,14 +146,14 @@ impl Circuit {
         let seq = if was_answered {
             // The success was counted at its first token; the cut of the completion is an outcome of
             // its own.
-            self.queue.push(now, outcome, floor_ms)
+            self.calls.queue.push(now, outcome, floor_ms)
         } else {
             if outcome == AttemptOutcome::Removed
-                && let Some(admitted) = self.queue.pending_since(permit.seq)
+                && let Some(admitted) = self.calls.queue.pending_since(permit.seq)
             {
-                self.arrivals.take_back(admitted, 1);
+                self.calls.arrivals.take_back(admitted, 1);
             }
-            self.queue.decide(permit.seq, outcome, floor_ms);
+            self.calls.queue.decide(permit.seq, outcome, floor_ms);
             permit.seq
         };
         if self.certain_run(seq, outcome, floor_ms, now) {
@@ -181,7 +175,7 @@ impl Circuit {
         if matches!(self.state, State::ForcedClosed) {
             return false;
         }
-        let run = self.queue.run_around(seq);
+        let run = self.calls.queue.run_around(seq);
         // An outcome that is not a failure opens nothing, unless failures that came after it waited
         // to be joined with those before it.
         let joins = match outcome {
@@ -214,7 +208,7 @@ impl Circuit {
     fn take_consecutive(&mut self, signal: Signal, now: Instant) {
         let outcome = match signal {
             Signal::FirstToken => {
-                self.succeeded = Some(now);
+                self.calls.succeeded = Some(now);
                 AttemptOutcome::Answered { slow: false }
             }
             Signal::Failed { kind, .. } => AttemptOutcome::Failed(kind),
@@ -223,8 +217,8 @@ impl Circuit {
             | Signal::Cancelled { .. }
             | Signal::Abandoned => return,
         };
-        self.window.commit(now, now, outcome);
-        let trips = self.window.run_failures >= self.policy.consecutive_failures;
+        self.calls.window.commit(now, now, outcome);
+        let trips = self.calls.window.run_failures >= self.policy.consecutive_failures;
         if trips && matches!(self.state, State::Closed) {
             let evidence = self.evidence();
             self.open(
@@ -247,7 +241,7 @@ impl Circuit {
         match signal {
             Signal::FirstToken => {
                 probes.succeeded();
-                self.succeeded = Some(now);
+                self.calls.succeeded = Some(now);
                 if probes.successes < self.policy.successes_needed() {
                     return;
                 }
@@ -284,8 +278,8 @@ impl Circuit {
 
     /// Hands on what is decided at the head, and opens when that is enough.
     fn commit_decided(&mut self, now: Instant) {
-        while let Some(entry) = self.queue.pop(now, &self.policy) {
-            self.window.commit(now, entry.admitted, entry.outcome);
+        while let Some(entry) = self.calls.queue.pop(now, &self.policy) {
+            self.calls.window.commit(now, entry.admitted, entry.outcome);
             let answered = matches!(entry.outcome, AttemptOutcome::Answered { .. });
             let min_outcomes = match &mut self.state {
                 State::Closed => MIN_OUTCOMES,
@@ -304,12 +298,18 @@ impl Circuit {
             }
             let length = self.run_length(now);
             let trip = if entry.outcome == AttemptOutcome::Local {
-                self.window.judge_local(length)
+                self.calls.window.judge_local(length)
             } else {
-                self.window.judge_run(length, &self.policy).or_else(|| {
-                    self.window
-                        .judge_share(now, min_outcomes, self.alternative_healthy)
-                })
+                self.calls
+                    .window
+                    .judge_run(length, &self.policy)
+                    .or_else(|| {
+                        self.calls.window.judge_share(
+                            now,
+                            min_outcomes,
+                            self.context.alternative_healthy,
+                        )
+                    })
             };
             if let Some(trip) = trip {
                 let evidence = self.evidence();
@@ -348,18 +348,18 @@ impl Circuit {
         let past = |at: Option<Instant>, time| {
             at.is_some_and(|at| now.saturating_duration_since(at) >= time)
         };
-        let no_call_waits = self.queue.pending() == 0;
-        if self.degraded && no_call_waits && past(self.last_admitted, super::FORGET_UNASKED) {
-            self.window.forget_shares();
+        let no_call_waits = self.calls.queue.pending() == 0;
+        if self.degraded && no_call_waits && past(self.calls.last_admitted, super::FORGET_UNASKED) {
+            self.calls.window.forget_shares();
         }
         // The run is kept: the one call that probes has just been admitted, and the others continue
         // to prefer other targets.
-        let by_run = self.window.unanswered() >= DEGRADED_RUN
-            && past(self.last_answered, self.policy.degraded_after())
+        let by_run = self.calls.window.unanswered() >= DEGRADED_RUN
+            && past(self.calls.last_answered, self.policy.degraded_after())
             && !(no_call_waits
                 && past(
-                    self.last_admitted,
-                    self.policy.look_after(self.window.run_time()),
+                    self.calls.last_admitted,
+                    self.policy.look_after(self.calls.window.run_time()),
                 ));
         let relief = if self.degraded { RELIEF } else { 0.0 };
         let by_share = |counts: OutcomeCounts| {
@@ -368,7 +368,11 @@ impl Circuit {
         };
         let degraded = self.policy.mode == CircuitMode::Evidence
             && (by_run
-                || self.window.basis(now, MIN_OUTCOMES).is_some_and(by_share)
+                || self
+                    .calls
+                    .window
+                    .basis(now, MIN_OUTCOMES)
+                    .is_some_and(by_share)
                 || self.is_slow_of_late(now, relief));
         if degraded != self.degraded {
             self.degraded = degraded;
@@ -381,8 +385,11 @@ impl Circuit {
     /// those before it, would detect a brown-out only when its first callers run out of time.
     fn is_slow_of_late(&self, now: Instant, relief: f64) -> bool {
         let wanted = MIN_OUTCOMES;
-        let (mut counted, mut slow) = self.queue.aged(now, self.policy.slow_threshold, wanted);
-        let (older, older_slow) = self.window.last_slow(now, wanted - counted);
+        let (mut counted, mut slow) =
+            self.calls
+                .queue
+                .aged(now, self.policy.slow_threshold, wanted);
+        let (older, older_slow) = self.calls.window.last_slow(now, wanted - counted);
         counted += older;
         slow += older_slow;
         counted >= wanted && f64::from(slow) >= f64::from(counted) * (SLOW_SHARE - relief)
@@ -390,12 +397,8 @@ impl Circuit {
 
     /// Failures in a row that open at the present rate of calls.
     fn run_length(&mut self, now: Instant) -> u32 {
-        let rate = self.calls_per_second(now);
+        let rate = self.calls.per_second(now);
         self.policy.run_at(rate)
-    }
-
-    pub(super) fn calls_per_second(&mut self, now: Instant) -> f64 {
-        f64::from(self.arrivals.total(now)) / WINDOW.as_secs_f64()
     }
 
     fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {
@@ -413,35 +416,37 @@ impl Circuit {
     pub(super) fn open(&mut self, now: Instant, trip: Trip, floor_ms: u32, evidence: Evidence) {
         // A probe that fails shows less than what opened the circuit.
         if !matches!(self.state, State::HalfOpen(_)) {
-            self.opened_on = Some((now, self.seen(now)));
+            self.openings.rested_on = Some((now, self.calls.seen(now)));
         }
         if matches!(self.state, State::HalfOpen(_) | State::Recovering(_)) {
-            self.streak = self.streak.saturating_add(1);
+            self.openings.streak = self.openings.streak.saturating_add(1);
         } else {
-            self.usual_rate = self.calls_per_second(now);
-            self.failing_since = self.window.run_began().or(Some(now));
+            self.openings.usual_rate = self.calls.per_second(now);
+            self.openings.failing_since = self.calls.window.run_began().or(Some(now));
         }
         let wait = match self.policy.mode {
             CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
             CircuitMode::Evidence => {
-                let longest =
-                    self.policy
-                        .longest_open(trip.kind, self.usual_rate, self.alternative_healthy);
+                let longest = self.policy.longest_open(
+                    trip.kind,
+                    self.openings.usual_rate,
+                    self.context.alternative_healthy,
+                );
                 // Callers that are served elsewhere lose little by a late probe, and a probe of a
                 // silent target delays one of them.
                 let wait = match trip.kind {
-                    FailKind::Slow if self.alternative_healthy => longest,
-                    FailKind::Fast if self.alternative_healthy => {
-                        let since = self.failing_since.unwrap_or(now);
+                    FailKind::Slow if self.context.alternative_healthy => longest,
+                    FailKind::Fast if self.context.alternative_healthy => {
+                        let since = self.openings.failing_since.unwrap_or(now);
                         self.policy.look_after(now.saturating_duration_since(since))
                     }
                     FailKind::Fast | FailKind::Slow => self
                         .policy
                         .open_base
-                        .saturating_mul(1 << self.streak.min(20)),
+                        .saturating_mul(1 << self.openings.streak.min(20)),
                 };
                 let wait = wait.min(longest);
-                let less = OPEN_JITTER * (2.0 * self.rng.clamp(0.0, 1.0) - 1.0).abs();
+                let less = OPEN_JITTER * (2.0 * self.context.rng.clamp(0.0, 1.0) - 1.0).abs();
                 wait.mul_f64(1.0 - less)
                     .max(Duration::from_millis(floor_ms.into()))
             }
