@@ -22,7 +22,7 @@ use crate::telemetry::Metrics;
 struct HttpRequest {
     metrics: Metrics,
     method: &'static str,
-    route: String,
+    route: Arc<str>,
     status: u16,
     began: Instant,
 }
@@ -45,7 +45,7 @@ async fn record(
         .extensions()
         .get::<MatchedPath>()
         .map_or("", MatchedPath::as_str)
-        .to_owned();
+        .into();
     let method = known(request.method());
     let began = Instant::now();
     let response = next.run(request).await;
@@ -80,7 +80,7 @@ fn known(method: &Method) -> &'static str {
 
 impl Drop for HttpRequest {
     fn drop(&mut self) {
-        let route = std::mem::take(&mut self.route);
+        let route = Arc::clone(&self.route);
         self.metrics
             .http_finished(self.method, route, self.status, self.began.elapsed());
     }

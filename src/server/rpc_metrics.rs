@@ -26,14 +26,14 @@ const OTHER: &str = "_OTHER";
 #[derive(Clone)]
 struct RpcRecorder {
     metrics: Metrics,
-    methods: Arc<HashSet<String>>,
+    methods: Arc<HashSet<Arc<str>>>,
     refused: Arc<RefusedCallers>,
 }
 
 /// A call that has not ended.
 struct RpcCall {
     metrics: Metrics,
-    method: String,
+    method: Arc<str>,
     began: Instant,
     /// If set, its end is reported.
     ended: bool,
@@ -44,6 +44,7 @@ pub(super) fn recorded(routes: Routes, metrics: &Metrics, refused: Arc<RefusedCa
     let methods = [v1::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET]
         .into_iter()
         .flat_map(methods_of)
+        .map(Arc::from)
         .collect();
     let recorder = RpcRecorder {
         metrics: metrics.clone(),
@@ -71,12 +72,8 @@ fn methods_of(descriptors: &[u8]) -> Vec<String> {
 
 async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Next) -> Response {
     let path = request.uri().path().trim_start_matches('/');
-    let method = if recorder.methods.contains(path) {
-        path
-    } else {
-        OTHER
-    };
-    let method = method.to_owned();
+    let method = recorder.methods.get(path).cloned();
+    let method = method.unwrap_or_else(|| Arc::from(OTHER));
     let refused = recorder.refused;
     let mut call = RpcCall {
         metrics: recorder.metrics,
@@ -101,11 +98,9 @@ async fn record(State(recorder): State<RpcRecorder>, request: Request, next: Nex
 impl RpcCall {
     fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.metrics.rpc_finished(
-                std::mem::take(&mut self.method),
-                name(code),
-                self.began.elapsed(),
-            );
+            let method = Arc::clone(&self.method);
+            let took = self.began.elapsed();
+            self.metrics.rpc_finished(method, name(code), took);
         }
     }
 }

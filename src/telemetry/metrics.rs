@@ -4,10 +4,12 @@
 //! collector. Each value has its own registry, so that several servers in one process do not mix.
 //! Every label is bounded.
 
+mod bound;
 mod gauges;
 mod instruments;
 mod labels;
 mod recorder;
+mod series;
 mod zero_series;
 
 #[cfg(test)]
@@ -162,45 +164,47 @@ impl Metrics {
 
     /// Records the end of a gRPC call: its method, its status by name (`OK`, `UNAVAILABLE`), and
     /// how long it took.
-    pub fn rpc_finished(
-        &self,
-        method: impl Into<StringValue>,
-        status: &'static str,
-        took: Duration,
-    ) {
-        let attributes = [
-            KeyValue::new(attr::RPC_METHOD, method.into()),
-            KeyValue::new(attr::RPC_STATUS, status),
-        ];
-        self.inner
-            .instruments
-            .rpc_duration
-            .record(took.as_secs_f64(), &attributes);
+    pub fn rpc_finished(&self, method: Arc<str>, status: &'static str, took: Duration) {
+        let series = &self.inner.instruments.requests.rpc;
+        series.record((method, status), took, |(method, status)| {
+            vec![
+                KeyValue::new(attr::RPC_METHOD, StringValue::from(Arc::clone(method))),
+                KeyValue::new(attr::RPC_STATUS, *status),
+            ]
+        });
     }
 
     /// Records the end of a request of the HTTP front: its method, its route (empty if no route has
     /// its path), its status, and the time that it took.
-    pub fn http_finished(&self, method: &'static str, route: String, status: u16, took: Duration) {
-        let mut attributes = vec![
-            KeyValue::new(attr::HTTP_METHOD, method),
-            KeyValue::new(attr::HTTP_STATUS, i64::from(status)),
-        ];
-        if !route.is_empty() {
-            attributes.push(KeyValue::new(attr::HTTP_ROUTE, route));
-        }
-        self.inner
-            .instruments
-            .http_duration
-            .record(took.as_secs_f64(), &attributes);
+    pub fn http_finished(
+        &self,
+        method: &'static str,
+        route: Arc<str>,
+        status: u16,
+        took: Duration,
+    ) {
+        let series = &self.inner.instruments.requests.http;
+        series.record((method, route, status), took, |(method, route, status)| {
+            let mut labels = vec![
+                KeyValue::new(attr::HTTP_METHOD, *method),
+                KeyValue::new(attr::HTTP_STATUS, i64::from(*status)),
+            ];
+            if !route.is_empty() {
+                labels.push(KeyValue::new(
+                    attr::HTTP_ROUTE,
+                    StringValue::from(Arc::clone(route)),
+                ));
+            }
+            labels
+        });
     }
 
     /// Records how long a journal operation took.
     pub fn journal_took(&self, operation: &'static str, took: Duration) {
-        let operation = KeyValue::new(label::OPERATION, operation);
-        self.inner
-            .instruments
-            .journal_duration
-            .record(took.as_secs_f64(), &[operation]);
+        let series = &self.inner.instruments.requests.journal;
+        series.record(operation, took, |operation| {
+            vec![KeyValue::new(label::OPERATION, *operation)]
+        });
     }
 }
 

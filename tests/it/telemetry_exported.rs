@@ -123,7 +123,7 @@ async fn metrics_are_pushed_at_the_end_too() {
     let (metrics, task) =
         Metrics::start(&EventBus::new(4), &settings, TargetNames::default()).unwrap();
     metrics.rpc_finished(
-        "relight.v1.RecoveryService/InvokeWithRecovery",
+        "relight.v1.RecoveryService/InvokeWithRecovery".into(),
         "OK",
         Duration::from_secs(1),
     );

@@ -2,8 +2,11 @@
 //!
 //! Buckets reach from tenths of a second to minutes, because that is how long model calls take.
 
+use std::sync::Arc;
+
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 
+use super::bound::BoundSeconds;
 use crate::domain::semconv::metric;
 
 const ATTEMPT_SECONDS: [f64; 14] = [
@@ -38,208 +41,343 @@ const TOKEN_COUNTS: [f64; 14] = [
     67_108_864.0,
 ];
 
-/// Counters and histograms; gauges are in `gauges.rs`.
+/// Counters and histograms, by what they count; gauges are in `gauges.rs`.
 #[derive(Debug)]
 pub(super) struct Instruments {
-    pub(super) rpc_duration: Histogram<f64>,
-    pub(super) http_duration: Histogram<f64>,
-    pub(super) operation_duration: Histogram<f64>,
+    pub(super) requests: RequestInstruments,
+    pub(super) attempts: AttemptInstruments,
+    pub(super) tokens: TokenInstruments,
+    pub(super) invocations: InvocationInstruments,
+    pub(super) recovery: RecoveryInstruments,
+    pub(super) operation: OperationInstruments,
+}
+
+/// What is served, and what that waits for.
+#[derive(Debug)]
+pub(super) struct RequestInstruments {
+    /// By method and status.
+    pub(super) rpc: BoundSeconds<(Arc<str>, &'static str)>,
+    /// By method, route and status.
+    pub(super) http: BoundSeconds<(&'static str, Arc<str>, u16)>,
+    /// By operation.
+    pub(super) journal: BoundSeconds<&'static str>,
+}
+
+/// Attempts at targets.
+#[derive(Debug)]
+pub(super) struct AttemptInstruments {
+    pub(super) ended: Counter<u64>,
+    pub(super) duration: Histogram<f64>,
     pub(super) first_chunk: Histogram<f64>,
-    pub(super) token_usage: Histogram<u64>,
-    pub(super) invocations: Counter<u64>,
-    pub(super) tenant_invocations: Counter<u64>,
+    pub(super) classifier_unknown: Counter<u64>,
+}
+
+/// What attempts take and cost.
+#[derive(Debug)]
+pub(super) struct TokenInstruments {
+    pub(super) usage: Histogram<u64>,
+    pub(super) spent: Counter<u64>,
+    pub(super) delivered: Counter<u64>,
+    pub(super) cached: Counter<u64>,
+    pub(super) cost_spent: Counter<f64>,
+    pub(super) cost_delivered: Counter<f64>,
+}
+
+/// Invocations that ended.
+#[derive(Debug)]
+pub(super) struct InvocationInstruments {
+    pub(super) ended: Counter<u64>,
+    pub(super) duration: Histogram<f64>,
+    pub(super) attempts: Histogram<u64>,
+    pub(super) shed: Counter<u64>,
+    pub(super) of_tenant: Counter<u64>,
     pub(super) tenant_tokens: Counter<u64>,
-    pub(super) invocation_duration: Histogram<f64>,
-    pub(super) invocation_attempts: Histogram<u64>,
-    pub(super) attempts: Counter<u64>,
-    pub(super) recoveries: Counter<u64>,
-    pub(super) recoveries_succeeded: Counter<u64>,
-    pub(super) retry_delay: Histogram<f64>,
+}
+
+/// What was done about failures.
+#[derive(Debug)]
+pub(super) struct RecoveryInstruments {
+    pub(super) decided: Counter<u64>,
+    pub(super) succeeded: Counter<u64>,
+    pub(super) delay: Histogram<f64>,
     pub(super) hedges: Counter<u64>,
     pub(super) fallbacks: Counter<u64>,
     pub(super) injections: Counter<u64>,
-    pub(super) tokens_spent: Counter<u64>,
-    pub(super) tokens_delivered: Counter<u64>,
-    pub(super) tokens_cached: Counter<u64>,
-    pub(super) cost_spent: Counter<f64>,
-    pub(super) cost_delivered: Counter<f64>,
-    pub(super) circuit_transitions: Counter<u64>,
     pub(super) budget_exhausted: Counter<u64>,
-    pub(super) shed: Counter<u64>,
-    pub(super) classifier_unknown: Counter<u64>,
+}
+
+/// Changes of what is in force.
+#[derive(Debug)]
+pub(super) struct OperationInstruments {
+    pub(super) circuit_transitions: Counter<u64>,
     pub(super) config_reloads: Counter<u64>,
     pub(super) release_decisions: Counter<u64>,
-    pub(super) journal_duration: Histogram<f64>,
 }
 
 // === impl Instruments ===
 
 impl Instruments {
-    #[expect(clippy::too_many_lines, reason = "one field for each instrument")]
     pub(super) fn new(meter: &Meter) -> Self {
-        let counter = |name: &'static str, unit: &'static str, description: &'static str| {
-            meter
-                .u64_counter(name)
-                .with_unit(unit)
-                .with_description(description)
-                .build()
-        };
-        let money = |name: &'static str, description: &'static str| {
-            meter
-                .f64_counter(name)
-                .with_unit("{currency}")
-                .with_description(description)
-                .build()
-        };
-        let seconds = |name: &'static str, buckets: &[f64], description: &'static str| {
-            let histogram = meter
-                .f64_histogram(name)
-                .with_unit("s")
-                .with_description(description);
-            histogram.with_boundaries(buckets.to_vec()).build()
-        };
-        let counts =
-            |name: &'static str, unit: &'static str, buckets: &[f64], description: &'static str| {
-                let histogram = meter
-                    .u64_histogram(name)
-                    .with_unit(unit)
-                    .with_description(description);
-                histogram.with_boundaries(buckets.to_vec()).build()
-            };
         Self {
-            rpc_duration: seconds(
+            requests: RequestInstruments::new(meter),
+            attempts: AttemptInstruments::new(meter),
+            tokens: TokenInstruments::new(meter),
+            invocations: InvocationInstruments::new(meter),
+            recovery: RecoveryInstruments::new(meter),
+            operation: OperationInstruments::new(meter),
+        }
+    }
+}
+
+impl RequestInstruments {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            rpc: BoundSeconds::new(seconds(
+                meter,
                 metric::RPC_DURATION,
                 &RPC_SECONDS,
                 "Duration of gRPC calls, streams to their end",
-            ),
-            http_duration: seconds(
+            )),
+            http: BoundSeconds::new(seconds(
+                meter,
                 metric::HTTP_DURATION,
                 &RPC_SECONDS,
                 "Duration of requests of the HTTP front, streams to their end",
-            ),
-            operation_duration: seconds(
+            )),
+            journal: BoundSeconds::new(seconds(
+                meter,
+                metric::JOURNAL_DURATION,
+                &JOURNAL_SECONDS,
+                "Duration of journal operations",
+            )),
+        }
+    }
+}
+
+impl AttemptInstruments {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            ended: counter(meter, metric::ATTEMPTS, "{attempt}", "Attempts that ended"),
+            duration: seconds(
+                meter,
                 metric::GEN_AI_DURATION,
                 &ATTEMPT_SECONDS,
                 "Duration of sent attempts",
             ),
             first_chunk: seconds(
+                meter,
                 metric::GEN_AI_FIRST_CHUNK,
                 &ATTEMPT_SECONDS,
                 "Time to the first token of an attempt",
             ),
-            token_usage: counts(
+            classifier_unknown: counter(
+                meter,
+                metric::CLASSIFIER_UNKNOWN,
+                "{failure}",
+                "Failures that no rule matched",
+            ),
+        }
+    }
+}
+
+impl TokenInstruments {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            usage: counts(
+                meter,
                 metric::GEN_AI_TOKENS,
                 "{token}",
                 &TOKEN_COUNTS,
                 "Tokens of an attempt",
             ),
-            invocations: counter(
-                metric::INVOCATIONS,
-                "{invocation}",
-                "Invocations that ended",
-            ),
-            tenant_invocations: counter(
-                metric::TENANT_INVOCATIONS,
-                "{invocation}",
-                "Invocations that ended, of the first 64 tenants; those of others are counted as other",
-            ),
-            tenant_tokens: counter(
-                metric::TENANT_TOKENS,
+            spent: counter(
+                meter,
+                metric::TOKENS_SPENT,
                 "{token}",
-                "Tokens of all attempts, of the first 64 tenants; those of others are counted as other",
+                "Tokens of all attempts",
             ),
-            invocation_duration: seconds(
-                metric::INVOCATION_DURATION,
-                &INVOCATION_SECONDS,
-                "Duration of invocations, recovery included",
-            ),
-            invocation_attempts: counts(
-                metric::INVOCATION_ATTEMPTS,
-                "{attempt}",
-                &ATTEMPT_COUNTS,
-                "Attempts that an invocation took",
-            ),
-            attempts: counter(metric::ATTEMPTS, "{attempt}", "Attempts that ended"),
-            recoveries: counter(
-                metric::RECOVERIES,
-                "{recovery}",
-                "Recoveries that were decided",
-            ),
-            recoveries_succeeded: counter(
-                metric::RECOVERIES_SUCCEEDED,
-                "{recovery}",
-                "Recoveries that led to an answer",
-            ),
-            retry_delay: seconds(
-                metric::RETRY_DELAY,
-                &DELAY_SECONDS,
-                "Waits before recoveries, as planned",
-            ),
-            hedges: counter(
-                metric::HEDGES,
-                "{attempt}",
-                "Attempts started beside a slow one",
-            ),
-            fallbacks: counter(metric::FALLBACKS, "{attempt}", "Moves to another target"),
-            injections: counter(
-                metric::INJECTIONS,
-                "{note}",
-                "Notes that informed the model of a failure",
-            ),
-            tokens_spent: counter(metric::TOKENS_SPENT, "{token}", "Tokens of all attempts"),
-            tokens_delivered: counter(
+            delivered: counter(
+                meter,
                 metric::TOKENS_DELIVERED,
                 "{token}",
                 "Tokens of the answers that were kept; spent less delivered is the price of recovery",
             ),
-            tokens_cached: counter(
+            cached: counter(
+                meter,
                 metric::TOKENS_CACHED,
                 "{token}",
                 "Tokens of prompts that the target's prompt cache held (read), and that were written to it",
             ),
             cost_spent: money(
+                meter,
                 metric::COST_SPENT,
                 "Money for all attempts at targets with prices",
             ),
             cost_delivered: money(
+                meter,
                 metric::COST_DELIVERED,
                 "Money for the answers that were kept; spent less delivered is the price of recovery",
             ),
-            circuit_transitions: counter(
-                metric::CIRCUIT_TRANSITIONS,
-                "{transition}",
-                "Moves of circuits",
+        }
+    }
+}
+
+impl InvocationInstruments {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            ended: counter(
+                meter,
+                metric::INVOCATIONS,
+                "{invocation}",
+                "Invocations that ended",
             ),
-            budget_exhausted: counter(
-                metric::BUDGET_EXHAUSTED,
-                "{refusal}",
-                "Times a retry budget was found empty",
+            duration: seconds(
+                meter,
+                metric::INVOCATION_DURATION,
+                &INVOCATION_SECONDS,
+                "Duration of invocations, recovery included",
+            ),
+            attempts: counts(
+                meter,
+                metric::INVOCATION_ATTEMPTS,
+                "{attempt}",
+                &ATTEMPT_COUNTS,
+                "Attempts that an invocation took",
             ),
             shed: counter(
+                meter,
                 metric::SHED,
                 "{invocation}",
                 "Invocations refused because of too much work",
             ),
-            classifier_unknown: counter(
-                metric::CLASSIFIER_UNKNOWN,
-                "{failure}",
-                "Failures that no rule matched",
+            of_tenant: counter(
+                meter,
+                metric::TENANT_INVOCATIONS,
+                "{invocation}",
+                "Invocations that ended, of the first 64 tenants; those of others are counted as other",
+            ),
+            tenant_tokens: counter(
+                meter,
+                metric::TENANT_TOKENS,
+                "{token}",
+                "Tokens of all attempts, of the first 64 tenants; those of others are counted as other",
+            ),
+        }
+    }
+}
+
+impl RecoveryInstruments {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            decided: counter(
+                meter,
+                metric::RECOVERIES,
+                "{recovery}",
+                "Recoveries that were decided",
+            ),
+            succeeded: counter(
+                meter,
+                metric::RECOVERIES_SUCCEEDED,
+                "{recovery}",
+                "Recoveries that led to an answer",
+            ),
+            delay: seconds(
+                meter,
+                metric::RETRY_DELAY,
+                &DELAY_SECONDS,
+                "Waits before recoveries, as planned",
+            ),
+            hedges: counter(
+                meter,
+                metric::HEDGES,
+                "{attempt}",
+                "Attempts started beside a slow one",
+            ),
+            fallbacks: counter(
+                meter,
+                metric::FALLBACKS,
+                "{attempt}",
+                "Moves to another target",
+            ),
+            injections: counter(
+                meter,
+                metric::INJECTIONS,
+                "{note}",
+                "Notes that informed the model of a failure",
+            ),
+            budget_exhausted: counter(
+                meter,
+                metric::BUDGET_EXHAUSTED,
+                "{refusal}",
+                "Times a retry budget was found empty",
+            ),
+        }
+    }
+}
+
+impl OperationInstruments {
+    fn new(meter: &Meter) -> Self {
+        Self {
+            circuit_transitions: counter(
+                meter,
+                metric::CIRCUIT_TRANSITIONS,
+                "{transition}",
+                "Moves of circuits",
             ),
             config_reloads: counter(
+                meter,
                 metric::CONFIG_RELOADS,
                 "{reload}",
                 "Configurations put in force or refused",
             ),
             release_decisions: counter(
+                meter,
                 metric::RELEASE_DECISIONS,
                 "{decision}",
                 "Decisions about releases",
             ),
-            journal_duration: seconds(
-                metric::JOURNAL_DURATION,
-                &JOURNAL_SECONDS,
-                "Duration of journal operations",
-            ),
         }
     }
+}
+
+fn counter(
+    meter: &Meter,
+    name: &'static str,
+    unit: &'static str,
+    description: &'static str,
+) -> Counter<u64> {
+    let counter = meter.u64_counter(name).with_unit(unit);
+    counter.with_description(description).build()
+}
+
+fn money(meter: &Meter, name: &'static str, description: &'static str) -> Counter<f64> {
+    let counter = meter.f64_counter(name).with_unit("{currency}");
+    counter.with_description(description).build()
+}
+
+fn seconds(
+    meter: &Meter,
+    name: &'static str,
+    buckets: &[f64],
+    description: &'static str,
+) -> Histogram<f64> {
+    let histogram = meter.f64_histogram(name).with_unit("s");
+    histogram
+        .with_description(description)
+        .with_boundaries(buckets.to_vec())
+        .build()
+}
+
+fn counts(
+    meter: &Meter,
+    name: &'static str,
+    unit: &'static str,
+    buckets: &[f64],
+    description: &'static str,
+) -> Histogram<u64> {
+    let histogram = meter.u64_histogram(name).with_unit(unit);
+    histogram
+        .with_description(description)
+        .with_boundaries(buckets.to_vec())
+        .build()
 }

@@ -12,11 +12,12 @@ use std::{
     time::Duration,
 };
 
-use opentelemetry::{KeyValue, StringValue, metrics::Counter};
+use opentelemetry::KeyValue;
 
 use super::{
     Inner,
-    labels::{TargetNames, UNKNOWN, cause_label, strategy_label},
+    labels::{UNKNOWN, cause_label, strategy_label},
+    series::{AttemptEnd, InvocationEnd, SeriesCache},
 };
 use crate::{
     domain::{
@@ -25,7 +26,7 @@ use crate::{
         failure::FailureClass,
         ids::{InvocationId, TargetId},
         invocation::AttemptCause,
-        semconv::{attr, label},
+        semconv::label,
     },
     events::BusItem,
     telemetry::reader::Consume,
@@ -39,13 +40,14 @@ const MAX_OPEN: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct MetricsRecorder {
     inner: Arc<Inner>,
+    series: SeriesCache,
     open: HashMap<InvocationId, OpenInvocation>,
 }
 
 /// Facts that are remembered of an invocation until it ends.
 #[derive(Debug, Default)]
 struct OpenInvocation {
-    attempts: HashMap<u32, OpenAttempt>,
+    attempts: Vec<(u32, OpenAttempt)>,
     answered: Option<(Option<TargetId>, Usage)>,
 }
 
@@ -55,16 +57,9 @@ struct OpenAttempt {
     model: Arc<str>,
 }
 
-/// End of an attempt.
-struct AttemptEnd {
-    duration_ms: u64,
-    usage: Usage,
-    class: Option<FailureClass>,
-    sent: bool,
-}
-
 impl Consume for MetricsRecorder {
     async fn consume(&mut self, batch: Vec<BusItem>) {
+        self.series.follow_names();
         for reading in batch {
             match reading {
                 BusItem::Event(event) => self.record(&event),
@@ -85,15 +80,13 @@ impl Consume for MetricsRecorder {
 impl MetricsRecorder {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         Self {
+            series: SeriesCache::new(Arc::clone(&inner)),
             inner,
             open: HashMap::new(),
         }
     }
 
     fn record(&mut self, event: &Event) {
-        let target = event.target.as_ref();
-        let inner = Arc::clone(&self.inner);
-        let names = inner.names();
         match &event.body {
             EventBody::AttemptStarted {
                 cause,
@@ -102,21 +95,14 @@ impl MetricsRecorder {
             } => self.begun(event, *cause, model),
             EventBody::FirstToken { after_ms } => {
                 let model = self.begun_at(event).map(|begun| begun.model);
-                inner.instruments.first_chunk.record(
-                    seconds(*after_ms),
-                    &inner.gen_ai(&names, target, model.as_deref()),
-                );
+                let after = Duration::from_millis(*after_ms);
+                self.series
+                    .first_token(event.target.as_ref(), model.as_ref(), after);
             }
             EventBody::AttemptSucceeded {
                 duration_ms, usage, ..
             } => {
-                let ended = AttemptEnd {
-                    duration_ms: *duration_ms,
-                    usage: *usage,
-                    class: None,
-                    sent: true,
-                };
-                self.ended(event, &names, &ended);
+                self.ended(event, (None, true), *duration_ms, *usage);
                 self.open_of(event, |open| {
                     open.answered = Some((event.target.clone(), *usage));
                 });
@@ -127,19 +113,10 @@ impl MetricsRecorder {
                 sent,
                 usage,
                 ..
-            } => {
-                let ended = AttemptEnd {
-                    duration_ms: *duration_ms,
-                    usage: *usage,
-                    class: Some(*class),
-                    sent: *sent,
-                };
-                self.ended(event, &names, &ended);
-            }
+            } => self.ended(event, (Some(*class), *sent), *duration_ms, *usage),
             EventBody::InvocationSucceeded { duration_ms, usage } => {
-                self.invocation(event, "succeeded", *duration_ms, 1, None);
-                self.tenant(event, "succeeded", *usage);
-                self.delivered(event, &names, Some(*usage));
+                self.invocation(event, "succeeded", None, (*duration_ms, 1, *usage));
+                self.delivered(event, Some(*usage));
             }
             EventBody::InvocationRecovered {
                 duration_ms,
@@ -148,12 +125,13 @@ impl MetricsRecorder {
                 usage,
                 ..
             } => {
-                self.invocation(event, "recovered", *duration_ms, *attempts, None);
-                self.tenant(event, "recovered", *usage);
-                self.delivered(event, &names, None);
+                let took = (*duration_ms, *attempts, *usage);
+                self.invocation(event, "recovered", None, took);
+                self.delivered(event, None);
                 for strategy in strategies {
                     let strategy = KeyValue::new(label::STRATEGY, strategy_label(*strategy));
-                    inner.instruments.recoveries_succeeded.add(1, &[strategy]);
+                    let recovery = &self.inner.instruments.recovery;
+                    recovery.succeeded.add(1, &[strategy]);
                 }
             }
             EventBody::InvocationFailed {
@@ -168,8 +146,8 @@ impl MetricsRecorder {
                 } else {
                     "failed"
                 };
-                self.invocation(event, outcome, *duration_ms, *attempts, Some(*class));
-                self.tenant(event, outcome, *usage);
+                let took = (*duration_ms, *attempts, *usage);
+                self.invocation(event, outcome, Some(*class), took);
                 self.forget(event);
             }
             EventBody::RecoveryAttempted {
@@ -177,8 +155,8 @@ impl MetricsRecorder {
                 strategy,
                 wait,
                 ..
-            } => inner.recovery(*class, *strategy, *wait),
-            _ => inner.record_lone(event),
+            } => self.inner.recovery(*class, *strategy, *wait),
+            _ => self.inner.record_lone(event),
         }
     }
 
@@ -187,160 +165,57 @@ impl MetricsRecorder {
             cause: cause_label(cause),
             model: Arc::from(model),
         };
-        self.open_of(event, |open| {
-            open.attempts.insert(event.attempt, begun);
-        });
+        self.open_of(event, |open| open.attempts.push((event.attempt, begun)));
     }
 
     fn begun_at(&self, event: &Event) -> Option<OpenAttempt> {
-        self.open
-            .get(&event.scope.as_ref()?.invocation)?
-            .attempts
-            .get(&event.attempt)
-            .cloned()
+        let open = self.open.get(&event.scope.as_ref()?.invocation)?;
+        let mut attempts = open.attempts.iter().rev();
+        attempts
+            .find(|(number, _)| *number == event.attempt)
+            .map(|(_, begun)| begun.clone())
     }
 
-    fn ended(&self, event: &Event, names: &TargetNames, ended: &AttemptEnd) {
-        let inner = &self.inner;
+    fn ended(
+        &mut self,
+        event: &Event,
+        (class, sent): (Option<FailureClass>, bool),
+        duration_ms: u64,
+        usage: Usage,
+    ) {
         let begun = self.begun_at(event);
-        let model = begun.as_ref().map(|begun| &*begun.model);
-        let class = ended.class.map_or("", FailureClass::as_str);
-        let [target, provider, model_label] =
-            inner.labels.target(names, event.target.as_ref(), model);
-        inner.instruments.attempts.add(
-            1,
-            &[
-                target.clone(),
-                provider.clone(),
-                model_label.clone(),
-                KeyValue::new(
-                    label::CAUSE,
-                    begun.as_ref().map_or(UNKNOWN, |begun| begun.cause),
-                ),
-                KeyValue::new(label::CLASS, class),
-                KeyValue::new(
-                    label::OUTCOME,
-                    match (ended.class, ended.sent) {
-                        (None, _) => "answered",
-                        (Some(FailureClass::Cancelled), _) => "cancelled",
-                        (Some(_), true) => "failed",
-                        (Some(_), false) => "refused",
-                    },
-                ),
-            ],
-        );
-        if ended.class == Some(FailureClass::Unknown) {
-            inner
-                .instruments
-                .classifier_unknown
-                .add(1, std::slice::from_ref(&provider));
-        }
-        if !ended.sent {
-            return;
-        }
-        let mut attributes = inner.gen_ai(names, event.target.as_ref(), model).to_vec();
-        attributes.extend(
-            ended
-                .class
-                .map(|class| KeyValue::new(attr::ERROR_TYPE, class.as_str())),
-        );
-        inner
-            .instruments
-            .operation_duration
-            .record(seconds(ended.duration_ms), &attributes);
-        for (kind, tokens) in token_types(ended.usage) {
-            let mut attributes = inner.gen_ai(names, event.target.as_ref(), model).to_vec();
-            attributes.push(KeyValue::new(attr::GEN_AI_TOKEN_TYPE, kind));
-            inner.instruments.token_usage.record(tokens, &attributes);
-        }
-        let labels = [target, provider, model_label];
-        count_tokens(
-            &inner.instruments.tokens_spent,
-            &labels,
-            token_types(ended.usage),
-        );
-        count_tokens(
-            &inner.instruments.tokens_cached,
-            &labels,
-            cached(ended.usage),
-        );
-        count_cost(
-            &inner.instruments.cost_spent,
-            &labels,
-            names.cost(event.target.as_ref(), ended.usage),
-        );
+        let model = begun.as_ref().map(|begun| &begun.model);
+        let end = AttemptEnd {
+            cause: begun.as_ref().map_or(UNKNOWN, |begun| begun.cause),
+            class,
+            sent,
+        };
+        let took = Duration::from_millis(duration_ms);
+        self.series
+            .attempt(event.target.as_ref(), model, (end, took, usage));
     }
 
     fn invocation(
-        &self,
+        &mut self,
         event: &Event,
         outcome: &'static str,
-        duration_ms: u64,
-        attempts: u32,
         class: Option<FailureClass>,
+        (duration_ms, attempts, usage): (u64, u32, Usage),
     ) {
-        let inner = &self.inner;
         let Some(scope) = &event.scope else { return };
-        let [route, operation] = inner.scope(scope);
-        if class == Some(FailureClass::Shed) {
-            inner
-                .instruments
-                .shed
-                .add(1, &[route.clone(), operation.clone()]);
-        }
-        let mut attributes = vec![route, operation, KeyValue::new(label::OUTCOME, outcome)];
-        inner
-            .instruments
-            .invocation_duration
-            .record(seconds(duration_ms), &attributes);
-        inner
-            .instruments
-            .invocation_attempts
-            .record(u64::from(attempts), &attributes);
-        attributes.push(KeyValue::new(
-            label::CLASS,
-            class.map_or("", FailureClass::as_str),
-        ));
-        inner.instruments.invocations.add(1, &attributes);
-    }
-
-    /// Counts whose invocation ended, and what it cost.
-    fn tenant(&self, event: &Event, outcome: &'static str, usage: Usage) {
-        let inner = &self.inner;
-        let Some(scope) = &event.scope else { return };
-        let tenant = inner.labels.bounded(label::TENANT, scope.tenant.as_str());
-        inner
-            .instruments
-            .tenant_invocations
-            .add(1, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
-        for (kind, tokens) in token_types(usage) {
-            inner.instruments.tenant_tokens.add(
-                tokens,
-                &[tenant.clone(), KeyValue::new(label::TOKEN_TYPE, kind)],
-            );
-        }
+        let took = Duration::from_millis(duration_ms);
+        let end = InvocationEnd { outcome, class };
+        self.series.invocation(scope, end, (took, attempts, usage));
     }
 
     /// Counts the tokens of the kept answer: those of the last successful attempt, else those in
     /// the event.
-    fn delivered(&mut self, event: &Event, names: &TargetNames, otherwise: Option<Usage>) {
+    fn delivered(&mut self, event: &Event, otherwise: Option<Usage>) {
         let answered = self.forget(event).and_then(|open| open.answered);
-        let Some((target, usage)) =
-            answered.or_else(|| otherwise.map(|usage| (event.target.clone(), usage)))
-        else {
-            return;
-        };
-        let labels = self.inner.labels.target(names, target.as_ref(), None);
-        count_tokens(
-            &self.inner.instruments.tokens_delivered,
-            &labels,
-            token_types(usage),
-        );
-        count_cost(
-            &self.inner.instruments.cost_delivered,
-            &labels,
-            names.cost(target.as_ref(), usage),
-        );
+        let answered = answered.or_else(|| otherwise.map(|usage| (event.target.clone(), usage)));
+        if let Some((target, usage)) = answered {
+            self.series.delivered(target.as_ref(), usage);
+        }
     }
 
     fn open_of(&mut self, event: &Event, change: impl FnOnce(&mut OpenInvocation)) {
@@ -359,7 +234,8 @@ impl MetricsRecorder {
 // === impl Inner ===
 
 impl Inner {
-    fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {
+    /// Returns the labels of an invocation's route and operation.
+    pub(super) fn scope(&self, scope: &EventScope) -> [KeyValue; 2] {
         [
             self.labels.bounded(label::ROUTE, scope.route.as_str()),
             self.labels.bounded_for(
@@ -369,85 +245,4 @@ impl Inner {
             ),
         ]
     }
-
-    /// Returns the labels that the conventions want on every metric of a model call.
-    fn gen_ai(
-        &self,
-        names: &TargetNames,
-        target: Option<&TargetId>,
-        model: Option<&str>,
-    ) -> [KeyValue; 3] {
-        // A tool has no model, and is not one of the targets that are configured.
-        let is_tool = model.is_some_and(str::is_empty)
-            && target.is_some_and(|target| !names.contains(target));
-        let [_, provider, model] = self.labels.target(names, target, model);
-        [
-            KeyValue::new(
-                attr::GEN_AI_OPERATION,
-                if is_tool { "execute_tool" } else { "chat" },
-            ),
-            KeyValue::new(attr::GEN_AI_PROVIDER, provider.value),
-            KeyValue::new(attr::GEN_AI_REQUEST_MODEL, model.value),
-        ]
-    }
-}
-
-fn count_tokens(
-    counter: &Counter<u64>,
-    labels: &[KeyValue; 3],
-    types: impl Iterator<Item = (&'static str, u64)>,
-) {
-    for (kind, tokens) in types {
-        let [target, provider, model] = labels.clone();
-        counter.add(
-            tokens,
-            &[
-                target,
-                provider,
-                model,
-                KeyValue::new(label::TOKEN_TYPE, kind),
-            ],
-        );
-    }
-}
-
-fn count_cost(counter: &Counter<f64>, labels: &[KeyValue; 3], cost: Option<(Arc<str>, f64)>) {
-    let Some((currency, amount)) = cost else {
-        return;
-    };
-    let [target, provider, model] = labels.clone();
-    counter.add(
-        amount,
-        &[
-            target,
-            provider,
-            model,
-            KeyValue::new(label::CURRENCY, StringValue::from(currency)),
-        ],
-    );
-}
-
-fn seconds(millis: u64) -> f64 {
-    Duration::from_millis(millis).as_secs_f64()
-}
-
-/// Returns the counts that are not zero: a zero would look like a provider that charges nothing.
-/// Returns the tokens that a prompt cache held, and those that were written to it.
-fn cached(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
-    let types = [
-        ("read", usage.cached_input_tokens),
-        ("write", usage.cache_write_tokens),
-    ];
-    types
-        .into_iter()
-        .filter_map(|(kind, tokens)| Some((kind, tokens.filter(|tokens| *tokens > 0)?)))
-}
-
-fn token_types(usage: Usage) -> impl Iterator<Item = (&'static str, u64)> {
-    [
-        ("input", usage.input_tokens),
-        ("output", usage.output_tokens),
-    ]
-    .into_iter()
-    .filter(|(_, tokens)| *tokens > 0)
 }

@@ -255,7 +255,7 @@ async fn facts_that_are_no_events_are_set_by_their_owners() {
         metrics.set_budget_level(&"main".into(), 4.5);
         metrics.set_store_up("journal", false);
         metrics.rpc_finished(
-            "relight.v1.RecoveryService/InvokeWithRecovery",
+            "relight.v1.RecoveryService/InvokeWithRecovery".into(),
             "OK",
             Duration::from_secs(30),
         );

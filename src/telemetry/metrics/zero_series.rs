@@ -29,20 +29,24 @@ impl Inner {
                     KeyValue::new(label::OUTCOME, outcome),
                     KeyValue::new(label::CLASS, class),
                 ];
-                instruments.invocations.add(0, &labels);
+                instruments.invocations.ended.add(0, &labels);
             };
             ended("succeeded", "");
             ended("recovered", "");
             for class in FailureClass::ALL {
                 ended("failed", class.as_str());
             }
-            instruments.shed.add(0, &[route.clone(), operation.clone()]);
+            instruments
+                .invocations
+                .shed
+                .add(0, &[route.clone(), operation.clone()]);
         }
         for tenant in names.tenants() {
             let tenant = self.labels.bounded(label::TENANT, tenant.as_str());
             for outcome in ["succeeded", "recovered", "failed", "cancelled"] {
                 instruments
-                    .tenant_invocations
+                    .invocations
+                    .of_tenant
                     .add(0, &[tenant.clone(), KeyValue::new(label::OUTCOME, outcome)]);
             }
         }
@@ -56,12 +60,16 @@ impl Inner {
                 KeyValue::new(label::CLASS, ""),
                 KeyValue::new(label::OUTCOME, "answered"),
             ];
-            instruments.attempts.add(0, &first);
-            instruments.hedges.add(0, std::slice::from_ref(&target));
+            instruments.attempts.ended.add(0, &first);
             instruments
+                .recovery
+                .hedges
+                .add(0, std::slice::from_ref(&target));
+            instruments
+                .recovery
                 .budget_exhausted
                 .add(0, std::slice::from_ref(&target));
-            instruments.classifier_unknown.add(0, &[provider]);
+            instruments.attempts.classifier_unknown.add(0, &[provider]);
             for to in [
                 CircuitState::Open,
                 CircuitState::HalfOpen,
@@ -69,6 +77,7 @@ impl Inner {
                 CircuitState::Closed,
             ] {
                 instruments
+                    .operation
                     .circuit_transitions
                     .add(0, &[target.clone(), KeyValue::new(label::TO, to.as_str())]);
             }
@@ -76,13 +85,14 @@ impl Inner {
         for strategy in [RecoveryStrategy::Retry, RecoveryStrategy::Fallback] {
             let label = KeyValue::new(label::STRATEGY, strategy_label(strategy));
             instruments
-                .recoveries_succeeded
+                .recovery
+                .succeeded
                 .add(0, std::slice::from_ref(&label));
             for class in FailureClass::ALL
                 .into_iter()
                 .filter(|class| !class.is_local_refusal())
             {
-                instruments.recoveries.add(
+                instruments.recovery.decided.add(
                     0,
                     &[label.clone(), KeyValue::new(label::CLASS, class.as_str())],
                 );
@@ -90,6 +100,7 @@ impl Inner {
         }
         for result in ["accepted", "rejected"] {
             instruments
+                .operation
                 .config_reloads
                 .add(0, &[KeyValue::new(label::RESULT, result)]);
         }

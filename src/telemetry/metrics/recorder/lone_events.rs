@@ -23,11 +23,13 @@ impl Inner {
         match &event.body {
             EventBody::ContextInjected { vehicle, .. } => {
                 self.instruments
+                    .recovery
                     .injections
                     .add(1, &[self.labels.bounded(label::VEHICLE, vehicle)]);
             }
             EventBody::ContextInjectionSkipped { .. } => {
                 self.instruments
+                    .recovery
                     .injections
                     .add(1, &[KeyValue::new(label::VEHICLE, "skipped")]);
             }
@@ -35,7 +37,7 @@ impl Inner {
                 let left = self.labels.target(&names, Some(from), None)[0]
                     .value
                     .clone();
-                self.instruments.fallbacks.add(
+                self.instruments.recovery.fallbacks.add(
                     1,
                     &[
                         KeyValue::new(label::FROM, left),
@@ -44,7 +46,9 @@ impl Inner {
                     ],
                 );
             }
-            EventBody::HedgeStarted { .. } => self.instruments.hedges.add(1, &[at_target()]),
+            EventBody::HedgeStarted { .. } => {
+                self.instruments.recovery.hedges.add(1, &[at_target()])
+            }
             EventBody::CircuitOpened { .. } => self.circuit_moved(CircuitState::Open, at_target()),
             EventBody::CircuitHalfOpen { .. } => {
                 self.circuit_moved(CircuitState::HalfOpen, at_target());
@@ -69,7 +73,10 @@ impl Inner {
                 }
             }
             EventBody::BudgetExhausted { level, .. } => {
-                self.instruments.budget_exhausted.add(1, &[at_target()]);
+                self.instruments
+                    .recovery
+                    .budget_exhausted
+                    .add(1, &[at_target()]);
                 if let Some(target) = target {
                     self.gauges.budget_is(target, *level);
                 }
@@ -80,15 +87,17 @@ impl Inner {
                     KeyValue::new(label::ACTION, decision.action.as_str()),
                     KeyValue::new(label::LANE, lane),
                 ];
-                self.instruments.release_decisions.add(1, &labels);
+                self.instruments.operation.release_decisions.add(1, &labels);
             }
             EventBody::ConfigurationReloaded { .. } => {
                 self.instruments
+                    .operation
                     .config_reloads
                     .add(1, &[KeyValue::new(label::RESULT, "accepted")]);
             }
             EventBody::ConfigurationRejected { .. } => {
                 self.instruments
+                    .operation
                     .config_reloads
                     .add(1, &[KeyValue::new(label::RESULT, "rejected")]);
             }
@@ -105,15 +114,18 @@ impl Inner {
         let strategy = KeyValue::new(label::STRATEGY, strategy_label(strategy));
         let source = KeyValue::new(label::SOURCE, wait.source.as_str());
         self.instruments
-            .recoveries
+            .recovery
+            .decided
             .add(1, &[strategy, class.clone()]);
         self.instruments
-            .retry_delay
+            .recovery
+            .delay
             .record(wait.duration.as_secs_f64(), &[source, class]);
     }
 
     fn circuit_moved(&self, to: CircuitState, at: KeyValue) {
         self.instruments
+            .operation
             .circuit_transitions
             .add(1, &[at, KeyValue::new(label::TO, to.as_str())]);
     }
