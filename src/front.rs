@@ -33,6 +33,7 @@ pub mod entries;
 mod error;
 mod fields;
 mod headers;
+mod incoming;
 mod mcp;
 mod media;
 mod messages;
@@ -47,7 +48,7 @@ use std::{ops::Deref, sync::Arc};
 
 use axum::{
     Extension, Router,
-    extract::{ConnectInfo, DefaultBodyLimit},
+    extract::ConnectInfo,
     http::{HeaderMap, Uri},
     routing::{get, post},
 };
@@ -55,7 +56,7 @@ use futures_util::future::BoxFuture;
 
 pub use self::{
     error::Protocol,
-    mcp::{mcp_router, with_token_metadata},
+    mcp::{mcp_router, token_metadata, with_challenge},
     rate_limits::LimitHeaders,
 };
 use crate::{
@@ -102,7 +103,7 @@ pub struct ClientCertificate(pub Option<Arc<[u8]>>);
 /// Certificate as handlers get it; a listener without TLS gives none.
 type PeerCertificate = Option<Extension<ConnectInfo<ClientCertificate>>>;
 
-/// State that all handlers share, in one `Arc`: each request clones it at each layer of the router.
+/// State that all handlers share, in one `Arc`: each request clones it.
 #[derive(Clone)]
 pub(crate) struct Front(Arc<FrontState>);
 
@@ -111,6 +112,7 @@ pub(crate) struct FrontState {
     engine: Engine,
     executions: Executions,
     authenticate: Arc<dyn Authenticate>,
+    max_body_bytes: usize,
     started_unix: i64,
 }
 
@@ -144,8 +146,7 @@ pub fn router(
         .method_not_allowed_fallback(async |uri: Uri, headers: HeaderMap| {
             CallError::new(METHOD_NOT_ALLOWED).respond(Protocol::of(uri.path(), &headers))
         })
-        .layer(DefaultBodyLimit::max(max_body_bytes))
-        .with_state(Front::new(engine, executions, authenticate))
+        .with_state(Front::new(engine, executions, authenticate, max_body_bytes))
 }
 
 /// Returns whether a body is a request that one of the front's protocols takes.
@@ -189,12 +190,18 @@ impl Deref for Front {
 // === impl Front ===
 
 impl Front {
-    fn new(engine: Engine, executions: Executions, authenticate: Arc<dyn Authenticate>) -> Self {
+    fn new(
+        engine: Engine,
+        executions: Executions,
+        authenticate: Arc<dyn Authenticate>,
+        max_body_bytes: usize,
+    ) -> Self {
         let started_unix = crate::domain::clock::wall_now().as_second();
         Self(Arc::new(FrontState {
             engine,
             executions,
             authenticate,
+            max_body_bytes,
             started_unix,
         }))
     }

@@ -10,6 +10,7 @@ mod connection;
 mod console;
 mod cors;
 mod executions;
+mod front_layer;
 mod front_port;
 mod http_metrics;
 mod intake;

@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
-    extract::rejection::BytesRejection,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
 
@@ -18,7 +17,7 @@ use super::{
     resume::{EventId, ResumeHeaders},
 };
 use crate::{
-    call_error::table::{BODY_BROKEN, EVENT_OF_OTHER_REQUEST, REQUEST_TOO_LARGE},
+    call_error::table::EVENT_OF_OTHER_REQUEST,
     domain::{
         clock,
         completion::Completion,
@@ -78,25 +77,15 @@ impl Front {
         &self,
         shown: &PeerCertificate,
         headers: &HeaderMap,
-        body: Result<Bytes, BytesRejection>,
+        body: Result<Bytes, CallError>,
     ) -> Result<AdmittedRequest, CallError> {
         let caller = self.identify(headers, shown)?;
-        let body = self.taken(body)?;
+        let body = body?;
         Ok(AdmittedRequest {
             caller,
             headers: RequestHeaders::read(headers)?,
             resume: ResumeHeaders::read(headers)?,
             body,
-        })
-    }
-
-    /// Returns a body that the router took.
-    pub(super) fn taken(&self, body: Result<Bytes, BytesRejection>) -> Result<Bytes, CallError> {
-        body.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => CallError::new(REQUEST_TOO_LARGE)
-                .fact("limit", "server.max_message_bytes")
-                .word("max", self.engine.config().server.max_message_bytes),
-            _ => CallError::new(BODY_BROKEN),
         })
     }
 

@@ -6,18 +6,13 @@ mod message;
 mod own;
 pub(super) mod request;
 
-use axum::{
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::response::Response;
 
 use self::{chunks::Chunks, request::ChatRequest};
 use super::{
-    Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
     error::{CallError, Protocol},
+    incoming::FrontRequest,
     stream,
 };
 use crate::layers::spans::EntryPoint;
@@ -30,24 +25,20 @@ const ENTRY: EntryPoint = EntryPoint::Http {
 
 /// Handles a request. If its client goes away the request is dropped, and the invocation ends
 /// unless others follow it.
-pub(super) async fn complete(
-    State(front): State<Front>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    answer(front, &shown, &headers, body)
+pub(super) async fn complete(request: FrontRequest) -> Response {
+    answer(request)
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
-async fn answer(
-    front: Front,
-    shown: &PeerCertificate,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, CallError> {
-    let admitted = front.admit(shown, headers, body)?;
+async fn answer(request: FrontRequest) -> Result<Response, CallError> {
+    let FrontRequest {
+        front,
+        shown,
+        headers,
+        body,
+    } = request;
+    let admitted = front.admit(&shown, &headers, body)?;
     let ChatRequest {
         model,
         stream,
@@ -76,7 +67,7 @@ async fn answer(
     if stream {
         let chunks = Chunks::new(&started.id, created_unix, model, include_usage);
         let numbers = admitted.resume.numbers(&started);
-        return stream::respond(&front, (headers, shown), (started, numbers), chunks).await;
+        return stream::respond(&front, (&headers, &shown), (started, numbers), chunks).await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {

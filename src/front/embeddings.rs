@@ -6,18 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::{
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::response::Response;
 
 use super::{
-    Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
     error::{CallError, Protocol},
     fields::RequestFields,
+    incoming::FrontRequest,
 };
 use crate::{
     domain::message::{Endpoint, ModelCall},
@@ -31,24 +26,20 @@ const ENTRY: EntryPoint = EntryPoint::Http {
 };
 
 /// Passes a request on.
-pub(super) async fn create(
-    State(front): State<Front>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    pass_on(front, &shown, &headers, body)
+pub(super) async fn create(request: FrontRequest) -> Response {
+    pass_on(request)
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
-async fn pass_on(
-    front: Front,
-    shown: &PeerCertificate,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, CallError> {
-    let admitted = front.admit(shown, headers, body)?;
+async fn pass_on(request: FrontRequest) -> Result<Response, CallError> {
+    let FrontRequest {
+        front,
+        shown,
+        headers,
+        body,
+    } = request;
+    let admitted = front.admit(&shown, &headers, body)?;
     let mut fields = RequestFields::read(&admitted.body)?;
     let model = fields.model()?;
     if !fields

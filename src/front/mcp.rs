@@ -23,8 +23,8 @@ use std::{ops::Deref, sync::Arc};
 
 use axum::{
     Router,
-    body::{Body, Bytes},
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    body::Body,
+    extract::{FromRef, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
     routing::post,
@@ -32,7 +32,7 @@ use axum::{
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-pub use self::metadata::with_token_metadata;
+pub use self::metadata::{token_metadata, with_challenge};
 use self::{
     reply::{BegunCall, CallResponse},
     revision::Revision,
@@ -42,6 +42,7 @@ use super::{
     Authenticate, Front, PeerCertificate, Principal,
     error::{CallError, Protocol},
     headers::RequestHeaders,
+    incoming::FrontRequest,
 };
 use crate::{
     call_error::table::{
@@ -91,21 +92,15 @@ pub fn mcp_router(
         .route(path, post(handle).get(listen))
         .fallback(async || CallError::new(PATH_NOT_FOUND).respond(Protocol::Openai))
         .method_not_allowed_fallback(async || StatusCode::METHOD_NOT_ALLOWED)
-        .layer(DefaultBodyLimit::max(max_body_bytes))
         .with_state(McpFront {
-            front: Front::new(engine, executions, authenticate),
+            front: Front::new(engine, executions, authenticate, max_body_bytes),
             running: RunningCalls::default(),
             draining,
         })
 }
 
-async fn handle(
-    State(front): State<McpFront>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let answered = answer(&front, shown, &headers, body).await;
+async fn handle(State(front): State<McpFront>, request: FrontRequest) -> Response {
+    let answered = answer(&front, request).await;
     answered.unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
 
@@ -135,14 +130,16 @@ fn is_over(
     move || *front.draining.borrow() || front.identify(&headers, &shown).is_err()
 }
 
-async fn answer(
-    front: &McpFront,
-    shown: PeerCertificate,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, CallError> {
+async fn answer(front: &McpFront, request: FrontRequest) -> Result<Response, CallError> {
+    let FrontRequest {
+        shown,
+        headers,
+        body,
+        ..
+    } = request;
+    let headers = &headers;
     let caller = front.identify(headers, &shown)?;
-    let body = front.taken(body)?;
+    let body = body?;
     let by_headers = RequestHeaders::read(headers)?;
     let Ok(mut message) = serde_json::from_slice::<Value>(&body) else {
         return Ok(CallError::new(RPC_UNREADABLE).respond_to(&Value::Null));
@@ -236,6 +233,12 @@ impl RpcRequest {
 }
 
 // === impl McpFront ===
+
+impl FromRef<McpFront> for Front {
+    fn from_ref(state: &McpFront) -> Self {
+        state.front.clone()
+    }
+}
 
 impl Deref for McpFront {
     type Target = Front;

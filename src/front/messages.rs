@@ -8,19 +8,14 @@ mod document;
 mod events;
 pub(super) mod request;
 
-use axum::{
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
-    response::Response,
-};
+use axum::response::Response;
 
 use self::{events::MessageEvents, request::MessagesRequest};
 use super::{
-    Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
     error::{CallError, Protocol},
     headers::betas,
+    incoming::FrontRequest,
     stream,
 };
 use crate::{
@@ -41,36 +36,27 @@ const COUNT_ENTRY: EntryPoint = EntryPoint::Http {
 
 /// Handles a request. If its client goes away the request is dropped, and the invocation ends
 /// unless others follow it.
-pub(super) async fn create(
-    State(front): State<Front>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    answer(front, &shown, &headers, body)
+pub(super) async fn create(request: FrontRequest) -> Response {
+    answer(request)
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
 }
 
 /// Passes a request to count tokens on to a target that can.
-pub(super) async fn count_tokens(
-    State(front): State<Front>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    count(front, &shown, &headers, body)
+pub(super) async fn count_tokens(request: FrontRequest) -> Response {
+    count(request)
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
 }
 
-async fn answer(
-    front: Front,
-    shown: &PeerCertificate,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, CallError> {
-    let admitted = front.admit(shown, headers, body)?;
+async fn answer(request: FrontRequest) -> Result<Response, CallError> {
+    let FrontRequest {
+        front,
+        shown,
+        headers,
+        body,
+    } = request;
+    let admitted = front.admit(&shown, &headers, body)?;
     let MessagesRequest {
         model,
         stream,
@@ -79,7 +65,7 @@ async fn answer(
     } = MessagesRequest::read(&admitted.body)?;
     drop(admitted.body);
     let call = ModelCall {
-        betas: betas(headers)?,
+        betas: betas(&headers)?,
         ..call
     };
     if call.max_output_tokens.is_none() {
@@ -105,7 +91,7 @@ async fn answer(
     if stream {
         let events = MessageEvents::new(&started.id, model, only_stop);
         let numbers = admitted.resume.numbers(&started);
-        return stream::respond(&front, (headers, shown), (started, numbers), events).await;
+        return stream::respond(&front, (&headers, &shown), (started, numbers), events).await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {
@@ -113,13 +99,14 @@ async fn answer(
     })
 }
 
-async fn count(
-    front: Front,
-    shown: &PeerCertificate,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, CallError> {
-    let admitted = front.admit(shown, headers, body)?;
+async fn count(request: FrontRequest) -> Result<Response, CallError> {
+    let FrontRequest {
+        front,
+        shown,
+        headers,
+        body,
+    } = request;
+    let admitted = front.admit(&shown, &headers, body)?;
     let MessagesRequest {
         model,
         call,
@@ -129,7 +116,7 @@ async fn count(
     drop(admitted.body);
     let call = ModelCall {
         endpoint: Endpoint::CountTokens,
-        betas: betas(headers)?,
+        betas: betas(&headers)?,
         ..call
     };
     let thread = RequestedThread::NotKept;

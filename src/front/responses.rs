@@ -19,8 +19,7 @@ mod stored;
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{Path, RawQuery, State, rejection::BytesRejection},
+    extract::{Path, RawQuery, State},
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
@@ -35,6 +34,7 @@ use super::{
     Front, PeerCertificate,
     call::{self, RequestedCall, RequestedThread},
     error::{CallError, Protocol},
+    incoming::FrontRequest,
     stream,
 };
 use crate::{call_error::table::NOT_DELETABLE, domain::ids::ThreadId, layers::spans::EntryPoint};
@@ -47,13 +47,8 @@ const ENTRY: EntryPoint = EntryPoint::Http {
 
 /// Handles a request. If its client goes away the request is dropped, and the invocation ends
 /// unless others follow it.
-pub(super) async fn create(
-    State(front): State<Front>,
-    shown: PeerCertificate,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    answer(front, &shown, &headers, body)
+pub(super) async fn create(request: FrontRequest) -> Response {
+    answer(request)
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }
@@ -136,13 +131,14 @@ fn document_or_refusal(result: Result<Value, CallError>) -> Response {
     }
 }
 
-async fn answer(
-    front: Front,
-    shown: &PeerCertificate,
-    headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, CallError> {
-    let admitted = front.admit(shown, headers, body)?;
+async fn answer(request: FrontRequest) -> Result<Response, CallError> {
+    let FrontRequest {
+        front,
+        shown,
+        headers,
+        body,
+    } = request;
+    let admitted = front.admit(&shown, &headers, body)?;
     let mut request = ResponsesRequest::read(&admitted.body)?;
     drop(admitted.body);
     stored::put_in_place(&front, &admitted.caller, &mut request.input).await?;
@@ -200,7 +196,7 @@ async fn answer(
     if stream {
         let events = ResponseEvents::new(document, model);
         let numbers = admitted.resume.numbers(&started);
-        return stream::respond(&front, (headers, shown), (started, numbers), events).await;
+        return stream::respond(&front, (&headers, &shown), (started, numbers), events).await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {

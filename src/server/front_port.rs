@@ -7,9 +7,8 @@ use std::{io, sync::Arc};
 use arc_swap::ArcSwap;
 use axum::{
     Router,
-    extract::{Request, connect_info::Connected},
-    http::{HeaderMap, HeaderValue, Version, header},
-    middleware::{Next, from_fn},
+    extract::connect_info::Connected,
+    http::HeaderMap,
     serve::{IncomingStream, Listener},
 };
 use futures_util::future::BoxFuture;
@@ -17,7 +16,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     connection::LimitedListener,
-    http_metrics,
+    front_layer::{FrontDoor, FrontLayer},
     intake::{Intake, http::FrontConnection},
     refused_callers::RefusedCallers,
     tls::Certificates,
@@ -72,48 +71,50 @@ impl FrontPort {
         stop: watch::Receiver<bool>,
         tasks: &mut JoinSet<()>,
     ) {
-        let door = Arc::new(SharedDoor {
+        let authenticate = Arc::new(SharedDoor {
             authenticator: self.authenticator,
         });
-        let router = match routes {
+        let door = FrontDoor {
+            metrics: self.metrics,
+            refused: self.refused,
+            draining: self.draining.clone(),
+            intake: Some(self.intake),
+            limits: None,
+        };
+        let mut router = match routes {
             Routes::OpenAi => {
-                let limits = LimitHeaders::new(self.engine.clone());
-                let router = front::router(self.engine, self.executions, door, self.max_body_bytes);
-                self.intake.before_front(router, Some(limits))
+                let limits = Some(LimitHeaders::new(self.engine.clone()));
+                front::router(
+                    self.engine,
+                    self.executions,
+                    authenticate,
+                    self.max_body_bytes,
+                )
+                .layer(FrontLayer::new(FrontDoor { limits, ..door }))
             }
             Routes::Mcp(path) => {
+                let open = FrontDoor {
+                    intake: None,
+                    ..door.clone()
+                };
+                let open =
+                    front::token_metadata(self.engine.clone(), &path).layer(FrontLayer::new(open));
                 let router = front::mcp_router(
                     self.engine.clone(),
                     self.executions,
-                    door,
+                    authenticate,
                     &path,
                     self.max_body_bytes,
-                    self.draining.clone(),
-                );
-                let router = self.intake.before_front(router, None);
-                front::with_token_metadata(router, self.engine, &path)
+                    self.draining,
+                )
+                .layer(FrontLayer::new(door));
+                front::with_challenge(router.merge(open), self.engine, &path)
             }
         };
-        let mut router = http_metrics::recorded(router, &self.metrics, &self.refused);
         // Where no page may call, the intake refuses them all.
         if !self.cors.allow_origins.is_empty() {
             router = router.layer(super::cors::layer(self.cors));
         }
-        let draining = self.draining;
-        // A client that keeps its connection would send its next call into a process that ends.
-        let router = router.layer(from_fn(move |request: Request, next: Next| {
-            let draining = draining.clone();
-            async move {
-                let is_http1 = request.version() < Version::HTTP_2;
-                let mut response = next.run(request).await;
-                if is_http1 && *draining.borrow() {
-                    response
-                        .headers_mut()
-                        .insert(header::CONNECTION, HeaderValue::from_static("close"));
-                }
-                response
-            }
-        }));
         match certificates.listener(listener) {
             Err(listener) => tasks.spawn(serve(listener, router, stop)),
             Ok(listener) => tasks.spawn(serve(listener, router, stop)),

@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
-    extract::{MatchedPath, Request, State},
+    extract::{MatchedPath, Request},
     http::Method,
-    middleware::{self, Next},
     response::Response,
 };
 use tokio::time::Instant;
@@ -18,53 +16,18 @@ use super::{
 };
 use crate::telemetry::Metrics;
 
-/// A request that is reported when its response has ended.
-struct HttpRequest {
-    metrics: Metrics,
+/// A request that has no response yet. It is reported only if it gets one.
+pub(super) struct BegunRequest {
     method: &'static str,
     route: Arc<str>,
-    status: u16,
     began: Instant,
 }
 
-/// Returns the same routes, with each request reported.
-pub(super) fn recorded(router: Router, metrics: &Metrics, refused: &Arc<RefusedCallers>) -> Router {
-    router.layer(middleware::from_fn_with_state(
-        (metrics.clone(), Arc::clone(refused)),
-        record,
-    ))
-}
-
-async fn record(
-    State((metrics, refused)): State<(Metrics, Arc<RefusedCallers>)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    // A path that no route has is the caller's, and must not become a label.
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or("", MatchedPath::as_str)
-        .into();
-    let method = known(request.method());
-    let began = Instant::now();
-    let response = next.run(request).await;
-    let status = response.status().as_u16();
-    // A response that belongs to an invocation has the status of its failure: a provider refused
-    // then, and not Relight.
-    let is_of_invocation = response.headers().contains_key("x-relight-invocation");
-    // What does not exist may be looked up, as over gRPC.
-    if matches!(status, 400 | 401 | 403) && !is_of_invocation {
-        refused.note("http", &status.to_string(), &response);
-    }
-    let request = HttpRequest {
-        metrics,
-        method,
-        route,
-        status,
-        began,
-    };
-    recorded_by(response, request)
+/// A request that is reported when its response has ended.
+struct HttpRequest {
+    request: BegunRequest,
+    metrics: Metrics,
+    status: u16,
 }
 
 /// Returns the method as a label: one that HTTP does not define is the caller's.
@@ -76,13 +39,54 @@ fn known(method: &Method) -> &'static str {
         .unwrap_or("_OTHER")
 }
 
+// === impl BegunRequest ===
+
+impl BegunRequest {
+    pub(super) fn new(request: &Request) -> Self {
+        // A path that no route has is the caller's, and must not become a label.
+        let route = request.extensions().get::<MatchedPath>();
+        Self {
+            method: known(request.method()),
+            route: route.map_or("", MatchedPath::as_str).into(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Returns the response, at whose end the request is reported.
+    pub(super) fn reported(
+        self,
+        response: Response,
+        metrics: &Metrics,
+        refused: &RefusedCallers,
+    ) -> Response {
+        let status = response.status().as_u16();
+        // A response that belongs to an invocation has the status of its failure: a provider refused
+        // then, and not Relight.
+        let is_of_invocation = response.headers().contains_key("x-relight-invocation");
+        // What does not exist may be looked up, as over gRPC.
+        if matches!(status, 400 | 401 | 403) && !is_of_invocation {
+            refused.note("http", &status.to_string(), &response);
+        }
+        let request = HttpRequest {
+            request: self,
+            metrics: metrics.clone(),
+            status,
+        };
+        recorded_by(response, request)
+    }
+}
+
 // === impl HttpRequest ===
 
 impl Drop for HttpRequest {
     fn drop(&mut self) {
-        let route = Arc::clone(&self.route);
+        let BegunRequest {
+            method,
+            route,
+            began,
+        } = &self.request;
         self.metrics
-            .http_finished(self.method, route, self.status, self.began.elapsed());
+            .http_finished(method, Arc::clone(route), self.status, began.elapsed());
     }
 }
 

@@ -26,20 +26,25 @@ struct TokenResource {
     path: Arc<str>,
 }
 
-/// Returns the front at `path`, which only identified callers reach, with the metadata that tells
-/// others where they get a token.
-pub fn with_token_metadata(router: Router, engine: Engine, path: &str) -> Router {
+/// Returns the routes of the metadata of the front at `path`, which tell those who are not identified
+/// where they get a token.
+pub fn token_metadata(engine: Engine, path: &str) -> Router {
+    Router::new()
+        .route(WELL_KNOWN, get(metadata))
+        .route(&format!("{WELL_KNOWN}{path}"), get(metadata))
+        .with_state(TokenResource {
+            engine,
+            path: path.into(),
+        })
+}
+
+/// Returns the front at `path`, whose refusals for want of a token name the place of the metadata.
+pub fn with_challenge(router: Router, engine: Engine, path: &str) -> Router {
     let resource = TokenResource {
         engine,
         path: path.into(),
     };
-    let open = Router::new()
-        .route(WELL_KNOWN, get(metadata))
-        .route(&format!("{WELL_KNOWN}{path}"), get(metadata))
-        .with_state(resource.clone());
-    router
-        .merge(open)
-        .layer(from_fn_with_state(resource, challenge))
+    router.layer(from_fn_with_state(resource, challenge))
 }
 
 /// Returns the metadata; nothing is there if no token is taken.

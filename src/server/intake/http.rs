@@ -1,17 +1,18 @@
 //! The HTTP side of the intake: refusals have the error object of the protocol that is spoken at
 //! the path.
 
+use std::convert::Infallible;
+
 use axum::{
-    Router,
     body::{Body, HttpBody as _},
-    extract::{ConnectInfo, Request, State, connect_info::Connected},
+    extract::{ConnectInfo, Request, connect_info::Connected},
     http::{HeaderMap, Method, header},
-    middleware::{Next, from_fn_with_state},
     response::Response,
     serve::IncomingStream,
 };
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
+use tower::Service;
 
 use super::{Intake, MAX_ENTRIES, holding, too_many_entries};
 use crate::{
@@ -44,36 +45,31 @@ impl FrontConnection {
 }
 
 impl Intake {
-    /// Wraps the front in the intake; responses have these headers, if there are any.
-    pub(in crate::server) fn before_front(
-        &self,
-        router: Router,
-        limits: Option<LimitHeaders>,
-    ) -> Router {
-        router.layer(from_fn_with_state((self.clone(), limits), admit))
-    }
-}
-
-async fn admit(
-    State((intake, limits)): State<(Intake, Option<LimitHeaders>)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let protocol = Protocol::of(request.uri().path(), request.headers());
-    match intake.handle_http(request, next, protocol, limits).await {
-        Ok(response) => response,
-        Err(refusal) => refusal.respond(protocol),
-    }
-}
-
-impl Intake {
-    async fn handle_http(
+    /// Lets a request in, if it may, and returns the handler's response with these headers.
+    pub(in crate::server) async fn front<S>(
         &self,
         request: Request,
-        next: Next,
+        handler: S,
+        limits: Option<&LimitHeaders>,
+    ) -> Response
+    where
+        S: Service<Request, Response = Response, Error = Infallible>,
+    {
+        let protocol = Protocol::of(request.uri().path(), request.headers());
+        let response = self.handle_http(request, handler, protocol, limits).await;
+        response.unwrap_or_else(|refusal| refusal.respond(protocol))
+    }
+
+    async fn handle_http<S>(
+        &self,
+        request: Request,
+        mut handler: S,
         protocol: Protocol,
-        limits: Option<LimitHeaders>,
-    ) -> Result<Response, CallError> {
+        limits: Option<&LimitHeaders>,
+    ) -> Result<Response, CallError>
+    where
+        S: Service<Request, Response = Response, Error = Infallible>,
+    {
         let (mut parts, body) = request.into_parts();
         let connection = parts
             .extensions
@@ -123,16 +119,14 @@ impl Intake {
                 .extensions
                 .insert(ConnectInfo(connection.certificate.clone()));
         }
-        let mut response = next
-            .run(Request::from_parts(parts, Body::from(bytes)))
-            .await;
+        let request = Request::from_parts(parts, Body::from(bytes));
+        let Ok(mut response) = handler.call(request).await;
         if let Some(limits) = limits {
             limits.add(&identity.tenant, protocol, response.headers_mut());
         }
         Ok(holding(response, guard, Some(reservation)))
     }
 }
-
 /// Returns whether the body is declared as JSON: a page may send anything else to another origin
 /// without a preflight.
 fn is_json(headers: &HeaderMap) -> bool {
