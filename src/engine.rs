@@ -486,7 +486,8 @@ impl Service<ProviderRequest> for Wire {
         let calling = Providers::clone(&self.providers.load()).call(call);
         Box::pin(async move {
             let deltas = calling.await.map_err(|facts| secrets.take_out_of(facts))?;
-            Ok(Box::pin(deltas.map_err(move |facts| secrets.take_out_of(facts))) as DeltaStream)
+            let deltas = deltas.map_err(move |facts| Box::new(secrets.take_out_of(*facts)));
+            Ok(Box::pin(deltas) as DeltaStream)
         })
     }
 }

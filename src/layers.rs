@@ -47,7 +47,7 @@ use crate::domain::{completion::Delta, failure::Failure, fold::StreamStep};
 pub type StepStream = Pin<Box<dyn Stream<Item = StreamStep> + Send>>;
 
 /// A running attempt: deltas that end with a `Delta::Finish` or with one judged failure.
-pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Failure>> + Send>>;
+pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Box<Failure>>> + Send>>;
 
 /// Future that a layer's `call` returns.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -68,7 +68,7 @@ impl<S> tower::Layer<S> for ClassifyLayer {
 impl<S> NextLayer<Arc<Attempt>> for Classify<S>
 where
     S: NextLayer<Arc<Attempt>, Error = ProviderError>,
-    S::Out: Stream<Item = Result<Delta, ProviderError>> + Unpin + 'static,
+    S::Out: Stream<Item = Result<Delta, Box<ProviderError>>> + Unpin + 'static,
 {
     type Out = Deltas;
     type Error = Failure;
@@ -128,7 +128,7 @@ where
                                 }
                             }
                             Err(unusable) => {
-                                yield Err(judge.unusable(unusable));
+                                yield Err(Box::new(judge.unusable(unusable)));
                                 return;
                             }
                         }
@@ -140,10 +140,10 @@ where
                         // it here.
                         let malformed = facts.fault == Some(TransportFault::Protocol);
                         let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
-                        yield Err(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
+                        yield Err(Box::new(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
                             Err(unusable) => judge.unusable(unusable),
                             Ok(_) => judge.verdict(&facts),
-                        });
+                        }));
                         return;
                     }
                 }
@@ -151,16 +151,16 @@ where
             if !whole {
                 let family = Arc::clone(&judge.attempt.target.family);
                 let words = "the answer ended without its end mark";
-                yield Err(judge.verdict(&ProviderError::transport(family, TransportFault::Cut, words)));
+                yield Err(Box::new(judge.verdict(&ProviderError::transport(family, TransportFault::Cut, words))));
             }
         }))
     }
 }
 
 /// Returns the same deltas with JSON out of its fence.
-fn unfenced<S>(mut deltas: S) -> impl Stream<Item = Result<Delta, ProviderError>> + Send
+fn unfenced<S>(mut deltas: S) -> impl Stream<Item = Result<Delta, Box<ProviderError>>> + Send
 where
-    S: Stream<Item = Result<Delta, ProviderError>> + Send + Unpin + 'static,
+    S: Stream<Item = Result<Delta, Box<ProviderError>>> + Send + Unpin + 'static,
 {
     stream! {
         let mut fences = Unfenced::default();
@@ -200,19 +200,19 @@ impl Judge {
     /// Passes on the result of a tool, which its caller reads: only its end is looked at here.
     fn tool_result(
         self,
-        mut deltas: impl Stream<Item = Result<Delta, ProviderError>> + Unpin + Send + 'static,
+        mut deltas: impl Stream<Item = Result<Delta, Box<ProviderError>>> + Unpin + Send + 'static,
     ) -> Deltas {
         Box::pin(stream! {
             while let Some(item) = deltas.next().await {
                 let is_end = matches!(item, Ok(Delta::Finish { .. }) | Err(_));
-                yield item.map_err(|facts| self.verdict(&facts));
+                yield item.map_err(|facts| Box::new(self.verdict(&facts)));
                 if is_end {
                     return;
                 }
             }
             let family = Arc::clone(&self.attempt.target.family);
             let words = "the tool's result ended without its end mark";
-            yield Err(self.verdict(&ProviderError::transport(family, TransportFault::Cut, words)));
+            yield Err(Box::new(self.verdict(&ProviderError::transport(family, TransportFault::Cut, words))));
         })
     }
 

@@ -95,10 +95,10 @@ where
 
 impl<T, G> Stream for GuardedStream<T, G>
 where
-    T: Stream<Item = Result<Delta, Failure>> + Unpin,
+    T: Stream<Item = Result<Delta, Box<Failure>>> + Unpin,
     G: AttemptGuard,
 {
-    type Item = Result<Delta, Failure>;
+    type Item = Result<Delta, Box<Failure>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Self { deltas, guard } = &mut *self;

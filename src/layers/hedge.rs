@@ -78,7 +78,7 @@ impl<S> tower::Layer<S> for HedgeLayer {
 impl<S> NextLayer<Arc<Attempt>> for Hedge<S>
 where
     S: NextLayer<Arc<Attempt>, Error = Failure>,
-    S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
+    S::Out: Stream<Item = Result<Delta, Box<Failure>>> + Unpin + 'static,
 {
     type Out = Deltas;
     type Error = Failure;
@@ -122,7 +122,7 @@ enum Beside {
 impl<S> Race<'_, S>
 where
     S: NextLayer<Arc<Attempt>, Error = Failure>,
-    S::Out: Stream<Item = Result<Delta, Failure>> + Unpin + 'static,
+    S::Out: Stream<Item = Result<Delta, Box<Failure>>> + Unpin + 'static,
 {
     /// Returns the completion of the attempt whose first token comes first. One that failed beside the
     /// first is retried when it may be, while the first continues.
@@ -312,13 +312,13 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
 
 /// Answer that has started.
 struct FirstToken<T> {
-    begun: Vec<Result<Delta, Failure>>,
+    begun: Vec<Result<Delta, Box<Failure>>>,
     rest: T,
 }
 
 impl<T> FirstToken<T>
 where
-    T: Stream<Item = Result<Delta, Failure>> + Send + Unpin + 'static,
+    T: Stream<Item = Result<Delta, Box<Failure>>> + Send + Unpin + 'static,
 {
     fn deltas(self) -> Deltas {
         Box::pin(iter(self.begun).chain(self.rest))
@@ -329,13 +329,13 @@ where
 async fn speak<S>(inner: &S, attempt: Arc<Attempt>) -> Result<FirstToken<S::Out>, Failure>
 where
     S: NextLayer<Arc<Attempt>, Error = Failure>,
-    S::Out: Stream<Item = Result<Delta, Failure>> + Unpin,
+    S::Out: Stream<Item = Result<Delta, Box<Failure>>> + Unpin,
 {
     let mut rest = inner.call(attempt).await?;
     let mut begun = Vec::new();
     while let Some(item) = rest.next().await {
         match item {
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(*failure),
             Ok(delta) => {
                 let content = delta.is_content();
                 begun.push(Ok(delta));
@@ -408,7 +408,7 @@ impl HedgeAttempt {
     /// Relays the second attempt's answer, or its failure: then both have failed.
     fn relay<T>(self, first_token: Result<FirstToken<T>, Failure>) -> Result<Deltas, Failure>
     where
-        T: Stream<Item = Result<Delta, Failure>> + Send + Unpin + 'static,
+        T: Stream<Item = Result<Delta, Box<Failure>>> + Send + Unpin + 'static,
     {
         let deltas = match first_token {
             Ok(first_token) => first_token.deltas(),
@@ -421,7 +421,7 @@ impl HedgeAttempt {
         Ok(Box::pin(deltas.inspect(move |item| {
             let over = matches!(item, Err(_) | Ok(Delta::Finish { .. }));
             if let Some(second) = second.take_if(|_| over) {
-                second.over(item.as_ref().err());
+                second.over(item.as_ref().err().map(AsRef::as_ref));
             }
         })))
     }

@@ -66,7 +66,7 @@ pub(super) fn from_its_beginning(continued: Option<Continued>, mut deltas: Delta
                 Ok(delta) => {
                     let passed = stitched.pass(delta);
                     if stitched.began_anew && !may_begin_anew {
-                        yield Err(scope.reject(began_anew()));
+                        yield Err(Box::new(scope.reject(began_anew())));
                         return;
                     }
                     for delta in passed { yield Ok(delta); }

@@ -234,7 +234,7 @@ where
                 Ok(delta) => delta,
                 Err(broken) => {
                     self.read.deltas = None;
-                    return Some(broken);
+                    return Some(*broken);
                 }
             };
             if !has_content && delta.is_content() {

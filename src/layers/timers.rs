@@ -197,8 +197,8 @@ impl TimedStream {
     /// Judges what came after a wait; the wait is over.
     fn came(
         &mut self,
-        item: Option<Result<Delta, ProviderError>>,
-    ) -> Option<Result<Delta, ProviderError>> {
+        item: Option<Result<Delta, Box<ProviderError>>>,
+    ) -> Option<Result<Delta, Box<ProviderError>>> {
         let waited = self
             .waiting_since
             .take()
@@ -211,7 +211,7 @@ impl TimedStream {
             };
             if let Err(drips) = self.throughput.add(waited, bytes) {
                 self.deltas = None;
-                return Some(Err(self.silence.drips(&drips)));
+                return Some(Err(Box::new(self.silence.drips(&drips))));
             }
         }
         self.first = self.first && !matches!(&item, Some(Ok(delta)) if delta.is_content());
@@ -256,7 +256,7 @@ impl TimedStream {
 }
 
 impl Stream for TimedStream {
-    type Item = Result<Delta, ProviderError>;
+    type Item = Result<Delta, Box<ProviderError>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
@@ -281,7 +281,7 @@ impl Stream for TimedStream {
                 && let Some(error) = this.too_long()
             {
                 this.deltas = None;
-                return Poll::Ready(Some(Err(error)));
+                return Poll::Ready(Some(Err(Box::new(error))));
             }
             let wakes_at = this.wakes_at();
             this.alarm.as_mut().reset(wakes_at);

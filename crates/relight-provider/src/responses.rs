@@ -168,10 +168,10 @@ impl ResponsesClient {
             let parser = answer::ResponseReader::new(lasting(&reply.headers), Some(register));
             let deltas = reading::read(reply, limits, parser);
             Ok(Box::pin(deltas.map_err(|error| match error.fault {
-                Some(TransportFault::Protocol) => ProviderError {
+                Some(TransportFault::Protocol) => Box::new(ProviderError {
                     fault: Some(TransportFault::Cut),
-                    ..error
-                },
+                    ..*error
+                }),
                 _ => error,
             })) as DeltaStream)
         }))

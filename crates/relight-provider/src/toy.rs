@@ -185,7 +185,7 @@ mod tests {
                     Ok(Delta::BlockDelta { text: more, .. }) => text.push_str(&more),
                     Ok(Delta::Finish { .. }) => whole = true,
                     Ok(_) => {}
-                    Err(error) => return (text, whole, Some(error)),
+                    Err(error) => return (text, whole, Some(*error)),
                 }
             }
             (text, whole, None)

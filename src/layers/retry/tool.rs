@@ -351,7 +351,7 @@ where
     let mut deltas = inner.call(attempt).await?;
     let mut reply = None;
     while let Some(item) = deltas.next().await {
-        if let Delta::ToolReply(returned) = item? {
+        if let Delta::ToolReply(returned) = item.map_err(|failure| *failure)? {
             reply = Some(returned);
         }
     }

@@ -144,7 +144,7 @@ async fn read(dialect: Dialect, address: String) -> Result<(), ProviderError> {
     let providers = providers.ready().await.expect("a provider is always ready");
     let mut deltas = providers.call(call).await?;
     while let Some(delta) = deltas.next().await {
-        delta?;
+        delta.map_err(|error| *error)?;
     }
     Ok(())
 }

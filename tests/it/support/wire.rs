@@ -93,7 +93,7 @@ pub(crate) async fn ask(providers: &Providers, call: ProviderRequest) -> Seen {
                 );
                 match next {
                     Ok(delta) => seen.deltas.push(delta),
-                    Err(error) => seen.error = Some(error),
+                    Err(error) => seen.error = Some(*error),
                 }
             }
         }

@@ -74,7 +74,7 @@ impl SentTo {
 
 /// The deltas of a response. It is complete only after a `Delta::Finish`; an end without one is a
 /// cut. Dropping it cancels the request upstream.
-pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
+pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, Box<ProviderError>>> + Send>>;
 
 /// Headers in which providers and gateways return their id of a request, the nearest one first.
 pub const REQUEST_IDS: [&str; 6] = [

@@ -72,7 +72,7 @@ async fn played(player: &Player, call: ProviderRequest) -> (Vec<Delta>, Option<P
     while let Some(next) = stream.next().await {
         match next {
             Ok(delta) => deltas.push(delta),
-            Err(error) => return (deltas, Some(error)),
+            Err(error) => return (deltas, Some(*error)),
         }
     }
     (deltas, None)
