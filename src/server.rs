@@ -15,6 +15,8 @@ mod front_port;
 mod http_metrics;
 mod intake;
 mod listen;
+mod parts;
+mod ports;
 mod recorded_body;
 mod refused_callers;
 mod reload;
@@ -33,43 +35,22 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
-use tokio::{runtime::Handle, sync::watch, task::JoinSet};
-use tonic::service::Routes;
+use tokio::{runtime::Handle, task::JoinSet};
 
 pub use self::listen::{BindError, Listeners};
 use self::{
-    connection::LimitedListener,
-    intake::Intake,
-    refused_callers::RefusedCallers,
-    telemetry_setup::{read_levels, start_logs, target_names, telemetry_settings},
-    tls::Certificates,
+    parts::{ServerParts, Signals},
+    ports::ServedPorts,
+    telemetry_setup::target_names,
     watchdog::Watchdog,
 };
 use crate::{
     config::Loaded,
     engine::{Engine, PartsError},
-    events::EventBus,
     execution::Executions,
-    fleet::{self, Replicas},
-    grpc::{
-        admin::Admin,
-        auth::{Authenticator, TokenVerifier},
-        drain::DrainState,
-        peers::Peers,
-        recovery::Recovery,
-        v1::{
-            admin_service_server::AdminServiceServer,
-            recovery_service_server::RecoveryServiceServer,
-        },
-    },
     journal::JournalError,
-    layers::spans::Spans,
     telemetry::{self, Metrics, MetricsTask, ReaderTask, TracerGuard},
 };
-
-/// Path at which MCP clients reach the front of the tools.
-const MCP_PATH: &str = "/mcp";
 
 /// Time for which one task may occupy a worker thread before `/livez` fails: the process is then
 /// frozen or close to it, and is better replaced.
@@ -127,8 +108,7 @@ pub struct Running {
     pub mcp_front_address: Option<SocketAddr>,
     engine: Engine,
     executions: Executions,
-    draining: watch::Sender<bool>,
-    stop: watch::Sender<bool>,
+    signals: Signals,
     health: tonic_health::server::HealthReporter,
     /// The listeners of callers; each ends when its connections have.
     serving: JoinSet<()>,
@@ -153,209 +133,32 @@ impl Running {
     ///
     /// # Errors
     /// When a part of the configuration cannot be built. Must be called within a tokio runtime.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "each part is started once, in this order"
-    )]
     pub async fn start(
         loaded: &Loaded,
         listeners: Listeners,
         options: &ServerOptions,
     ) -> Result<Self, ServeError> {
-        let config = &loaded.config;
-        let events = EventBus::beyond_earlier_processes(config.events.capacity);
-        let settings = telemetry_settings(config);
-        let (tracer, tracer_guard) = telemetry::build_tracer(&settings)?;
-        let exports = settings.otlp.traces.is_some();
-        let spans = if exports {
-            Spans::new(tracer)
-        } else {
-            Spans::ids_alone()
-        };
-        let spans = spans.capturing_content(config.telemetry.capture_content);
-        let engine = Engine::new(config.clone(), spans, events.clone())?;
-        let (metrics, metrics_task) = Metrics::start(&events, &settings, target_names(&engine))?;
-        let logs = options.logs.then(|| start_logs(config, &engine));
-        let (draining, draining_seen) = watch::channel(false);
-        let (stop, stop_seen) = watch::channel(false);
-        let drain = DrainState::new(draining_seen.clone());
-        let tokens = config
-            .server
-            .jwt
-            .clone()
-            .map(|jwt| Arc::new(TokenVerifier::new(jwt)));
-        let authenticator = Arc::new(ArcSwap::from_pointee(Authenticator::new(
-            &config.server,
-            tokens.clone(),
-        )));
-        let (health, health_service) = tonic_health::server::health_reporter();
-        let certificates = Certificates::new(&config.server);
-        let mut tasks = JoinSet::new();
-        if let Some(tokens) = tokens {
-            tasks.spawn(tokens.keep_fresh());
-        }
-        let admin_address = listeners.admin.local_addr().map_err(BindError::from)?;
-        let address = listeners.grpc.local_addr().map_err(BindError::from)?;
-        if loaded.file.is_some() {
-            let reloads = reload::Reloads {
-                engine: engine.clone(),
-                authenticator: Arc::clone(&authenticator),
-                certificates: certificates.clone(),
-                metrics: metrics.clone(),
-            };
-            let fronts = [&listeners.openai_front, &listeners.mcp_front]
-                .into_iter()
-                .flatten();
-            let bound = fronts
-                .filter_map(|front| front.local_addr().ok())
-                .chain([address])
-                .collect();
-            reload::follow(loaded.clone(), bound, reloads, &mut tasks);
-        }
-        let max_bytes = usize::try_from(config.server.max_message_bytes).unwrap_or(usize::MAX);
-        let intake = Intake::new(&config.server, Arc::clone(&authenticator));
-        let limited = |name, listener| {
-            LimitedListener::new(
-                name,
-                listener,
-                &config.server.limits,
-                &config.server.timeouts,
-            )
-        };
-        let refused = Arc::<RefusedCallers>::default();
-        let mut openai_front_address = None;
-        let mut mcp_front_address = None;
-        let (executions, resume_tokens) =
-            executions::start(config, options, engine.clone(), &metrics, &mut tasks).await?;
-        let me = fleet::member(config, executions.settings().owner.as_str(), address);
-        let replicas = Replicas::join(config, &engine, me.clone(), &mut tasks).await?;
-        let peers = Peers::new(config, me, replicas.clone());
-        tasks.spawn(peers.clone().greet());
-        if let Some(view) = replicas.view() {
-            metrics.set_store_up(fleet::STORE, view.status.trouble().is_none());
-        }
-        let mut serving = JoinSet::new();
-        let port = front_port::FrontPort {
-            engine: engine.clone(),
-            intake: intake.clone(),
-            cors: config.server.cors.clone(),
-            executions: executions.clone(),
-            authenticator: Arc::clone(&authenticator),
-            draining: draining_seen.clone(),
-            max_body_bytes: max_bytes,
-            metrics: metrics.clone(),
-            refused: Arc::clone(&refused),
-        };
-        if let Some(listener) = listeners.openai_front {
-            openai_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let listener = limited("openai_front", listener);
-            let routes = front_port::Routes::OpenAi;
-            port.clone().serve(
-                routes,
-                listener,
-                &certificates,
-                stop_seen.clone(),
-                &mut serving,
-            );
-        }
-        if let Some(listener) = listeners.mcp_front {
-            mcp_front_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let listener = limited("mcp_front", listener);
-            let routes = front_port::Routes::Mcp(MCP_PATH.to_owned());
-            port.serve(
-                routes,
-                listener,
-                &certificates,
-                stop_seen.clone(),
-                &mut serving,
-            );
-        }
-        read_levels(&metrics, &engine, &executions, (&drain, &peers));
-        let admin = Admin::new(
-            engine.clone(),
-            executions.clone(),
-            (Arc::clone(&authenticator), drain.clone()),
-            (replicas, peers.clone()),
-        );
-        let recovery = Recovery::new(
-            engine.clone(),
-            executions.clone(),
-            resume_tokens,
-            (authenticator, drain),
-            peers.clone(),
-        );
-        let admin = AdminServiceServer::new(admin).max_decoding_message_size(max_bytes);
-        let mut routes = Routes::new(health_service.clone())
-            .add_service(RecoveryServiceServer::new(recovery).max_decoding_message_size(max_bytes));
-        let api = |routes, intake| listen::GrpcApi {
-            routes,
-            intake,
-            metrics: metrics.clone(),
-            refused: Arc::clone(&refused),
-            cors: cors::layer(config.server.cors.clone()),
-        };
-        let mut admin_service_address = None;
-        if let Some(listener) = listeners.admin_service {
-            admin_service_address = Some(listener.local_addr().map_err(BindError::from)?);
-            let alone = Routes::new(health_service.clone()).add_service(admin.clone());
-            let alone = api(alone, intake.clone());
-            listen::serve_grpc(
-                &config.server,
-                listener,
-                alone,
-                &certificates,
-                stop_seen.clone(),
-                &mut serving,
-            )?;
-        }
-        let intake = intake.with_peers(peers.key(), admin_service_address.is_some());
-        routes = routes.add_service(admin);
-        listen::serve_grpc(
-            &config.server,
-            listeners.grpc,
-            api(routes, intake),
-            &certificates,
-            stop_seen,
-            &mut serving,
-        )?;
+        let addresses = listeners.addresses()?;
+        let mut parts = ServerParts::build(loaded, &addresses, options).await?;
         let live = Arc::new(AtomicBool::new(true));
-        let watchdog = watchdog::start(&Handle::current(), WATCHDOG, Arc::clone(&live))
-            .map_err(ServeError::Watchdog)?;
-        let admin_listener = limited("admin", listeners.admin);
-        admin_port::serve(
-            admin_listener,
-            health_service,
-            metrics.clone(),
-            live,
-            draining_seen,
-            &mut tasks,
-        );
-        let health_setter = health.clone();
-        tasks.spawn(async move {
-            set_health(&health_setter, tonic_health::ServingStatus::Serving).await;
-            health_setter
-                .set_service_status("liveness", tonic_health::ServingStatus::Serving)
-                .await;
-        });
+        let ServedPorts { serving, health } =
+            listeners.serve(&loaded.config, &mut parts, Arc::clone(&live))?;
+        let watchdog =
+            watchdog::start(&Handle::current(), WATCHDOG, live).map_err(ServeError::Watchdog)?;
         Ok(Self {
-            address,
-            admin_address,
-            openai_front_address,
-            admin_service_address,
-            mcp_front_address,
-            engine,
-            executions,
-            draining,
-            stop,
+            address: addresses.grpc,
+            admin_address: addresses.admin,
+            openai_front_address: addresses.openai_front,
+            admin_service_address: addresses.admin_service,
+            mcp_front_address: addresses.mcp_front,
+            engine: parts.engine,
+            executions: parts.executions,
+            signals: parts.signals,
             health,
             serving,
-            tasks,
-            telemetry: Telemetry {
-                tracer: Some(tracer_guard),
-                metrics: Some(metrics_task),
-                logs,
-            },
-            metrics,
+            tasks: parts.tasks,
+            telemetry: parts.telemetry,
+            metrics: parts.metrics,
             skip_pause: options.skip_pause,
             _watchdog: watchdog,
         })

@@ -18,12 +18,13 @@ use super::{
     connection::LimitedListener,
     front_layer::{FrontDoor, FrontLayer},
     intake::{Intake, http::FrontConnection},
+    parts::ServerParts,
     refused_callers::RefusedCallers,
     tls::Certificates,
 };
 use crate::{
     call_error::{CallError, table::UNAUTHENTICATED},
-    config::server::CorsConfig,
+    config::{Config, server::CorsConfig},
     domain::ids::RouteName,
     engine::Engine,
     execution::Executions,
@@ -35,23 +36,23 @@ use crate::{
 /// Requirements of a front's listener.
 #[derive(Clone)]
 pub(super) struct FrontPort {
-    pub(super) engine: Engine,
-    pub(super) executions: Executions,
-    pub(super) authenticator: Arc<ArcSwap<Authenticator>>,
-    pub(super) draining: watch::Receiver<bool>,
-    pub(super) intake: Intake,
-    pub(super) cors: CorsConfig,
-    pub(super) max_body_bytes: usize,
-    pub(super) metrics: Metrics,
-    pub(super) refused: Arc<RefusedCallers>,
+    engine: Engine,
+    executions: Executions,
+    authenticator: Arc<ArcSwap<Authenticator>>,
+    draining: watch::Receiver<bool>,
+    intake: Intake,
+    cors: CorsConfig,
+    max_body_bytes: usize,
+    metrics: Metrics,
+    refused: Arc<RefusedCallers>,
 }
 
 /// Services that a listener serves.
-pub(super) enum Routes {
+pub(super) enum FrontRoutes {
     /// The front for the protocols of models.
     OpenAi,
     /// Relight as an MCP server, at this path.
-    Mcp(String),
+    Mcp(&'static str),
 }
 
 /// Authenticates callers as the gRPC API does.
@@ -62,10 +63,29 @@ struct SharedDoor {
 // === impl FrontPort ===
 
 impl FrontPort {
+    pub(super) fn new(
+        parts: &ServerParts,
+        config: &Config,
+        intake: Intake,
+        max_body_bytes: usize,
+    ) -> Self {
+        Self {
+            engine: parts.engine.clone(),
+            executions: parts.executions.clone(),
+            authenticator: Arc::clone(&parts.callers.authenticator),
+            draining: parts.signals.draining.subscribe(),
+            intake,
+            cors: config.server.cors.clone(),
+            max_body_bytes,
+            metrics: parts.metrics.clone(),
+            refused: Arc::clone(&parts.callers.refused),
+        }
+    }
+
     /// Serves until it is stopped.
     pub(super) fn serve(
         self,
-        routes: Routes,
+        routes: FrontRoutes,
         listener: LimitedListener,
         certificates: &Certificates,
         stop: watch::Receiver<bool>,
@@ -82,7 +102,7 @@ impl FrontPort {
             limits: None,
         };
         let mut router = match routes {
-            Routes::OpenAi => {
+            FrontRoutes::OpenAi => {
                 let limits = Some(LimitHeaders::new(self.engine.clone()));
                 front::router(
                     self.engine,
@@ -92,23 +112,23 @@ impl FrontPort {
                 )
                 .layer(FrontLayer::new(FrontDoor { limits, ..door }))
             }
-            Routes::Mcp(path) => {
+            FrontRoutes::Mcp(path) => {
                 let open = FrontDoor {
                     intake: None,
                     ..door.clone()
                 };
                 let open =
-                    front::token_metadata(self.engine.clone(), &path).layer(FrontLayer::new(open));
+                    front::token_metadata(self.engine.clone(), path).layer(FrontLayer::new(open));
                 let router = front::mcp_router(
                     self.engine.clone(),
                     self.executions,
                     authenticate,
-                    &path,
+                    path,
                     self.max_body_bytes,
                     self.draining,
                 )
                 .layer(FrontLayer::new(door));
-                front::with_challenge(router.merge(open), self.engine, &path)
+                front::with_challenge(router.merge(open), self.engine, path)
             }
         };
         // Where no page may call, the intake refuses them all.

@@ -48,6 +48,15 @@ pub struct Listeners {
     pub mcp_front: Option<TcpListener>,
 }
 
+/// The addresses of the listeners; `None` for those that are switched off.
+pub(super) struct ListenAddresses {
+    pub(super) grpc: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) openai_front: Option<SocketAddr>,
+    pub(super) admin_service: Option<SocketAddr>,
+    pub(super) mcp_front: Option<SocketAddr>,
+}
+
 /// Error returned if an address cannot be bound, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -102,6 +111,31 @@ impl Listeners {
             grpc: bind("server.listen", server.listen).await?,
             admin: bind("server.admin_listen", server.admin_listen).await?,
         })
+    }
+
+    /// Returns their addresses.
+    pub(super) fn addresses(&self) -> Result<ListenAddresses, BindError> {
+        let of = |listener: &Option<TcpListener>| {
+            let address = listener.as_ref().map(TcpListener::local_addr);
+            address.transpose()
+        };
+        Ok(ListenAddresses {
+            grpc: self.grpc.local_addr()?,
+            admin: self.admin.local_addr()?,
+            openai_front: of(&self.openai_front)?,
+            admin_service: of(&self.admin_service)?,
+            mcp_front: of(&self.mcp_front)?,
+        })
+    }
+}
+
+// === impl ListenAddresses ===
+
+impl ListenAddresses {
+    /// Returns those at which calls are made.
+    pub(super) fn of_callers(&self) -> impl Iterator<Item = SocketAddr> {
+        let fronts = [self.openai_front, self.mcp_front];
+        fronts.into_iter().flatten().chain([self.grpc])
     }
 }
 

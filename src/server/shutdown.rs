@@ -40,7 +40,7 @@ impl Running {
     pub async fn shutdown(mut self) {
         set_health(&self.health, tonic_health::ServingStatus::NotServing).await;
         self.metrics.set_draining(true);
-        self.draining.send_replace(true);
+        self.signals.draining.send_replace(true);
         // As it is now: a changed configuration may have brought another one.
         let drain_timeout = self.engine.config().server.drain_timeout;
         tracing::info!(
@@ -51,7 +51,7 @@ impl Running {
         if !self.skip_pause {
             tokio::time::sleep(NOT_READY_PAUSE).await;
         }
-        self.stop.send_replace(true);
+        self.signals.stop.send_replace(true);
         if tokio::time::timeout(drain_timeout, self.drained())
             .await
             .is_err()
