@@ -15,6 +15,7 @@ mod delivery_filter;
 mod driver;
 mod find;
 mod follower;
+mod idle_timer;
 mod journal_health;
 mod journal_queue;
 mod launch;
@@ -51,6 +52,7 @@ use tokio::{
 
 pub use self::{
     follower::{Follower, StreamItem},
+    idle_timer::IdleTimer,
     journal_health::JournalHealth,
     lost::Lost,
     releases::Releases,

@@ -7,7 +7,7 @@
 //! The steps are those of an invocation that takes nothing back. A stream that its client resumes
 //! is written once more, and what the client has is left out.
 
-use std::{collections::VecDeque, convert::Infallible, time::Duration};
+use std::{collections::VecDeque, convert::Infallible};
 
 use async_stream::stream;
 use axum::{
@@ -29,7 +29,7 @@ use crate::{
         invocation::{AttemptCause, Outcome},
         message::Opaque,
     },
-    execution::{Follower, Lost, Started, StreamItem},
+    execution::{Follower, IdleTimer, Lost, Started, StreamItem},
 };
 
 /// The events of one protocol.
@@ -72,7 +72,6 @@ struct Relay<E> {
     /// The ids of its events, if it can be resumed.
     numbers: Option<StreamIds>,
     own_headers: ResponseHeaders,
-    keepalive: Duration,
     ready: VecDeque<Bytes>,
     /// The end, once it came; an error is still to be sent.
     end: Option<Result<(), CallError>>,
@@ -112,11 +111,11 @@ pub(super) async fn respond(
             target: None,
             adapted: Vec::new(),
         },
-        keepalive: front.settings().keepalive,
         ready: VecDeque::new(),
         end: None,
     };
-    relay.fill().await;
+    let mut timer = IdleTimer::new(front.settings().keepalive);
+    relay.fill_within(&mut timer).await;
     if relay.is_resumed() {
         relay.fail_as_before();
     }
@@ -126,7 +125,7 @@ pub(super) async fn respond(
         _ => {}
     }
     let own_headers = relay.own_headers.clone();
-    let mut response = Response::new(Body::from_stream(relay.bytes()));
+    let mut response = Response::new(Body::from_stream(relay.bytes(timer)));
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -153,7 +152,10 @@ fn nothing_left(own_headers: &ResponseHeaders) -> Response {
 // === impl Relay ===
 
 impl<E: AnswerEvents> Relay<E> {
-    fn bytes(mut self) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
+    fn bytes(
+        mut self,
+        mut timer: IdleTimer,
+    ) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
         stream! {
             loop {
                 while let Some(event) = self.ready.pop_front() {
@@ -173,25 +175,26 @@ impl<E: AnswerEvents> Relay<E> {
                         return;
                     }
                 }
-                self.fill().await;
+                self.fill_within(&mut timer).await;
             }
         }
     }
 
     /// Takes steps until there is something to send; a comment if that takes longer than the
     /// keep-alive time.
-    async fn fill(&mut self) {
-        let filled = tokio::time::timeout(self.keepalive, async {
-            while self.ready.is_empty() && self.end.is_none() {
-                tokio::select! {
-                    biased;
-                    refusal = &mut self.withdrawn => self.end = Some(Err(refusal)),
-                    next = self.follower.next() => self.take(next),
-                }
-            }
-        });
-        if filled.await.is_err() {
+    async fn fill_within(&mut self, timer: &mut IdleTimer) {
+        if timer.bounded(self.fill()).await.is_none() {
             self.comment("keep-alive");
+        }
+    }
+
+    async fn fill(&mut self) {
+        while self.ready.is_empty() && self.end.is_none() {
+            tokio::select! {
+                biased;
+                refusal = &mut self.withdrawn => self.end = Some(Err(refusal)),
+                next = self.follower.next() => self.take(next),
+            }
         }
     }
 

@@ -29,7 +29,7 @@ use crate::{
     },
     domain::{clock, fold::StreamStep, ids::TenantId},
     engine::InvocationRequest,
-    execution::{InvocationName, Started, StreamItem},
+    execution::{IdleTimer, InvocationName, Started, StreamItem},
 };
 
 /// Silence after which a client receives a heartbeat.
@@ -145,6 +145,7 @@ impl Recovery {
                 now.tenant == tenant && now.may_invoke() && now.may_use(&route).is_ok()
             });
             tokio::pin!(withdrawn);
+            let mut timer = IdleTimer::new(HEARTBEAT);
             loop {
                 let item = tokio::select! {
                     biased;
@@ -152,29 +153,28 @@ impl Recovery {
                         yield Err(Status::from(CallError::from(why)));
                         return;
                     }
-                    item = follower.next() => item,
-                    () = tokio::time::sleep(HEARTBEAT) => {
-                        let now = EventPosition { at: clock::wall_now(), ..last };
-                        yield Ok(message(writer.heartbeat(now, follower.upstream_silence())));
-                        continue;
-                    }
+                    item = timer.bounded(follower.next()) => item,
                 };
                 let event = match item {
-                    Ok(None) => return,
-                    Err(why) => {
+                    None => {
+                        let now = EventPosition { at: clock::wall_now(), ..last };
+                        Some(Ok(writer.heartbeat(now, follower.upstream_silence())))
+                    }
+                    Some(Ok(None)) => return,
+                    Some(Err(why)) => {
                         yield Err(Status::from(why.of_resumable(&id)));
                         return;
                     }
-                    Ok(Some(StreamItem::Snapshot { epoch, seq, at, blocks, attempt })) => {
+                    Some(Ok(Some(StreamItem::Snapshot { epoch, seq, at, blocks, attempt }))) => {
                         last = EventPosition { epoch, seq, at };
                         writer.restore(blocks, attempt);
                         Some(Ok(writer.snapshot(last)))
                     }
-                    Ok(Some(StreamItem::Step(entry))) => {
+                    Some(Ok(Some(StreamItem::Step(entry)))) => {
                         last = EventPosition { epoch: entry.epoch, seq: entry.seq, at: entry.at };
                         Some(writer.step(last, &entry.step))
                     }
-                    Ok(Some(StreamItem::Known(entry))) => {
+                    Some(Ok(Some(StreamItem::Known(entry)))) => {
                         last = EventPosition { epoch: entry.epoch, seq: entry.seq, at: entry.at };
                         writer.step(last, &entry.step).err().map(Err)
                     }
