@@ -8,6 +8,7 @@ mod chain;
 mod listed_tools;
 mod misspelt;
 mod parts;
+mod plans;
 mod request;
 mod resolve;
 mod size;

@@ -78,8 +78,8 @@ impl PolicyConfig {
 // === impl Config ===
 
 impl Config {
-    /// Returns the policy in force for an operation on a route; `preset` is the one that the caller
-    /// names.
+    /// Returns the policy in force for an operation on a route (`None` for one without settings);
+    /// `preset` is the one that the caller names.
     ///
     /// The caller's preset precedes everything but an operation that is not `enabled`; then come
     /// the route's own operation, the operation on all routes, the route's policy, and `standard`.
@@ -88,12 +88,12 @@ impl Config {
     pub fn policy_for(
         &self,
         route: &RouteConfig,
-        operation: &Operation,
+        operation: Option<&Operation>,
         preset: Option<&str>,
     ) -> PolicyConfig {
         let configured: Vec<&OperationConfig> = [
-            route.operations.get(operation),
-            self.operations.get(operation),
+            operation.and_then(|operation| route.operations.get(operation)),
+            operation.and_then(|operation| self.operations.get(operation)),
         ]
         .into_iter()
         .flatten()

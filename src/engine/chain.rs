@@ -1,6 +1,8 @@
 //! Targets that a caller chooses for a call: some of the route's in its order, or a chain of the
 //! caller's own.
 
+use std::sync::Arc;
+
 use super::request::InvocationRequest;
 use crate::{
     call_error::Violations,
@@ -113,10 +115,10 @@ impl<'a> KeptTargets<'a> {
     }
 
     /// Returns how targets are chosen: a chain is called in its order, whatever the route's.
-    pub(super) fn in_order(self, route: &SelectPolicy) -> SelectPolicy {
+    pub(super) fn in_order(self, route: Arc<SelectPolicy>) -> Arc<SelectPolicy> {
         match self {
-            Self::All | Self::Some(_) => route.clone(),
-            Self::Chain(_) => SelectPolicy::default(),
+            Self::All | Self::Some(_) => route,
+            Self::Chain(_) => Arc::default(),
         }
     }
 }

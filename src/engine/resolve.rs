@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     chain::{self, KeptTargets},
+    plans::{PlanParts, RoutePlans},
     request::{Arrival, InvocationRequest},
 };
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
         targets::TargetSpec,
         tools::ToolPlan,
     },
-    policy::{hedge::HedgePolicy, release::ReleaseRouting, texts::Texts},
+    policy::{hedge::HedgePolicy, release::ReleaseRouting},
 };
 
 /// Time that the report of a failure may take to reach its caller.
@@ -44,23 +45,21 @@ const MAX_MARGIN_SHARE: u32 = 4;
 
 /// Resolves requests by one configuration.
 pub(super) struct Resolver {
-    config: Config,
-    targets: BTreeMap<TargetId, Arc<Target>>,
-    texts: Arc<Texts>,
+    parts: PlanParts,
+    plans: BTreeMap<RouteName, RoutePlans>,
 }
 
 // === impl Resolver ===
 
 impl Resolver {
     pub(super) fn new(config: &Config, targets: &[TargetSpec]) -> Self {
-        let targets = targets
-            .iter()
-            .map(|spec| (spec.target.id.clone(), Arc::clone(&spec.target)))
-            .collect();
+        let parts = PlanParts::new(config, targets);
+        let routes = config.routes.iter();
         Self {
-            config: config.clone(),
-            targets,
-            texts: Arc::new(config.texts.clone()),
+            plans: routes
+                .map(|(name, route)| (name.clone(), RoutePlans::new(&parts, name, route)))
+                .collect(),
+            parts,
         }
     }
 
@@ -155,7 +154,7 @@ impl Resolver {
             let serving = releases.serving(target.id.as_str(), key);
             let serving = serving
                 .into_iter()
-                .filter_map(|id| self.targets.get(&TargetId::from(id)).map(Arc::clone));
+                .filter_map(|id| self.parts.target(&TargetId::from(id)));
             for serving in serving.chain([Arc::clone(&target)]) {
                 if !targets.iter().any(|known| known.id == serving.id) {
                     targets.push(serving);
@@ -178,34 +177,31 @@ impl Resolver {
         &self,
         requested: Option<&RouteName>,
     ) -> Result<(&RouteName, &RouteConfig), CallError> {
-        // No route has an empty name; the error then says that a route must be named.
-        let unnamed = RouteName::from("");
         let only = self
+            .parts
             .config
             .routes
             .keys()
             .next()
-            .filter(|_| self.config.routes.len() == 1);
+            .filter(|_| self.parts.config.routes.len() == 1);
         let name = requested
-            .or(self.config.default_route.as_ref())
-            .unwrap_or(match only {
-                Some(only) => only,
-                None => &unnamed,
-            });
-        let names: Vec<&str> = self.config.routes.keys().map(RouteName::as_str).collect();
-        self.config
-            .routes
-            .get_key_value(name)
-            .ok_or_else(|| match name.as_str() {
+            .or(self.parts.config.default_route.as_ref())
+            .or(only);
+        let routes = &self.parts.config.routes;
+        name.and_then(|name| routes.get_key_value(name))
+            .ok_or_else(|| match name.map_or("", RouteName::as_str) {
                 "" => CallError::new(ROUTE_NOT_NAMED).fact("route", ""),
-                name => CallError::not_found(ROUTE_NOT_FOUND, name, nearest(name, &names)),
+                name => {
+                    let names: Vec<&str> = routes.keys().map(RouteName::as_str).collect();
+                    CallError::not_found(ROUTE_NOT_FOUND, name, nearest(name, &names))
+                }
             })
     }
 
     /// Returns the targets of which a caller may choose on a route: its own, and those of other
     /// routes that the caller may use and that let callers choose.
     fn chosen_by<'a>(&'a self, route: &'a RouteConfig, arrival: &Arrival) -> Vec<&'a TargetId> {
-        let others = self.config.routes.iter().filter(|(name, other)| {
+        let others = self.parts.config.routes.iter().filter(|(name, other)| {
             other.allow_overrides.targets && name.is_allowed_by(&arrival.routes)
         });
         let others = others.flat_map(|(_, other)| &other.targets);
@@ -261,8 +257,14 @@ impl Resolver {
                     "preset",
                     "this route does not let callers choose a policy".to_owned(),
                 );
-            } else if !self.config.policies.contains_key(preset) {
-                let known: Vec<&str> = self.config.policies.keys().map(String::as_str).collect();
+            } else if !self.parts.config.policies.contains_key(preset) {
+                let known: Vec<&str> = self
+                    .parts
+                    .config
+                    .policies
+                    .keys()
+                    .map(String::as_str)
+                    .collect();
                 fault(
                     "preset",
                     format!("`{preset}` does not exist; there are: {}", known.join(", ")),
@@ -292,33 +294,27 @@ impl Resolver {
         operation: &Operation,
         overrides: &Overrides,
     ) -> Plan {
-        let policy = self
-            .config
-            .policy_for(route, operation, overrides.preset.as_deref());
+        let usual = self
+            .plans
+            .get(name)
+            .filter(|_| overrides.preset.is_none())
+            .map(|plans| plans.of(operation).clone());
+        let mut plan = usual.unwrap_or_else(|| {
+            let preset = overrides.preset.as_deref();
+            self.parts.plan(name, route, Some(operation), preset)
+        });
         let kept = KeptTargets::of(overrides);
-        let targets = kept.of_route(&route.targets);
-        let targets = targets.filter_map(|id| self.targets.get(id).map(Arc::clone));
-        let retry = match overrides.max_retries {
-            Some(max_retries) => policy.retry.with_max_retries(max_retries),
-            None => policy.retry,
-        };
-        let injection_mode = overrides.injection.unwrap_or(policy.injection.mode);
-        Plan {
-            route: name.clone(),
-            targets: targets.collect(),
-            retry,
-            injection: policy.injection,
-            injection_mode,
-            overflow: route.overflow,
-            select: kept.in_order(&route.select),
-            conversation: None,
-            key_stays: None,
-            timers: self.config.timers_for(route).clone(),
-            hedge: route.hedge.clone(),
-            tool: None,
-            texts: Arc::clone(&self.texts),
-            seed: 0,
+        if !matches!(kept, KeptTargets::All) {
+            plan.targets = self.parts.targets(kept.of_route(&route.targets));
         }
+        plan.select = kept.in_order(plan.select);
+        if let Some(max_retries) = overrides.max_retries {
+            plan.retry = plan.retry.with_max_retries(max_retries);
+        }
+        if let Some(mode) = overrides.injection {
+            plan.injection_mode = mode;
+        }
+        plan
     }
 }
 

@@ -101,7 +101,7 @@ impl LoadGenerator {
                 .filter_map(|one| all.get(one).map(Arc::clone));
             Arc::new(Plan {
                 retry,
-                select: policy.select.clone(),
+                select: Arc::new(policy.select.clone()),
                 timers: policy.timers.clone(),
                 hedge: policy.hedge.clone(),
                 seed,

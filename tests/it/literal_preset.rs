@@ -47,7 +47,7 @@ fn two_retries_for_a_call_and_one_for_planner_evaluator_and_replanner() {
         ("replanner", 1),
     ] {
         let retry = config
-            .policy_for(route, &Operation::from(operation), None)
+            .policy_for(route, Some(&Operation::from(operation)), None)
             .retry;
         assert_eq!(
             (retry.max_retries, retry.enabled),

@@ -16,7 +16,7 @@ fn with_targets(text: &str) -> Config {
 
 fn policy(config: &Config, operation: &str, preset: Option<&str>) -> PolicyConfig {
     let route = &config.routes[config.default_route.as_ref().unwrap()];
-    config.policy_for(route, &Operation::from(operation), preset)
+    config.policy_for(route, Some(&Operation::from(operation)), preset)
 }
 
 #[test]

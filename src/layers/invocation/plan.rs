@@ -30,13 +30,13 @@ pub struct Plan {
     /// Number of retries, and the waits before them.
     pub retry: RetryPolicy,
     /// Form of a note about a failure.
-    pub injection: InjectionPolicy,
+    pub injection: Arc<InjectionPolicy>,
     /// Condition under which a note about a failure is injected.
     pub injection_mode: InjectionMode,
     /// What is done about a conversation that outgrew all targets.
     pub overflow: Overflow,
     /// In which order targets are tried.
-    pub select: SelectPolicy,
+    pub select: Arc<SelectPolicy>,
     /// The conversation that stays at one of them, if it does.
     pub conversation: Option<AffinityKey>,
     /// The conversation that stays with one key of a pool, if it does.
@@ -63,9 +63,9 @@ impl Plan {
             targets,
             retry: RetryPolicy::default(),
             injection_mode: injection.mode,
-            injection,
+            injection: Arc::new(injection),
             overflow: Overflow::default(),
-            select: SelectPolicy::default(),
+            select: Arc::default(),
             conversation: None,
             key_stays: None,
             timers: TimersPolicy::default(),
