@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{calls::Interfaces, passthrough};
+use crate::{callgrind, calls::Interfaces, passthrough};
 
 /// Where callgrind writes what it counts of Relight, where that is wanted.
 pub(crate) const COUNTS: &str = "RELIGHT_INSTRUCTIONS";
@@ -91,13 +91,7 @@ impl Process {
         let began = Instant::now();
         let mut command = Command::new(&binary);
         if let Ok(file) = std::env::var(COUNTS) {
-            command = Command::new("valgrind");
-            command.args([
-                "--tool=callgrind",
-                "--instr-atstart=no",
-                &format!("--callgrind-out-file={file}"),
-                &binary,
-            ]);
+            command = callgrind::command(file.as_ref(), binary.as_ref());
         }
         let mut child = command
             .args(["serve", "--config", configuration.to_str().unwrap()])
@@ -156,17 +150,7 @@ impl Process {
 
     /// Counts its instructions from now on, or no longer.
     pub(crate) async fn count_instructions(&self, on: bool) {
-        let process = self.child.id().unwrap().to_string();
-        let mut control = Command::new("callgrind_control");
-        let switch = if on { "--instr=on" } else { "--instr=off" };
-        control
-            .args([switch, &process])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        assert!(
-            control.status().await.unwrap().success(),
-            "callgrind_control failed"
-        );
+        callgrind::count(self.child.id().unwrap(), on).await;
     }
 
     /// Ends it, and returns how many instructions were counted.
@@ -180,14 +164,7 @@ impl Process {
             terminated.success() && self.child.wait().await.unwrap().success(),
             "relight did not end well"
         );
-        let counts = std::fs::read_to_string(file).unwrap();
-        counts
-            .lines()
-            .find_map(|line| line.strip_prefix("totals: "))
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap()
+        callgrind::counted(file.as_ref())
     }
 
     fn read(&self, file: &str) -> String {

@@ -1,20 +1,24 @@
-//! What a call costs in figures that no busy machine changes: allocations, bytes allocated, and
-//! system calls.
+//! What a call costs in figures that no busy machine changes: allocations, bytes allocated, system
+//! calls, and instructions.
 //!
 //! The server runs in a process of its own (this binary once more, as the ignored test
 //! `server::serve`), which counts its allocations; upstream and clients run here.
 //! `tests/fixtures/cost.tsv` has what each kind of call may cost; one that costs more than a tenth
 //! above that fails. System calls are counted by `strace` where it is installed; their number
-//! varies with which thread wakes which, so that half as many again are let pass.
+//! varies with which thread wakes which, so that half as many again are let pass. Instructions are
+//! those of this build, which is not optimised; they are counted for some kinds of calls, by
+//! `callgrind` where it is installed, and on `x86_64` only.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod callgrind;
 mod calls;
 mod server;
 mod upstream;
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, net::SocketAddr};
 
 use futures_util::future::join_all;
+use tokio::process::Command;
 
 use self::{
     calls::{Caller, KINDS, Kind},
@@ -42,9 +46,11 @@ pub(crate) struct Cost {
     allocations: f64,
     kibibytes: f64,
     system_calls: Option<f64>,
+    /// In thousands.
+    instructions: Option<f64>,
 }
 
-/// The limits by kind: allocations, KiB allocated, system calls.
+/// The limits by kind: allocations, KiB allocated, system calls, thousands of instructions.
 fn limits() -> BTreeMap<&'static str, Cost> {
     let lines = LIMITS
         .lines()
@@ -58,6 +64,7 @@ fn limits() -> BTreeMap<&'static str, Cost> {
                 allocations: number(1),
                 kibibytes: number(2),
                 system_calls: Some(number(3)),
+                instructions: fields.get(4).map(|_| number(4)),
             },
         )
     };
@@ -69,8 +76,8 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
     let upstream = upstream::start().await;
     let limits = limits();
     let mut table = format!(
-        "{:<44}{:>12}{:>10}{:>14}\n",
-        "kind", "allocations", "KiB", "system calls"
+        "{:<44}{:>12}{:>10}{:>14}{:>14}\n",
+        "kind", "allocations", "KiB", "system calls", "instructions"
     );
     let mut dear = Vec::new();
     let alone = KINDS
@@ -80,6 +87,7 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
     let grouped = grouped
         .map(|(name, store, kind)| (format!("{name}, {CALLERS} callers"), *store, *kind, CALLERS));
     for (name, store, kind, callers) in alone.chain(grouped) {
+        let limit = limits[&*name];
         let server = Server::start(upstream.address(), store).await;
         let mut connected: Vec<Caller> = (0..callers)
             .map(|_| Caller::new(&server.interfaces))
@@ -102,17 +110,23 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
             allocations: each(before.0, after.0),
             kibibytes: each(before.1 >> 10, after.1 >> 10),
             system_calls,
+            instructions: match limit.instructions {
+                Some(_) => instructions(upstream.address(), store, kind).await,
+                None => None,
+            },
         };
-        let traced = cost
-            .system_calls
-            .map_or_else(|| "not counted".to_owned(), |calls| format!("{calls:.1}"));
+        let counted = |what: Option<f64>| {
+            what.map_or_else(|| "not counted".to_owned(), |count| format!("{count:.1}"))
+        };
         writeln!(
             table,
-            "{name:<44}{:>12.0}{:>10.0}{traced:>14}",
-            cost.allocations, cost.kibibytes
+            "{name:<44}{:>12.0}{:>10.0}{:>14}{:>14}",
+            cost.allocations,
+            cost.kibibytes,
+            counted(cost.system_calls),
+            counted(cost.instructions),
         )
         .unwrap();
-        let limit = limits[&*name];
         for (what, cost, limit, margin) in [
             (
                 "allocations",
@@ -122,6 +136,12 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
             ),
             ("KiB", Some(cost.kibibytes), Some(limit.kibibytes), 1.1),
             ("system calls", cost.system_calls, limit.system_calls, 1.5),
+            (
+                "thousand instructions",
+                cost.instructions,
+                limit.instructions,
+                1.1,
+            ),
         ] {
             if let (Some(cost), Some(limit)) = (cost, limit)
                 && cost > limit * margin
@@ -132,6 +152,24 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
     }
     println!("{table}");
     assert!(dear.is_empty(), "{dear:#?}\n{table}");
+}
+
+/// Returns the instructions that one call takes, in thousands; `None` where nothing counts them.
+async fn instructions(upstream: SocketAddr, store: &str, kind: Kind) -> Option<f64> {
+    let valgrind = Command::new("valgrind").arg("--version").output().await;
+    if !cfg!(target_arch = "x86_64") || valgrind.is_err() {
+        return None;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let server = Server::start_counted(upstream, store, file.path()).await;
+    let mut callers = [Caller::new(&server.interfaces)];
+    call(&mut callers, kind, WARM_UP).await;
+    server.count_instructions(true).await;
+    call(&mut callers, kind, CALLS).await;
+    server.count_instructions(false).await;
+    server.end().await;
+    let counted = callgrind::counted(file.path()) / 1000;
+    Some(f64::from(u32::try_from(counted).unwrap()) / f64::from(CALLS))
 }
 
 /// Each caller makes so many calls, one after the other, and all callers at once.

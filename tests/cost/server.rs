@@ -4,6 +4,7 @@ use std::{
     alloc::System,
     io::{BufRead as _, Write as _},
     net::SocketAddr,
+    path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
@@ -20,12 +21,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::calls::Interfaces;
+use super::{callgrind, calls::Interfaces};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 const CONFIGURATION: &str = "RELIGHT_COST_CONFIGURATION";
 
 /// System calls whose number depends on who happens to sleep when.
@@ -102,6 +103,17 @@ fn serve() {
 impl Server {
     /// Starts one whose model is at `upstream`; `{}` in `store` stands for a folder of its own.
     pub(crate) async fn start(upstream: SocketAddr, store: &str) -> Self {
+        Self::run(Command::new(program()), upstream, store).await
+    }
+
+    /// The same, run by a command that counts its instructions into `file`.
+    pub(crate) async fn start_counted(upstream: SocketAddr, store: &str, file: &Path) -> Self {
+        let mut command = callgrind::command(file, &program());
+        command.stderr(Stdio::null());
+        Self::run(command, upstream, store).await
+    }
+
+    async fn run(mut command: Command, upstream: SocketAddr, store: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = store.replace("{}", &folder.path().display().to_string());
         let yaml = format!(
@@ -111,7 +123,7 @@ impl Server {
              routes: {{ default: {{ targets: [main] }} }}\n\
              journal: {{ store: \"{store}\" }}\n"
         );
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut child = command
             .args(["--ignored", "--exact", "--nocapture", "server::serve"])
             .env(CONFIGURATION, yaml)
             .stdin(Stdio::piped())
@@ -141,6 +153,23 @@ impl Server {
         talk.0.write_all(b"\n").await.unwrap();
         let words = said(&mut talk.1).await;
         (words[0].parse().unwrap(), words[1].parse().unwrap())
+    }
+
+    /// Counts instructions from now on, or no longer.
+    pub(crate) async fn count_instructions(&self, on: bool) {
+        callgrind::count(self.child.id().unwrap(), on).await;
+    }
+
+    /// Ends it.
+    pub(crate) async fn end(self) {
+        let Self {
+            mut child, talk, ..
+        } = self;
+        // Its harness still writes to its output.
+        let (input, _output) = talk.into_inner();
+        drop(input);
+        let ended = timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+        assert!(ended.success(), "{ended}");
     }
 
     /// Counts system calls from now on; `None` where there is nothing to count them with.
@@ -198,6 +227,10 @@ impl Trace {
         });
         counted.sum()
     }
+}
+
+fn program() -> PathBuf {
+    std::env::current_exe().unwrap()
 }
 
 async fn said(lines: &mut tokio::io::Lines<BufReader<ChildStdout>>) -> Vec<String> {
