@@ -143,7 +143,8 @@ fn option<'a>(
             (own(wait), FALLBACK_WAIT_MAX.mul_f64(samples.spread))
         }
     };
-    if !policy.uniform_waits {
+    // With others to go to, a target that refuses is better left for longer.
+    if !policy.uniform_waits && situation.candidates.len() == 1 {
         let waited = situation.now.saturating_duration_since(situation.failed_at);
         wait.duration = wait.duration.saturating_sub(waited);
     }
