@@ -26,7 +26,7 @@ const ENTRY: EntryPoint = EntryPoint::Http {
 /// Handles a request. If its client goes away the request is dropped, and the invocation ends
 /// unless others follow it.
 pub(super) async fn complete(request: FrontRequest) -> Response {
-    answer(request)
+    Box::pin(answer(request))
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }

@@ -37,7 +37,7 @@ const COUNT_ENTRY: EntryPoint = EntryPoint::Http {
 /// Handles a request. If its client goes away the request is dropped, and the invocation ends
 /// unless others follow it.
 pub(super) async fn create(request: FrontRequest) -> Response {
-    answer(request)
+    Box::pin(answer(request))
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Anthropic))
 }

@@ -48,7 +48,7 @@ const ENTRY: EntryPoint = EntryPoint::Http {
 /// Handles a request. If its client goes away the request is dropped, and the invocation ends
 /// unless others follow it.
 pub(super) async fn create(request: FrontRequest) -> Response {
-    answer(request)
+    Box::pin(answer(request))
         .await
         .unwrap_or_else(|refused| refused.respond(Protocol::Openai))
 }

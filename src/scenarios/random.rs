@@ -69,7 +69,7 @@ impl RandomMinute {
     }
 
     /// Returns whether fewer calls succeeded with Relight by more than chance: if that were chance, a
-    /// call that succeeded with one of both would as likely have succeeded with either (Q. McNemar,
+    /// call that succeeded with one of both would as likely have succeeded with either (Q. `McNemar`,
     /// Psychometrika 12, 1947).
     #[must_use]
     pub fn is_worse_beyond_chance(&self) -> bool {

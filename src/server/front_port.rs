@@ -48,6 +48,7 @@ pub(super) struct FrontPort {
 }
 
 /// Services that a listener serves.
+#[derive(Clone, Copy)]
 pub(super) enum FrontRoutes {
     /// The front for the protocols of models.
     OpenAi,

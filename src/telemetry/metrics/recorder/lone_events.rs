@@ -47,7 +47,7 @@ impl Inner {
                 );
             }
             EventBody::HedgeStarted { .. } => {
-                self.instruments.recovery.hedges.add(1, &[at_target()])
+                self.instruments.recovery.hedges.add(1, &[at_target()]);
             }
             EventBody::CircuitOpened { .. } => self.circuit_moved(CircuitState::Open, at_target()),
             EventBody::CircuitHalfOpen { .. } => {
