@@ -105,7 +105,7 @@ server: { listen: '${HOST:-127.0.0.1}:${PORT}', reflection: '${REFLECTION}' }
 admission: { max_in_flight: '${LIMIT}' }
 telemetry:
   sample_ratio: ${RATIO:-0.5}
-  resource: { name: $${literal} }
+  resource: { name: '$${literal}' }
 ";
     let config = loaded(
         text,
