@@ -142,15 +142,11 @@ impl Classifier {
     #[must_use]
     pub fn also_holding(&self, error: &ProviderError) -> Vec<HoldingRule> {
         let decided = self.classify(error, Timestamp::UNIX_EPOCH).rule;
-        let blamed = error.status.is_some_and(status::blames_request);
-        let error = &without(
-            if blamed {
-                Quotes::Refused
-            } else {
-                Quotes::Pairs
-            },
-            error,
-        );
+        let quotes = match error.status {
+            Some(status) if status::blames_request(status) => Quotes::Refused,
+            _ => Quotes::Pairs,
+        };
+        let error = &without(quotes, error);
         let reading = read(error);
         let evidence = NumericEvidence::gather(error, &reading);
         let scene = RuleContext::of(error, &evidence);
@@ -238,11 +234,7 @@ impl Classifier {
             let status = evidence.status().filter(|status| !conflict(status))?;
             let (class, detail, retry) = status::http(status)?;
             let judgement = Judgement::new(class, "status.http", format!("status {status}"));
-            Some(Judgement {
-                detail,
-                retry,
-                ..judgement
-            })
+            Some(judgement.with(detail, retry))
         };
         let by_rule = |Found { rule, span }: Found<'static>| Judgement {
             class: match scene.status {
@@ -335,10 +327,7 @@ const fn is_of_request(class: FailureClass) -> bool {
 /// Reads all texts of a failure.
 fn read(error: &ProviderError) -> NormalizedText {
     let mut reading = NormalizedText::default();
-    for text in [error.body.as_deref(), error.message.as_deref()]
-        .into_iter()
-        .flatten()
-    {
+    for text in error.body.iter().chain(&error.message) {
         reading.add(text);
     }
     if let Some(code) = error.header("x-amzn-errortype") {
@@ -353,66 +342,41 @@ const ONLINE: std::time::Duration = std::time::Duration::from_mins(10);
 fn by_grpc(error: &ProviderError, evidence: &NumericEvidence) -> Option<Judgement> {
     let code = error.grpc_status.or(evidence.grpc)?;
     let (class, detail, retry) = status::grpc(code)?;
-    Some(Judgement {
-        detail,
-        retry,
-        ..Judgement::new(class, "status.grpc", format!("grpc status {code}"))
-    })
+    let judgement = Judgement::new(class, "status.grpc", format!("grpc status {code}"));
+    Some(judgement.with(detail, retry))
 }
 
 /// Returns the judgement if nothing is recognised.
 fn unread(error: &ProviderError, reading: &NormalizedText) -> Judgement {
     if says_why(error, reading) {
-        let rule = Judgement::new(
-            FailureClass::InvalidRequest,
-            "tool.own_words",
-            "what the tool says of the call",
-        );
-        return Judgement {
-            detail: Some(InvalidRequestDetail::Other),
-            ..rule
-        };
+        let fact = "what the tool says of the call";
+        return Judgement::new(FailureClass::InvalidRequest, "tool.own_words", fact)
+            .with(Some(InvalidRequestDetail::Other), None);
     }
     if says_only_where(error, reading) {
-        let failed = Judgement::new(
-            FailureClass::ServerError,
-            "tool.failed",
-            "a step of the tool's",
-        );
-        return Judgement {
-            retry: Some(false),
-            ..failed
-        };
+        let fact = "a step of the tool's";
+        return Judgement::new(FailureClass::ServerError, "tool.failed", fact)
+            .with(None, Some(false));
     }
     let empty = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());
     let answered = error
         .status
         .is_some_and(|status| (200..300).contains(&status));
-    let (class, rule, fact) = if answered && empty(&error.body) && empty(&error.message) {
-        (
-            FailureClass::MalformedResponse,
-            "answer.empty",
-            "an empty answer",
-        )
+    let malformed = FailureClass::MalformedResponse;
+    if answered && empty(&error.body) && empty(&error.message) {
+        Judgement::new(malformed, "answer.empty", "an empty answer")
     } else if answered && error.body.is_some() {
-        (
-            FailureClass::MalformedResponse,
-            "answer.unclear",
-            "a success status on an unclear error",
-        )
+        let fact = "a success status on an unclear error";
+        Judgement::new(malformed, "answer.unclear", fact)
     } else {
-        (FailureClass::Unknown, "unknown", "nothing known")
-    };
-    Judgement::new(class, rule, fact)
+        Judgement::new(FailureClass::Unknown, "unknown", "nothing known")
+    }
 }
 
 /// A fault of this service's own client is a fact and needs no reading.
 fn by_fault(fault: TransportFault) -> Judgement {
     let (class, retry) = status::fault(fault);
-    Judgement {
-        retry,
-        ..Judgement::new(class, "fault", fault.as_str())
-    }
+    Judgement::new(class, "fault", fault.as_str()).with(None, retry)
 }
 
 fn fact(reading: &NormalizedText, (from, to): (usize, usize)) -> String {
@@ -447,12 +411,22 @@ impl Judgement {
         }
     }
 
+    fn with(self, detail: Option<InvalidRequestDetail>, retry: Option<bool>) -> Self {
+        Self {
+            detail,
+            retry,
+            ..self
+        }
+    }
+
     fn into_failure(self, error: &ProviderError, wait: Option<Wait>, at: Timestamp) -> Failure {
         let tool = error.surface == Surface::Tool;
         let fallback = self
             .fallback
             .unwrap_or_else(|| self.class.fallback_helps(self.detail));
         let wait_words = wait.and_then(words::wait_text);
+        let wait_words = wait_words.as_deref();
+        let hint = words::for_operator(self.class, self.detail, wait_words, tool);
         Failure {
             class: self.class,
             detail: self.detail,
@@ -464,14 +438,8 @@ impl Judgement {
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
             message: provider_message(error, MESSAGE_BYTES),
-            user_message: words::for_user(self.class, wait_words.as_deref()).into_owned(),
-            recovery_hint: words::for_operator(
-                self.class,
-                self.detail,
-                wait_words.as_deref(),
-                tool,
-            )
-            .into_owned(),
+            user_message: words::for_user(self.class, wait_words).into_owned(),
+            recovery_hint: hint.into_owned(),
             rule: self.rule.into_owned(),
             fact: self.fact,
             evidence: self.evidence,

@@ -87,10 +87,8 @@ impl NormalizedText {
             ),
         };
         for (offset, text) in [(0, &source[..head]), (tail, &source[tail..])] {
-            for (from, part) in traceback::parts(text)
-                .into_iter()
-                .filter(|(_, part)| !part.is_empty())
-            {
+            let parts = traceback::parts(text).into_iter();
+            for (from, part) in parts.filter(|(_, part)| !part.is_empty()) {
                 self.read(part, offset + from);
                 self.gap();
             }
@@ -323,11 +321,10 @@ impl NormalizedText {
 
     fn skip_address(&mut self, bytes: &[u8], from: usize) -> usize {
         // The scheme was written already; it is removed with the rest.
-        self.text.truncate(
-            self.text
-                .trim_end_matches(|c: char| c.is_ascii_alphanumeric())
-                .len(),
-        );
+        let before = self
+            .text
+            .trim_end_matches(|c: char| c.is_ascii_alphanumeric());
+        self.text.truncate(before.len());
         self.text.push_str("url ");
         let ends = |byte: &u8| b" \"'\\)]}><\n`".contains(byte);
         bytes[from..]
@@ -356,9 +353,8 @@ impl NormalizedText {
         while let Some(&byte) = bytes.get(i) {
             match byte {
                 b'0'..=b'9' if !fraction => {
-                    whole = whole
-                        .saturating_mul(10)
-                        .saturating_add((byte - b'0').into());
+                    let digit = u32::from(byte - b'0');
+                    whole = whole.saturating_mul(10).saturating_add(digit);
                     digits = digits.saturating_add(1);
                 }
                 b'0'..=b'9' => {}
@@ -392,11 +388,8 @@ impl NormalizedText {
     }
 
     fn escape(&mut self, bytes: &[u8], from: usize) -> usize {
-        let i = from
-            + bytes[from..]
-                .iter()
-                .take_while(|byte| **byte == b'\\')
-                .count();
+        let slashes = bytes[from..].iter().take_while(|byte| **byte == b'\\');
+        let i = from + slashes.count();
         self.close();
         match bytes.get(i) {
             Some(b'"' | b'\'') => return self.gap_from(bytes, i),

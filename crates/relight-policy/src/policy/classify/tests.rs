@@ -10,6 +10,7 @@ mod readings;
 mod refusals;
 mod rules;
 mod samples;
+mod tool_words;
 mod unseen;
 mod waits;
 
@@ -337,64 +338,6 @@ fn a_failure_that_no_rule_knows_is_retryable() {
         (verdict.class, verdict.retryable, verdict.fallback_helps),
         (FailureClass::Unknown, true, true)
     );
-}
-
-#[test]
-fn what_a_tool_says_of_a_call_in_words_of_its_own_is_not_met_by_the_same_call() {
-    for (text, class, retry) in [
-        (
-            "Nothing to update: all fields are equal",
-            FailureClass::InvalidRequest,
-            false,
-        ),
-        (
-            "Two of these events overlap",
-            FailureClass::InvalidRequest,
-            false,
-        ),
-        ("Tool call failed", FailureClass::Unknown, true),
-        (
-            "Failed to save the page: two of these events overlap",
-            FailureClass::InvalidRequest,
-            false,
-        ),
-        (
-            "The shelf is being swept, come back in a moment",
-            FailureClass::Unknown,
-            true,
-        ),
-        (
-            "The planner is asleep, come again",
-            FailureClass::Unknown,
-            true,
-        ),
-        (
-            "the tool reported an error without words",
-            FailureClass::Unknown,
-            true,
-        ),
-    ] {
-        let verdict = judge(&error_text(Surface::Tool, text));
-        assert_eq!((verdict.class, verdict.retryable), (class, retry), "{text}");
-        let elsewhere = judge(&error_text(Surface::Http, text));
-        assert_eq!(elsewhere.class, FailureClass::Unknown, "{text}");
-    }
-}
-
-#[test]
-fn a_tool_that_names_only_the_step_that_failed_failed_itself() {
-    for text in [
-        "Failed to sweep the shelf",
-        "Error sweeping shelf 7: x",
-        "Sweep failure",
-    ] {
-        let verdict = judge(&error_text(Surface::Tool, text));
-        assert_eq!(
-            (verdict.class, verdict.retryable, &*verdict.rule),
-            (FailureClass::ServerError, false, "tool.failed"),
-            "{text}"
-        );
-    }
 }
 
 #[test]

@@ -151,19 +151,13 @@ impl UserRules {
                 );
             }
             if rule.class.is_local_refusal() {
-                fault(
-                    "class",
-                    format!(
-                        "`{}` is Relight's own refusal, never an upstream's failure",
-                        rule.class
-                    ),
-                );
+                let class = rule.class;
+                let reason =
+                    format!("`{class}` is Relight's own refusal, never an upstream's failure");
+                fault("class", reason);
             }
-            if rule
-                .when
-                .status
-                .is_some_and(|status| !(100..600).contains(&status))
-            {
+            let status = rule.when.status.unwrap_or(100);
+            if !(100..600).contains(&status) {
                 fault(
                     "when.status",
                     "is no HTTP status; use 100 to 599".to_owned(),
@@ -181,10 +175,8 @@ impl UserRules {
             };
             let message = expression("when.message", &rule.when.message);
             let header = rule.when.header.as_ref().map(|header| {
-                (
-                    header.name.to_ascii_lowercase(),
-                    expression("when.header.value", &header.value),
-                )
+                let value = expression("when.header.value", &header.value);
+                (header.name.to_ascii_lowercase(), value)
             });
             if header.as_ref().is_some_and(|(name, _)| name.is_empty()) {
                 fault("when.header.name", "is empty".to_owned());
@@ -251,10 +243,8 @@ impl Compiled {
     ) -> bool {
         let when = &self.rule.when;
         let value = |spelling: &String| {
-            reading
-                .values
-                .iter()
-                .any(|(from, to)| reading.text[*from..*to] == spelling[..])
+            let mut values = reading.values.iter();
+            values.any(|(from, to)| reading.text[*from..*to] == spelling[..])
         };
         let number = |code: &str| {
             code.parse::<u32>()
