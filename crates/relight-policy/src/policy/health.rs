@@ -32,16 +32,8 @@ pub struct Health {
     attempts: VecDeque<AttemptSample>,
     /// The number of the oldest attempt.
     first: u64,
-    run: Option<RunOfFailures>,
-}
-
-/// The failures since the last success.
-#[derive(Debug, Clone, Copy)]
-struct RunOfFailures {
-    number: u32,
-    /// Times at which the first and the last one were reported.
-    first: Instant,
-    last: Instant,
+    /// Failures since the last success, and when the first of them was reported.
+    run: Option<(u32, Instant)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,15 +90,12 @@ impl Health {
         };
         let mut recovered = false;
         match (answered, self.run) {
-            (Some(false), before) => {
-                self.run = Some(RunOfFailures {
-                    number: before.map_or(1, |run| run.number.saturating_add(1)),
-                    first: before.map_or(now, |run| run.first),
-                    last: now,
-                });
+            (Some(false), None) => self.run = Some((1, now)),
+            (Some(false), Some((failed, since))) => {
+                self.run = Some((failed.saturating_add(1), since));
             }
-            (Some(true), Some(run)) if attempt.began >= run.first => {
-                recovered = run.number >= FAILED_IN_A_ROW;
+            (Some(true), Some((failed, since))) if attempt.began >= since => {
+                recovered = failed >= FAILED_IN_A_ROW;
                 self.run = None;
             }
             (Some(true) | None, _) => {}
@@ -119,12 +108,6 @@ impl Health {
             None => SampleEnd::Neutral,
         });
         recovered
-    }
-
-    /// Returns the time of the last failure, if no attempt succeeded since.
-    #[must_use]
-    pub fn failed_last(&self) -> Option<Instant> {
-        self.run.map(|run| run.last)
     }
 
     /// Returns the evidence of the last attempts.
