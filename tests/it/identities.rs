@@ -131,7 +131,7 @@ fn wrong_tokens(signer: &Signer, stranger: &Signer) -> Vec<(&'static str, String
         ),
         (
             "not valid yet",
-            signer.token(&claims(&json!({ "nbf": at(60) }))),
+            signer.token(&claims(&json!({ "nbf": at(120) }))),
         ),
         (
             "with a beginning that is no number",
