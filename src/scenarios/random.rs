@@ -73,7 +73,8 @@ impl RandomMinute {
     /// Psychometrika 12, 1947).
     #[must_use]
     pub fn is_worse_beyond_chance(&self) -> bool {
-        let (ours, naive) = (f64::from(self.only_ours), f64::from(self.only_naive));
+        let ours = f64::from(self.only_ours);
+        let naive = f64::from(self.only_naive);
         naive - ours > DEVIATIONS * (naive + ours).sqrt()
     }
 }
