@@ -14,8 +14,8 @@ use std::{fmt, time::Duration};
 use serde_json::{Value, json};
 
 use self::table::{
-    INTERNAL, INVALID_PARAMETER, INVALID_REQUEST, PAYLOADS_NOT_KEPT, STORE_UNAVAILABLE,
-    TENANT_LIMITED, THREAD_BUSY, UNSUPPORTED_PARAMETER,
+    INTERNAL, INVALID_PARAMETER, INVALID_REQUEST, PAYLOADS_NOT_KEPT, REQUEST_TOO_LARGE,
+    STORE_UNAVAILABLE, TENANT_LIMITED, THREAD_BUSY, UNSUPPORTED_PARAMETER,
 };
 pub use self::{table::ErrorRow, violations::Violations};
 use crate::{
@@ -104,6 +104,14 @@ impl CallError {
     #[must_use]
     pub fn invalid_field(field: &str, reason: impl Into<String>) -> Self {
         Violations::of(field, reason).into()
+    }
+
+    /// A message is larger than `server.max_message_bytes`, which is `max`.
+    #[must_use]
+    pub fn message_too_large(max: u64) -> Self {
+        Self::new(REQUEST_TOO_LARGE)
+            .fact("limit", "server.max_message_bytes")
+            .word("max", max)
     }
 
     /// A field or header of a request over HTTP is wrong. `why` is the whole sentence.

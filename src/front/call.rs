@@ -40,6 +40,12 @@ pub(super) struct AdmittedRequest {
     pub(super) resume: ResumeHeaders,
     /// The body.
     pub(super) body: Bytes,
+    /// The front that it is for.
+    pub(super) front: Front,
+    /// Its headers as they came.
+    pub(super) fields: HeaderMap,
+    /// The certificate that its connection showed.
+    pub(super) shown: PeerCertificate,
 }
 
 /// Call that a protocol's request becomes.
@@ -72,23 +78,6 @@ pub(super) enum RequestedThread {
 // === impl Front ===
 
 impl Front {
-    /// Lets a request in.
-    pub(super) fn admit(
-        &self,
-        shown: &PeerCertificate,
-        headers: &HeaderMap,
-        body: Result<Bytes, CallError>,
-    ) -> Result<AdmittedRequest, CallError> {
-        let caller = self.identify(headers, shown)?;
-        let body = body?;
-        Ok(AdmittedRequest {
-            caller,
-            headers: RequestHeaders::read(headers)?,
-            resume: ResumeHeaders::read(headers)?,
-            body,
-        })
-    }
-
     /// Begins the invocation, or finds the one whose stream the client resumes.
     pub(super) fn begin(
         &self,

@@ -32,13 +32,8 @@ pub(super) async fn complete(request: FrontRequest) -> Response {
 }
 
 async fn answer(request: FrontRequest) -> Result<Response, CallError> {
-    let FrontRequest {
-        front,
-        shown,
-        headers,
-        body,
-    } = request;
-    let admitted = front.admit(&shown, &headers, body)?;
+    let admitted = request.admit()?;
+    let front = &admitted.front;
     let ChatRequest {
         model,
         stream,
@@ -67,7 +62,13 @@ async fn answer(request: FrontRequest) -> Result<Response, CallError> {
     if stream {
         let chunks = Chunks::new(&started.id, created_unix, model, include_usage);
         let numbers = admitted.resume.numbers(&started);
-        return stream::respond(&front, (&headers, &shown), (started, numbers), chunks).await;
+        return stream::respond(
+            front,
+            (&admitted.fields, &admitted.shown),
+            (started, numbers),
+            chunks,
+        )
+        .await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {

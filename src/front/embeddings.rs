@@ -33,13 +33,8 @@ pub(super) async fn create(request: FrontRequest) -> Response {
 }
 
 async fn pass_on(request: FrontRequest) -> Result<Response, CallError> {
-    let FrontRequest {
-        front,
-        shown,
-        headers,
-        body,
-    } = request;
-    let admitted = front.admit(&shown, &headers, body)?;
+    let admitted = request.admit()?;
+    let front = &admitted.front;
     let mut fields = RequestFields::read(&admitted.body)?;
     let model = fields.model()?;
     if !fields

@@ -11,8 +11,11 @@ use axum::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::{ClientCertificate, Front, PeerCertificate, error::CallError};
-use crate::call_error::table::{BODY_BROKEN, REQUEST_TOO_LARGE};
+use super::{
+    ClientCertificate, Front, PeerCertificate, call::AdmittedRequest, error::CallError,
+    headers::RequestHeaders, resume::ResumeHeaders,
+};
+use crate::call_error::table::BODY_BROKEN;
 
 /// A request whose body was read, or could not be.
 pub(super) struct FrontRequest {
@@ -27,6 +30,23 @@ pub(super) struct FrontRequest {
 }
 
 // === impl FrontRequest ===
+
+impl FrontRequest {
+    /// Lets the request in.
+    pub(super) fn admit(self) -> Result<AdmittedRequest, CallError> {
+        let caller = self.front.identify(&self.headers, &self.shown)?;
+        let body = self.body?;
+        Ok(AdmittedRequest {
+            caller,
+            headers: RequestHeaders::read(&self.headers)?,
+            resume: ResumeHeaders::read(&self.headers)?,
+            body,
+            front: self.front,
+            fields: self.headers,
+            shown: self.shown,
+        })
+    }
+}
 
 impl<S> FromRequest<S> for FrontRequest
 where
@@ -56,9 +76,10 @@ impl Front {
         let read = Limited::new(body, self.max_body_bytes).collect().await;
         match read {
             Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(CallError::new(REQUEST_TOO_LARGE)
-                .fact("limit", "server.max_message_bytes")
-                .word("max", self.engine.config().server.max_message_bytes)),
+            Err(error) if error.is::<LengthLimitError>() => {
+                let max = self.engine.config().server.max_message_bytes;
+                Err(CallError::message_too_large(max))
+            }
             Err(_) => Err(CallError::new(BODY_BROKEN)),
         }
     }

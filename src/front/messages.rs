@@ -50,13 +50,8 @@ pub(super) async fn count_tokens(request: FrontRequest) -> Response {
 }
 
 async fn answer(request: FrontRequest) -> Result<Response, CallError> {
-    let FrontRequest {
-        front,
-        shown,
-        headers,
-        body,
-    } = request;
-    let admitted = front.admit(&shown, &headers, body)?;
+    let admitted = request.admit()?;
+    let front = &admitted.front;
     let MessagesRequest {
         model,
         stream,
@@ -65,7 +60,7 @@ async fn answer(request: FrontRequest) -> Result<Response, CallError> {
     } = MessagesRequest::read(&admitted.body)?;
     drop(admitted.body);
     let call = ModelCall {
-        betas: betas(&headers)?,
+        betas: betas(&admitted.fields)?,
         ..call
     };
     if call.max_output_tokens.is_none() {
@@ -91,7 +86,13 @@ async fn answer(request: FrontRequest) -> Result<Response, CallError> {
     if stream {
         let events = MessageEvents::new(&started.id, model, only_stop);
         let numbers = admitted.resume.numbers(&started);
-        return stream::respond(&front, (&headers, &shown), (started, numbers), events).await;
+        return stream::respond(
+            front,
+            (&admitted.fields, &admitted.shown),
+            (started, numbers),
+            events,
+        )
+        .await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {
@@ -100,13 +101,8 @@ async fn answer(request: FrontRequest) -> Result<Response, CallError> {
 }
 
 async fn count(request: FrontRequest) -> Result<Response, CallError> {
-    let FrontRequest {
-        front,
-        shown,
-        headers,
-        body,
-    } = request;
-    let admitted = front.admit(&shown, &headers, body)?;
+    let admitted = request.admit()?;
+    let front = &admitted.front;
     let MessagesRequest {
         model,
         call,
@@ -116,7 +112,7 @@ async fn count(request: FrontRequest) -> Result<Response, CallError> {
     drop(admitted.body);
     let call = ModelCall {
         endpoint: Endpoint::CountTokens,
-        betas: betas(&headers)?,
+        betas: betas(&admitted.fields)?,
         ..call
     };
     let thread = RequestedThread::NotKept;

@@ -132,16 +132,11 @@ fn document_or_refusal(result: Result<Value, CallError>) -> Response {
 }
 
 async fn answer(request: FrontRequest) -> Result<Response, CallError> {
-    let FrontRequest {
-        front,
-        shown,
-        headers,
-        body,
-    } = request;
-    let admitted = front.admit(&shown, &headers, body)?;
+    let admitted = request.admit()?;
+    let front = &admitted.front;
     let mut request = ResponsesRequest::read(&admitted.body)?;
     drop(admitted.body);
-    stored::put_in_place(&front, &admitted.caller, &mut request.input).await?;
+    stored::put_in_place(front, &admitted.caller, &mut request.input).await?;
     let messages = request.messages()?;
     let thread = match (&request.previous, &admitted.headers.thread) {
         (Some(_), Some(_)) => {
@@ -155,12 +150,10 @@ async fn answer(request: FrontRequest) -> Result<Response, CallError> {
         (Some(previous), None) => {
             let key = admitted.headers.request_id.as_ref();
             RequestedThread::Kept(
-                stored::conversation(&front, &admitted.caller, previous, key).await?,
+                stored::conversation(front, &admitted.caller, previous, key).await?,
             )
         }
-        (None, None) if request.store.unwrap_or_else(|| stored::can(&front)) => {
-            RequestedThread::New
-        }
+        (None, None) if request.store.unwrap_or_else(|| stored::can(front)) => RequestedThread::New,
         (None, _) => RequestedThread::NotKept,
     };
     let is_stored = thread != RequestedThread::NotKept || admitted.headers.thread.is_some();
@@ -196,7 +189,13 @@ async fn answer(request: FrontRequest) -> Result<Response, CallError> {
     if stream {
         let events = ResponseEvents::new(document, model);
         let numbers = admitted.resume.numbers(&started);
-        return stream::respond(&front, (&headers, &shown), (started, numbers), events).await;
+        return stream::respond(
+            front,
+            (&admitted.fields, &admitted.shown),
+            (started, numbers),
+            events,
+        )
+        .await;
     }
     let outcome = call::ended(started).await?;
     call::whole(&outcome, |completion| {

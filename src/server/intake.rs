@@ -26,7 +26,7 @@ use crate::{
         CallError,
         table::{
             BODY_BROKEN, BODY_LATE, HEADERS_TOO_LARGE, NO_ROOM, ORIGIN_NOT_ALLOWED,
-            REQUEST_TOO_LARGE, TOO_MANY_ENTRIES,
+            TOO_MANY_ENTRIES,
         },
     },
     config::{
@@ -98,13 +98,6 @@ pub(super) struct IntakePermit {
     tenant: TenantId,
     connection: Option<Arc<Activity>>,
     bytes: u64,
-}
-
-/// Returns the error for a message that is larger than this.
-fn too_large(max: u64) -> CallError {
-    CallError::new(REQUEST_TOO_LARGE)
-        .fact("limit", "server.max_message_bytes")
-        .word("max", max)
 }
 
 /// Returns the error for a request of too many entries.
@@ -187,7 +180,7 @@ impl Intake {
         max: u64,
         reservation: &mut IntakePermit,
     ) -> Result<Bytes, CallError> {
-        let too_long = || too_large(self.max_body_bytes);
+        let too_long = || CallError::message_too_large(self.max_body_bytes);
         if body.size_hint().lower() > max {
             return Err(too_long());
         }

@@ -30,7 +30,7 @@ use crate::{
     telemetry::{self, Metrics},
 };
 
-/// What listeners serve with, and the tasks that run beside them.
+/// Parts with which listeners serve, and the tasks that run beside them.
 pub(super) struct ServerParts {
     pub(super) engine: Engine,
     pub(super) executions: Executions,
@@ -44,7 +44,7 @@ pub(super) struct ServerParts {
     pub(super) tasks: JoinSet<()>,
 }
 
-/// Who may call, and by which certificates the server is known; shared by all listeners.
+/// Callers that are let in, and the certificates that they see; shared by all listeners.
 pub(super) struct KnownCallers {
     pub(super) authenticator: Arc<ArcSwap<Authenticator>>,
     pub(super) certificates: Certificates,
@@ -89,7 +89,7 @@ impl ServerParts {
         let peers = Peers::new(config, me, replicas.clone());
         tasks.spawn(peers.clone().greet());
         if let Some(view) = replicas.view() {
-            metrics.set_store_up(fleet::STORE, view.status.trouble().is_none());
+            metrics.set_store_up(fleet::STORE, !view.status.probes_alone());
         }
         Ok(Self {
             engine,

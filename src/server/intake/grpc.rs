@@ -14,7 +14,7 @@ use tonic::{
     Code, Status, metadata::MetadataMap, service::Routes, transport::server::TlsConnectInfo,
 };
 
-use super::{Intake, MAX_ENTRIES, holding, too_large, too_many_entries};
+use super::{Intake, MAX_ENTRIES, holding, too_many_entries};
 use crate::{
     call_error::{
         CallError,
@@ -177,7 +177,9 @@ impl Intake {
             Some(bare) if bare.code() == Code::Internal && bare.message().contains("decode") => {
                 CallError::new(UNDECODABLE_REQUEST)
             }
-            Some(bare) if bare.code() == Code::OutOfRange => too_large(self.max_body_bytes),
+            Some(bare) if bare.code() == Code::OutOfRange => {
+                CallError::message_too_large(self.max_body_bytes)
+            }
             Some(_) | None => return response,
         };
         Status::from(error).into_http()

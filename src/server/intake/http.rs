@@ -127,6 +127,7 @@ impl Intake {
         Ok(holding(response, guard, Some(reservation)))
     }
 }
+
 /// Returns whether the body is declared as JSON: a page may send anything else to another origin
 /// without a preflight.
 fn is_json(headers: &HeaderMap) -> bool {
