@@ -16,7 +16,7 @@ use crate::{
     policy::texts::Texts,
 };
 
-/// What plans are made of.
+/// Parts of which plans are made.
 pub(super) struct PlanParts {
     pub(super) config: Config,
     targets: BTreeMap<TargetId, Arc<Target>>,

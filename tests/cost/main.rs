@@ -7,7 +7,7 @@
 //! above that fails. System calls are counted by `strace` where it is installed; their number
 //! varies with which thread wakes which, so that half as many again are let pass. Instructions are
 //! those of this build, which is not optimised; they are counted for some kinds of calls, by
-//! `callgrind` where it is installed, and on `x86_64` only.
+//! `callgrind` if it is installed, and on `x86_64` only.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod callgrind;
@@ -154,7 +154,7 @@ async fn no_kind_of_call_costs_a_tenth_more_than_its_limit() {
     assert!(dear.is_empty(), "{dear:#?}\n{table}");
 }
 
-/// Returns the instructions that one call takes, in thousands; `None` where nothing counts them.
+/// Returns the instructions that one call takes, in thousands; `None` if nothing counts them.
 async fn instructions(upstream: SocketAddr, store: &str, kind: Kind) -> Option<f64> {
     let valgrind = Command::new("valgrind").arg("--version").output().await;
     if !cfg!(target_arch = "x86_64") || valgrind.is_err() {

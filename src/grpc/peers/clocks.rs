@@ -17,7 +17,7 @@ use super::{
 };
 use crate::domain::clock::wall_now;
 
-/// How far the clock of each replica is ahead of the one here, by its id; cheap to clone.
+/// Time by which the clock of each replica is ahead of the one here, by its id; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PeerClocks(Arc<Mutex<HashMap<String, SignedDuration>>>);
 

@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_clock_is_believed_of_a_replica_with_the_key_and_for_one_token_only() {
-        let (here, there) = (at(1_000_000), at(9_000_000));
+        let here = at(1_000_000);
+        let there = at(9_000_000);
         let a = key("secret", "a");
         let token = a.write("b", METHOD, &caller(), here);
         let b = key("secret", "b");

@@ -52,7 +52,7 @@ pub(super) struct Instruments {
     pub(super) operation: OperationInstruments,
 }
 
-/// What is served, and what that waits for.
+/// Requests that are served, and the journal for which they wait.
 #[derive(Debug)]
 pub(super) struct RequestInstruments {
     /// By method and status.
@@ -72,7 +72,7 @@ pub(super) struct AttemptInstruments {
     pub(super) classifier_unknown: Counter<u64>,
 }
 
-/// What attempts take and cost.
+/// Tokens and money that attempts take.
 #[derive(Debug)]
 pub(super) struct TokenInstruments {
     pub(super) usage: Histogram<u64>,
@@ -94,7 +94,7 @@ pub(super) struct InvocationInstruments {
     pub(super) tenant_tokens: Counter<u64>,
 }
 
-/// What was done about failures.
+/// Steps that were taken about failures.
 #[derive(Debug)]
 pub(super) struct RecoveryInstruments {
     pub(super) decided: Counter<u64>,

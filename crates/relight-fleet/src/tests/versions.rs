@@ -7,7 +7,7 @@ use crate::{
     store::StoredRecord,
 };
 
-/// What 0.2.0 writes, a fact of each kind. A line is added if a later version writes another text,
+/// Records of 0.2.0, a fact of each kind. A line is added if a later version writes another text,
 /// and no line is removed while that version may run beside the one that is to be.
 const WRITTEN: [&str; 5] = [
     r#"{"kind":"member","id":"a-1","name":"relight-0","version":"0.2.0","address":"http://10.0.0.1:50051","journal":"9f"}"#,

@@ -42,8 +42,8 @@ pub(super) struct Openings {
     pub(super) rested_on: Option<(Instant, SharedWindow)>,
 }
 
-/// What the callers of a circuit last stated: it has no clock, no random numbers and no neighbours
-/// of its own.
+/// Circumstances that the callers of a circuit last stated: it has no clock, no random numbers and no
+/// neighbours of its own.
 #[derive(Debug)]
 pub(super) struct StatedContext {
     /// The latest time: time does not run backwards here, even when callers read their clocks before

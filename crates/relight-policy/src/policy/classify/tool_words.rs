@@ -20,14 +20,14 @@ const FAILED: &str = "failed fails failing failure exception";
 /// Other words from which on a tool says something of its own.
 const TELLING: usize = 2;
 
-/// Whether a tool says what it objects to.
+/// Returns whether a tool says what it objects to.
 pub(super) fn says_why(error: &ProviderError, reading: &NormalizedText) -> bool {
     let text = own_text(error, reading);
     let statements = clauses(text).filter(|clause| !names_a_step(clause));
     statements.map(telling_words).sum::<usize>() >= TELLING
 }
 
-/// Whether all that a tool says is which of its steps failed.
+/// Returns whether all that a tool says is which of its steps failed.
 pub(super) fn says_only_where(error: &ProviderError, reading: &NormalizedText) -> bool {
     let text = own_text(error, reading);
     clauses(text).any(|clause| names_a_step(clause) && telling_words(clause) > 0)
@@ -47,8 +47,8 @@ fn clauses(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split(": "))
 }
 
-/// Whether a clause only wraps what follows: `Failed to get the page`, `Error creating issue X`,
-/// `ToolError`.
+/// Returns whether a clause only wraps what follows: `Failed to get the page`, `Error creating issue
+/// X`, `ToolError`.
 fn names_a_step(clause: &str) -> bool {
     let words: Vec<String> = words(clause).collect();
     let is_error = |word: Option<&String>| word.is_some_and(|word| word.ends_with("error"));
@@ -68,7 +68,7 @@ fn words(clause: &str) -> impl Iterator<Item = String> {
         .map(str::to_lowercase)
 }
 
-/// Whether a text asks to come back.
+/// Returns whether a text asks to come back.
 pub(super) fn may_pass(reading: &NormalizedText) -> bool {
     let mut words = reading.text.split_ascii_whitespace();
     words.any(|word| is_among(PASSING, word))
