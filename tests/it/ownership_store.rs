@@ -113,7 +113,7 @@ impl World {
         let broken = fault().await;
         // Found without any call, by writes.
         self.becomes(ServiceState::Degraded).await;
-        watch.until("store_lost").await;
+        watch.until_journal("store_lost").await;
         for _ in 0..5 {
             let took = self.plain().await;
             assert!(
@@ -137,7 +137,7 @@ impl World {
             );
             sleep(Duration::from_millis(50)).await;
         }
-        watch.until("store_found").await;
+        watch.until_journal("store_found").await;
         self.becomes(ServiceState::Healthy).await;
         self.plain().await;
     }

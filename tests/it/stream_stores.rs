@@ -295,13 +295,14 @@ async fn a_postgres_that_stops_is_reported_and_found_again() {
         relight.ask("Hello?").await.outcome,
         Some(Outcome::Completion(_))
     ));
-    watch.until("store_lost").await;
+    watch.until_journal("store_lost").await;
     database.open().await;
-    watch.until("store_found").await;
-    assert!(matches!(
-        relight.invoke(on_thread("Third?")).await.outcome,
-        Some(Outcome::Completion(_))
-    ));
+    watch.until_journal("store_found").await;
+    let third = relight.invoke(on_thread("Third?")).await;
+    assert!(
+        matches!(third.outcome, Some(Outcome::Completion(_))),
+        "{third:?}"
+    );
     drop(relight);
     database.drop().await;
 }

@@ -7,9 +7,10 @@ use relight::internals::{
     grpc::v1::{
         GetInvocationRequest, Invocation, InvocationRecord, InvokeWithRecoveryRequest,
         InvokeWithRecoveryResponse, Message, ModelCall, Overrides, Part, RecoveryEvent, Resumable,
-        RewindMode, Role, TextPart, WatchRecoveryRequest, admin_service_client::AdminServiceClient,
-        get_invocation_request, invocation::Call, part::Content,
-        recovery_service_client::RecoveryServiceClient, watch_recovery_request::Start,
+        RewindMode, Role, StoreKind, TextPart, WatchRecoveryRequest,
+        admin_service_client::AdminServiceClient, get_invocation_request, invocation::Call,
+        part::Content, recovery_event::Body, recovery_service_client::RecoveryServiceClient,
+        watch_recovery_request::Start,
     },
     server::{Listeners, Running, ServerOptions},
 };
@@ -122,6 +123,21 @@ impl Watch {
     /// Reads on until an event of this type came, and returns it.
     pub(crate) async fn until(&mut self, kind: &str) -> RecoveryEvent {
         self.until_any(&[kind]).await
+    }
+
+    /// Reads on until the journal is lost, or found again: the fleet may have the same database, and
+    /// is lost and found by itself.
+    pub(crate) async fn until_journal(&mut self, kind: &str) {
+        loop {
+            let store = match self.until(kind).await.body {
+                Some(Body::StoreLost(event)) => event.kind(),
+                Some(Body::StoreFound(event)) => event.kind(),
+                other => panic!("{other:?} is about no store"),
+            };
+            if store == StoreKind::Journal {
+                return;
+            }
+        }
     }
 
     /// Reads on until an event of one of these types came, and returns it.
