@@ -14,7 +14,7 @@ import certificates
 import pytest
 import relight
 from callers import Load, plain, streamed
-from conftest import target, wait_until
+from servers import target, wait_until
 
 GONE_SECONDS = float(os.environ.get("LOAD_SECONDS", "10"))
 
@@ -87,7 +87,7 @@ def test_calls_that_need_no_record_go_on_at_their_usual_latency_without_postgres
     if how == "gone":
         assert unrecorded > 0, "what is not recorded is counted"
         # It is used again by itself.
-        wait_until(lambda: replica.metric("relight_store_up") == 1, "the journal is back")
+        wait_until(lambda: replica.metric(r'relight_store_up{.*store="journal".*}') == 1, "the journal is back")
         with relight.Client(target([replica])) as client:
             assert client.invoke("Why?", thread_id="after", timeout=60).text
 
