@@ -139,7 +139,7 @@ impl Failure {
             fallback_helps: false,
             retry_after: None,
             message: message.into(),
-            user_message: words::for_user(class, None).into_owned(),
+            user_message: words::for_user(class, None, false).into_owned(),
             recovery_hint: words::for_operator(class, None, None, false).into_owned(),
             rule: "local".to_owned(),
             fact: class.as_str().to_owned(),
@@ -206,7 +206,7 @@ impl Failure {
     #[must_use]
     pub fn of_tool(mut self, tool: &str) -> Self {
         let wait = self.retry_after.and_then(words::wait_text);
-        self.user_message = words::for_user_of_tool(self.class, wait.as_deref()).into_owned();
+        self.user_message = words::for_user(self.class, wait.as_deref(), true).into_owned();
         self.recovery_hint =
             words::for_operator(self.class, self.detail, wait.as_deref(), true).into_owned();
         // Its server is started again.
@@ -235,7 +235,7 @@ impl Failure {
             class: FailureClass::Network,
             retryable: true,
             fallback_helps: true,
-            user_message: words::for_user(FailureClass::Network, None).into_owned(),
+            user_message: words::for_user(FailureClass::Network, None, false).into_owned(),
             recovery_hint: words::for_operator(FailureClass::Network, None, None, false)
                 .into_owned(),
             ..self

@@ -438,7 +438,7 @@ impl Judgement {
             fallback_helps: fallback && (!tool || self.class == FailureClass::MalformedResponse),
             retry_after: wait,
             message: provider_message(error, MESSAGE_BYTES),
-            user_message: words::for_user(self.class, wait_words).into_owned(),
+            user_message: words::for_user(self.class, wait_words, tool).into_owned(),
             recovery_hint: hint.into_owned(),
             rule: self.rule.into_owned(),
             fact: self.fact,

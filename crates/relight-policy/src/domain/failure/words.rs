@@ -6,14 +6,18 @@ use std::{borrow::Cow, time::Duration};
 
 use super::{FailureClass as C, InvalidRequestDetail as D, Wait};
 
-/// Plain words for an end user; `wait` is text from [`wait_text`].
-pub fn for_user(class: C, wait: Option<&str>) -> Cow<'static, str> {
+/// Plain words for an end user; `wait` is text from [`wait_text`], and `tool` is set if a tool failed.
+pub fn for_user(class: C, wait: Option<&str>, tool: bool) -> Cow<'static, str> {
+    let words = match class.row().tool_user {
+        Some(words) if tool => words,
+        _ => class.row().user,
+    };
     match (class, wait) {
-        (C::RateLimited, None) => Cow::Owned([class.row().user, " Please wait a moment."].concat()),
+        (C::RateLimited, None) if !tool => Cow::Owned([words, " Please wait a moment."].concat()),
         (C::RateLimited | C::QuotaExceeded | C::Overloaded, Some(wait)) => {
-            Cow::Owned([class.row().user, " It frees up in ", wait, "."].concat())
+            Cow::Owned([words, " It frees up in ", wait, "."].concat())
         }
-        _ => Cow::Borrowed(class.row().user),
+        _ => Cow::Borrowed(words),
     }
 }
 
@@ -28,13 +32,13 @@ pub fn for_operator(
         (C::InvalidRequest, Some(D::ParameterMismatch)) => {
             "The arguments do not fit the function: compare their names with its schema."
         }
-        (C::InvalidRequest, Some(D::MessageOrder)) => {
+        (C::InvalidRequest, Some(D::MessageOrder)) if !tool => {
             "Put roles, tool calls and their results into the order the provider expects."
         }
-        (C::InvalidRequest, Some(D::UnsupportedParameter)) => {
+        (C::InvalidRequest, Some(D::UnsupportedParameter)) if !tool => {
             "This model or provider does not take a parameter or feature: drop it, or name another target."
         }
-        (C::InvalidRequest, Some(D::BadSchema)) => {
+        (C::InvalidRequest, Some(D::BadSchema)) if !tool => {
             "The body or a tool's schema is malformed: compare the named field with the documentation."
         }
         _ => match class.row().tool_operator {
@@ -54,17 +58,6 @@ pub const fn phrase_of_tool(class: C) -> &'static str {
     match class.row().tool_phrase {
         Some(phrase) => phrase,
         None => class.row().phrase,
-    }
-}
-
-/// Returns plain words for an end user if a tool failed; `wait` is text from [`wait_text`].
-pub fn for_user_of_tool(class: C, wait: Option<&str>) -> Cow<'static, str> {
-    let words = class.row().tool_user.unwrap_or(class.row().user);
-    match (class, wait) {
-        (C::RateLimited | C::QuotaExceeded | C::Overloaded, Some(wait)) => {
-            Cow::Owned([words, " It frees up in ", wait, "."].concat())
-        }
-        _ => Cow::Borrowed(words),
     }
 }
 
@@ -88,7 +81,10 @@ pub fn duration_text(duration: Duration) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::failure::Failure;
+    use crate::{
+        domain::failure::{Failure, ProviderError, Surface},
+        policy::classify::Classifier,
+    };
 
     #[test]
     fn what_is_said_of_a_tool_speaks_of_no_model_provider_or_prompt() {
@@ -99,12 +95,38 @@ mod tests {
                 &failure.user_message,
                 &failure.recovery_hint,
             ];
-            for text in texts {
-                let words = text.to_lowercase();
-                let of_models = ["model", "provider", "prompt", "answer"];
-                let found = of_models.iter().find(|word| words.contains(**word));
-                assert_eq!(found, None, "{class}: {text}");
-            }
+            assert_speak_of_no_model(class, &texts);
+        }
+    }
+
+    #[test]
+    fn what_is_judged_of_a_tool_speaks_of_no_model_provider_or_prompt() {
+        let texts = [
+            "HTTP 500: Internal Server Error",
+            "HTTP 429: Too Many Requests, retry in 3s",
+            "HTTP 422: Unprocessable Entity",
+            "this option is not supported",
+            "context deadline exceeded",
+            "Access is denied.",
+        ];
+        for text in texts {
+            let error = ProviderError {
+                surface: Surface::Tool,
+                message: Some(text.to_owned()),
+                ..ProviderError::default()
+            };
+            let failure = Classifier::new().classify(&error, jiff::Timestamp::UNIX_EPOCH);
+            let shown = [&*failure.user_message, &*failure.recovery_hint];
+            assert_speak_of_no_model(failure.class, &shown);
+        }
+    }
+
+    fn assert_speak_of_no_model(class: C, texts: &[&str]) {
+        for text in texts {
+            let words = text.to_lowercase();
+            let of_models = ["model", "provider", "prompt", "answer"];
+            let found = of_models.iter().find(|word| words.contains(**word));
+            assert_eq!(found, None, "{class}: {text}");
         }
     }
 }

@@ -188,7 +188,7 @@ pub fn outcome_unknown(failure: Failure) -> Failure {
             "{}; whether the tool was executed is not known",
             failure.message
         ),
-        user_message: words::for_user(FailureClass::OutcomeUnknown, None).into_owned(),
+        user_message: words::for_user(FailureClass::OutcomeUnknown, None, true).into_owned(),
         recovery_hint: words::for_operator(FailureClass::OutcomeUnknown, None, None, true)
             .into_owned(),
         ..failure
