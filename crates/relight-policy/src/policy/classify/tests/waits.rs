@@ -126,6 +126,18 @@ const STATED: &[Stated] = &[
     (&[], "Please try again in 644ms", 644, WaitSource::Text),
     (
         &[],
+        "RESOURCE_EXHAUSTED: try again later in 3s",
+        3000,
+        WaitSource::Text,
+    ),
+    (
+        &[],
+        "ResourceExhausted desc = spent, retry later in 1m5s",
+        65_000,
+        WaitSource::Text,
+    ),
+    (
+        &[],
         "try again after 1 hour 2 minutes",
         3_720_000,
         WaitSource::Text,
@@ -262,6 +274,7 @@ fn lies_and_vague_words_are_not_believed() {
         "Waited 5.0 seconds",
         "timed out after 30000ms",
         "try again in -5s",
+        "will retry later in 4s",
         "totalRetryDelay: 274",
         "retried 5 times (total retry wait time: 30.23 seconds)",
         "gave up, total wait 12 s",

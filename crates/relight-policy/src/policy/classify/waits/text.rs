@@ -24,15 +24,16 @@ const SECONDS: &str = "\
     retry delay|retry delay seconds|resets in seconds|reset in seconds|reset after seconds|reset seconds|\
     wait seconds|wait time|estimated time|cooldown seconds";
 const WITH_UNIT: &str = "\
-    try again in|try again after|try again in about|try again in approximately|retry in|retry in about|\
-    retried in|retry again in|retry your request after|retry your request in|request again in|reset after|\
-    resets in|resets after|come back in|blocked for|banned for|suspended for|reset in|reset|available in|\
-    available again in|allowed in|allowed again in|expires in|wait|wait for|wait at least|wait another|wait about";
+    try again in|try again later in|retry later in|try later in|try again after|try again in about|\
+    try again in approximately|retry in|retry in about|retried in|retry again in|retry your request after|\
+    retry your request in|request again in|reset after|resets in|resets after|come back in|blocked for|banned for|\
+    suspended for|reset in|reset|available in|available again in|allowed in|allowed again in|expires in|wait|wait for|\
+    wait at least|wait another|wait about";
 
 /// Words that end like a lead and are the client's own business.
 const NOT_LEADS: &str = "\
     total retry delay|total retry wait time|total wait time|total wait|with retry in|and retry in|\
-    will retry in";
+    will retry in|will retry later in";
 
 /// Returns the first wait that the text states.
 pub(super) fn stated(
@@ -95,30 +96,19 @@ pub(super) fn stated(
 
 /// `60秒后`, `5 minutes later`: the word comes after the number.
 fn later(rest: &str) -> Option<Duration> {
-    const UNITS: [(&str, f64); 13] = [
-        ("秒后", 1.0),
-        ("秒之后", 1.0),
-        ("秒後", 1.0),
-        ("秒以后", 1.0),
-        ("分钟后", 60.0),
-        ("分鐘後", 60.0),
-        ("分后", 60.0),
-        ("小时后", 3600.0),
-        ("小時後", 3600.0),
-        ("초 후", 1.0),
-        ("분 후", 60.0),
-        ("seconds later", 1.0),
-        ("minutes later", 60.0),
+    const UNITS: [(&str, f64); 3] = [
+        ("秒后|秒之后|秒後|秒以后|초 후|seconds later", 1.0),
+        ("分钟后|分鐘後|分后|분 후|minutes later", 60.0),
+        ("小时后|小時後", 3600.0),
     ];
-    let end = rest
-        .bytes()
-        .position(|b| !b.is_ascii_digit() && b != b'.')?;
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     // Nearly no number has such a unit; those that have none are not read.
     if matches!(rest.as_bytes()[end], b'!'..=b'~' if !matches!(rest.as_bytes()[end], b's' | b'm')) {
         return None;
     }
     let tail = rest[end..].trim_start();
-    let (_, seconds) = UNITS.iter().find(|(unit, _)| tail.starts_with(unit))?;
+    let begins = |units: &str| units.split('|').any(|unit| tail.starts_with(unit));
+    let (_, seconds) = UNITS.iter().find(|(units, _)| begins(units))?;
     let number: f64 = rest[..end].parse().ok()?;
     bounded(number * seconds)
 }
