@@ -118,21 +118,22 @@ fn is_status(before: &str, after: &str, first: bool) -> bool {
 /// Distance in bytes before a number within which a word belongs to it.
 const NEAR: usize = 256;
 
-/// Returns whether a number states the result of a call: `POST /v1/chat → 503`, and at the very end
-/// `failed to get a token: 500`.
+/// Returns whether a number states the result of a call: `POST /v1/chat → 503`, at the very end
+/// `failed to get a token: 500`, and before a body `openai [400]: {"error": …}`.
 fn is_outcome(error: &ProviderError, at: usize, before: &str, after: &str) -> bool {
     const METHODS: &str = " get | post | put | patch | delete ";
     const FAILED: &str = " failed | could not | couldnt | cannot | unable to | error ";
     let near = &before[before.ceil_char_boundary(before.len().saturating_sub(NEAR))..];
     let mentions = |words: &str| words.split('|').any(|word| near.contains(word));
-    let lead = error
-        .text()
-        .and_then(|text| text.get(..at))
-        .unwrap_or_default()
-        .trim_end();
+    let text = error.text().and_then(|text| text.split_at_checked(at));
+    let (lead, rest) = text.unwrap_or_default();
+    let bracket = lead.ends_with(['[', '(']).then(|| rest.get(3..)).flatten();
+    let body = bracket.and_then(|rest| rest.strip_prefix([']', ')']));
+    let lead = lead.trim_end();
     let arrow = lead.ends_with("->") || lead.ends_with("=>") || lead.ends_with('→');
     (arrow && mentions(METHODS))
         || (lead.ends_with(':') && after.trim().is_empty() && mentions(FAILED))
+        || body.is_some_and(|body| body.trim_start_matches([':', ' ']).starts_with('{'))
 }
 
 /// Words after which a number is a code.

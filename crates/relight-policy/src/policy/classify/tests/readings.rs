@@ -166,3 +166,30 @@ proptest! {
         prop_assert!(verdict.retry_after.is_none_or(|wait| wait.duration <= Duration::from_hours(31 * 24)));
     }
 }
+
+#[test]
+fn a_status_in_brackets_before_a_body_is_the_status_and_a_telling_type_says_more() {
+    for (text, class) in [
+        (
+            r#"groq [503]: {"error": {"message": "x"}}"#,
+            FailureClass::Overloaded,
+        ),
+        (
+            r#"mistral (429) {"message": "x"}"#,
+            FailureClass::RateLimited,
+        ),
+        (
+            r#"[400]: {"error": {"type": "server_error"}}"#,
+            FailureClass::ServerError,
+        ),
+        (
+            r#"gateway [400]: {"error": {"type": "server_error"}}"#,
+            FailureClass::ServerError,
+        ),
+        ("a list of [503] things", FailureClass::Unknown),
+        ("sizes[503]", FailureClass::Unknown),
+    ] {
+        let verdict = judge(&error_text(Surface::Http, text));
+        assert_eq!(verdict.class, class, "{text}");
+    }
+}
