@@ -13,10 +13,10 @@ const EMPTY: &str = "\
     error errors fail failed failure failing unknown unexpected occurred happened went wrong was has \
     been is with while of for to in at by";
 /// Words that ask to come back, or speak of a state that passes.
-const PASSING: &str =
-    "again retry later soon wait moment temporarily restart restarting recovering";
+const PASSING: &str = "again retry later soon wait moment temporarily restart restarting recovering \
+    稍后 稍後 稍候 重试 重試 再试 再試 しばらく 再度";
 /// Words of a clause that names what failed.
-const FAILED: &str = "failed fails failing failure exception";
+const FAILED: &str = "failed fails failing failure exception 失败 失敗 エラー";
 /// Other words from which on a tool says something of its own.
 const TELLING: usize = 2;
 
@@ -58,7 +58,8 @@ fn names_a_step(clause: &str) -> bool {
 }
 
 fn telling_words(clause: &str) -> usize {
-    words(clause).filter(|word| !is_among(EMPTY, word)).count()
+    let telling = words(clause).filter(|word| !is_among(EMPTY, word));
+    telling.map(|word| 1 + usize::from(is_wide(&word))).sum()
 }
 
 fn words(clause: &str) -> impl Iterator<Item = String> {
@@ -75,5 +76,12 @@ pub(super) fn may_pass(reading: &NormalizedText) -> bool {
 }
 
 fn is_among(words: &str, word: &str) -> bool {
-    words.split(' ').any(|one| one == word)
+    words
+        .split(' ')
+        .any(|one| one == word || is_wide(one) && word.contains(one))
+}
+
+/// Returns whether a word is of a script without spaces, where it is a clause.
+fn is_wide(word: &str) -> bool {
+    word.chars().next() >= Some('\u{2e80}')
 }

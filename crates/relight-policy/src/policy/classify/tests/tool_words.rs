@@ -45,6 +45,18 @@ fn what_a_tool_says_of_a_call_in_words_of_its_own_is_not_met_by_the_same_call() 
 }
 
 #[test]
+fn a_word_of_a_script_without_spaces_is_a_clause() {
+    for (text, class, retry) in [
+        ("枚举类型不可调用", FailureClass::InvalidRequest, false),
+        ("上传失败", FailureClass::ServerError, false),
+        ("上传失败，请稍后再试", FailureClass::Unknown, true),
+    ] {
+        let verdict = judge(&error_text(Surface::Tool, text));
+        assert_eq!((verdict.class, verdict.retryable), (class, retry), "{text}");
+    }
+}
+
+#[test]
 fn a_tool_that_names_only_the_step_that_failed_failed_itself() {
     for text in [
         "Failed to sweep the shelf",
