@@ -16,7 +16,7 @@ const EMPTY: &str = "\
 const PASSING: &str = "again retry later soon wait moment temporarily restart restarting recovering \
     稍后 稍後 稍候 重试 重試 再试 再試 しばらく 再度";
 /// Words of a clause that names what failed.
-const FAILED: &str = "failed fails failing failure exception 失败 失敗 エラー";
+const FAILED: &str = "failed fails failing failure exception error échec fehlgeschlagen falló falhou bại 失败 失敗 エラー";
 /// Other words from which on a tool says something of its own.
 const TELLING: usize = 2;
 
