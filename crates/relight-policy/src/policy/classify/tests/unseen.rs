@@ -8,9 +8,9 @@ use super::*;
 /// scored before its misses were looked at.
 const HARVESTED: &str = include_str!("../../../../tests/fixtures/classify/harvested.jsonl");
 
-/// Failures that were labelled before the classifier was asked, split by the hash of their text: half `A`
-/// was looked at, half `B` and the tool errors of `C` were scored first, once, by rules that had never seen
-/// them (docs/proofs.md has those figures), and are development sets since.
+/// Failures that were labelled before the classifier was asked: half `A` was looked at; `B`, the tool errors
+/// of `C`, and the sets `G` to `J` were scored first, once, by rules that had never seen them
+/// (docs/proofs.md has those figures), and are development sets since.
 const FRESH: &str = include_str!("../../../../tests/fixtures/classify/fresh.jsonl");
 
 /// Returns both harvests.
