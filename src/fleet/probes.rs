@@ -43,20 +43,19 @@ impl SharedProbes for LeasedProbes {
     ) -> BoxFuture<'a, Option<Result<LeasedProbe, Duration>>> {
         Box::pin(async move {
             let subjects = self.identities.of(target)?;
-            let lease = ProbeLease {
-                name: subjects.circuit.to_string(),
-                holder: Uuid::now_v7().to_string(),
-                places,
-                lifetime,
-            };
+            let lease = place_among(subjects.circuit.to_string(), places, lifetime);
             let taken = self.fleet.lease(&lease).await;
             let fleet = self.fleet.clone();
             let runtime = self.runtime.clone();
-            // One that is not given back is free when its time is over. Until the others know that
-            // it failed, they are not to send the same probe again.
+            // One that is not given back is free when its time is over. One circuit admits no probe
+            // after one that failed: until the others know, all places are taken.
             let give_back = move |has_failed: bool| {
                 runtime.spawn(async move {
                     if has_failed {
+                        for _ in 1..lease.places {
+                            let other = place_among(lease.name.clone(), lease.places, POLL);
+                            fleet.lease(&other).await;
+                        }
                         tokio::time::sleep(POLL).await;
                     }
                     fleet.release(&lease).await;
@@ -71,5 +70,15 @@ impl SharedProbes for LeasedProbes {
                 Some(taken) => Some(taken.map(|()| LeasedProbe::new(give_back))),
             }
         })
+    }
+}
+
+/// Returns one of so many places for probes, of a holder of its own.
+fn place_among(name: String, places: u32, lifetime: Duration) -> ProbeLease {
+    ProbeLease {
+        name,
+        holder: Uuid::now_v7().to_string(),
+        places,
+        lifetime,
     }
 }
