@@ -1,12 +1,18 @@
 //! A lone provider that is away for a short while: its callers are served soon after it is back.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use crate::support::{
     front::Front,
-    load::{lone, lost, refused, through},
+    load::{in_turn, lone, lost, percentile, refused, through},
     upstream::{Reply, Upstream},
 };
 
@@ -47,4 +53,24 @@ async fn after_an_outage_of_ten_seconds_callers_are_served_within_a_second() {
         assert_eq!(lost, 0, "{per_second}/s: all wait that long");
     };
     tokio::join!(at_rate(2), at_rate(10));
+}
+
+#[tokio::test]
+async fn overloads_for_twelve_attempts_delay_no_call_of_four_callers_for_long() {
+    let upstream = Upstream::start().await;
+    let settings = format!("{}{RETRIES}", lone(&upstream, "30s"));
+    let front = Arc::new(Front::start(&settings).await);
+    // The first failure of a process compiles the rules, which takes as long as many calls here.
+    upstream.push(refused(400, &[]));
+    through(&front, 1, 1).await;
+    let count = AtomicU32::new(0);
+    upstream.answering(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+        0..12 => refused(529, &[]),
+        _ => answer(),
+    });
+    let calls = in_turn(&front, 4, 6).await;
+    assert_eq!(lost(&calls), 0, "{calls:?}");
+    let latest = percentile(&calls, 99);
+    // Eight seconds, and two for a busy machine.
+    assert!(latest <= Duration::from_secs(10), "{latest:?}");
 }

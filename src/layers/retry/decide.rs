@@ -45,6 +45,8 @@ pub(super) struct Verdict {
     pub(super) after: Option<FailureClass>,
     /// Last failure that was no refusal of Relight's own.
     pub(super) upstream: Option<Failure>,
+    /// Times of the first such failure and of the last one.
+    pub(super) failed_from_to: Option<(Instant, Instant)>,
     /// Refusals of Relight's own since then.
     pub(super) refusals: u32,
     /// Payment for the next attempt, until it is known how that went.
@@ -126,6 +128,9 @@ impl<S> RetryLoop<S> {
             self.verdict.last.clone_from(&failure.target);
             self.verdict.after = Some(failure.class);
             self.verdict.upstream = Some(failure.clone());
+            let now = Instant::now();
+            let first = self.verdict.failed_from_to.map_or(now, |(first, _)| first);
+            self.verdict.failed_from_to = Some((first, now));
         }
         self.read.relayed = if self.read.assembler.has_content() {
             Relayed::Rewindable
@@ -269,6 +274,7 @@ impl<S> RetryLoop<S> {
             &self.scope.invocation.id,
             self.scope.next_number(),
         );
+        let (failing_since, failed_at) = self.verdict.failed_from_to.unwrap_or((now, now));
         let situation = Situation {
             now,
             deadline: self.scope.invocation.deadline,
@@ -287,6 +293,8 @@ impl<S> RetryLoop<S> {
             unsent_made: self.scope.unsent_attempts(),
             limited_made: limited,
             refusals: self.verdict.refusals,
+            failed_at,
+            failing_since,
             previous_wait: self.waits.previous,
             relayed: self.read.relayed,
             adapted: self.request.adapted,

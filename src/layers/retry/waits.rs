@@ -9,11 +9,14 @@ use super::{RetryLoop, parked::ReportedWait};
 use crate::{
     domain::failure::{FailureClass, Wait, WaitSource},
     layers::{spans::AttemptTrace, targets::TargetState},
-    policy::rng::SeededRng,
+    policy::{retry::MIN_ATTEMPT_TIME, rng::SeededRng},
 };
 
 /// The time in which those who waited for a target come back once it has recovered.
 const COME_BACK_WITHIN: Duration = Duration::from_millis(500);
+
+/// Time within which others probe a target that fails, if there are any.
+const PROBED_WITHIN: Duration = Duration::from_secs(2);
 
 /// State of the phase that waits.
 #[derive(Debug, Default)]
@@ -49,7 +52,10 @@ impl<S> RetryLoop<S> {
         if !wait.duration.is_zero() {
             let backoff = trace.backoff(wait);
             let (awaited, turn) = self.recoveries_awaited(wait);
-            wait_or_recovered(wait.duration, &awaited, turn).await;
+            let recovered = wait_or_recovered(wait.duration, &awaited, turn).await;
+            if !recovered && self.scope.sent_attempts() >= self.scope.plan.retry.max_retries {
+                self.let_others_probe(&awaited, turn).await;
+            }
             backoff.finish();
         }
     }
@@ -71,22 +77,46 @@ impl<S> RetryLoop<S> {
         let states = usable.filter_map(|one| self.targets.state(&one.target));
         (states.collect(), COME_BACK_WITHIN.mul_f64(rng.unit()))
     }
+
+    /// Waits on before the last attempt while calls that have more of them fail at each of these
+    /// targets: their success will show that one is back.
+    async fn let_others_probe(&mut self, awaited: &[Arc<TargetState>], turn: Duration) {
+        loop {
+            let now = Instant::now();
+            let failed = awaited.iter().map(|state| state.health().failed_last());
+            let Some(Some(failed)) = failed.min() else {
+                return;
+            };
+            let candidates = self.targets.candidates(&self.scope, now);
+            let first_tokens = candidates.iter().map(|one| one.first_token_p50);
+            let room = first_tokens.max().unwrap_or_default().max(MIN_ATTEMPT_TIME);
+            let latest = self.scope.invocation.deadline.checked_sub(room);
+            let until = latest.unwrap_or(now).min(failed + PROBED_WITHIN);
+            let wait = until.saturating_duration_since(now);
+            if wait.is_zero() || wait_or_recovered(wait, awaited, turn).await {
+                return;
+            }
+        }
+    }
 }
 
-/// Waits, but not longer than until one of these targets has recovered and a turn has come.
-async fn wait_or_recovered(wait: Duration, awaited: &[Arc<TargetState>], turn: Duration) {
+/// Waits, but not longer than until one of these targets has recovered and a turn has come; returns
+/// whether one has.
+async fn wait_or_recovered(wait: Duration, awaited: &[Arc<TargetState>], turn: Duration) -> bool {
     let ends = Instant::now() + wait;
     if awaited.is_empty() {
-        return tokio::time::sleep_until(ends).await;
+        tokio::time::sleep_until(ends).await;
+        return false;
     }
     let recoveries = awaited
         .iter()
         .map(|state| Box::pin(state.recovered.notified()));
     tokio::select! {
         biased;
-        () = tokio::time::sleep_until(ends) => {}
+        () = tokio::time::sleep_until(ends) => false,
         _ = select_all(recoveries) => {
             tokio::time::sleep_until(ends.min(Instant::now() + turn)).await;
+            true
         }
     }
 }

@@ -80,6 +80,31 @@ pub(crate) async fn through(front: &Arc<Front>, per_second: u32, count: u32) -> 
     .await
 }
 
+/// Calls of so many callers, each of whom makes its next call when the one before has ended.
+pub(crate) async fn in_turn(front: &Arc<Front>, callers: u32, each: u32) -> Vec<CallCourse> {
+    let begin = Instant::now();
+    let callers: JoinSet<_> = (0..callers)
+        .map(|_| {
+            let front = Arc::clone(front);
+            async move {
+                let mut courses = Vec::new();
+                for _ in 0..each {
+                    let came = begin.elapsed();
+                    let answered = front.ask("default", false).await.status == 200;
+                    let took = begin.elapsed() - came;
+                    courses.push(CallCourse {
+                        came,
+                        took,
+                        answered,
+                    });
+                }
+                courses
+            }
+        })
+        .collect();
+    callers.join_all().await.concat()
+}
+
 /// Calls of a naive client: three retries, full jitter.
 pub(crate) async fn naive(upstream: &Upstream, per_second: u32, count: u32) -> Vec<CallCourse> {
     let base = upstream.base_url();

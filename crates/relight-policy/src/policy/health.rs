@@ -32,8 +32,16 @@ pub struct Health {
     attempts: VecDeque<AttemptSample>,
     /// The number of the oldest attempt.
     first: u64,
-    /// Failures since the last success, and when the first of them was reported.
-    run: Option<(u32, Instant)>,
+    run: Option<RunOfFailures>,
+}
+
+/// The failures since the last success.
+#[derive(Debug, Clone, Copy)]
+struct RunOfFailures {
+    number: u32,
+    /// Times at which the first and the last one were reported.
+    first: Instant,
+    last: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -90,12 +98,15 @@ impl Health {
         };
         let mut recovered = false;
         match (answered, self.run) {
-            (Some(false), None) => self.run = Some((1, now)),
-            (Some(false), Some((failed, since))) => {
-                self.run = Some((failed.saturating_add(1), since));
+            (Some(false), before) => {
+                self.run = Some(RunOfFailures {
+                    number: before.map_or(1, |run| run.number.saturating_add(1)),
+                    first: before.map_or(now, |run| run.first),
+                    last: now,
+                });
             }
-            (Some(true), Some((failed, since))) if attempt.began >= since => {
-                recovered = failed >= FAILED_IN_A_ROW;
+            (Some(true), Some(run)) if attempt.began >= run.first => {
+                recovered = run.number >= FAILED_IN_A_ROW;
                 self.run = None;
             }
             (Some(true) | None, _) => {}
@@ -108,6 +119,19 @@ impl Health {
             None => SampleEnd::Neutral,
         });
         recovered
+    }
+
+    /// Records that another replica's probe failed, if this one's last attempt did, too.
+    pub fn failed_elsewhere(&mut self, now: Instant) {
+        if let Some(run) = &mut self.run {
+            run.last = now;
+        }
+    }
+
+    /// Returns the time of the last failure, if no attempt succeeded since.
+    #[must_use]
+    pub fn failed_last(&self) -> Option<Instant> {
+        self.run.map(|run| run.last)
     }
 
     /// Returns the evidence of the last attempts.
@@ -276,5 +300,20 @@ mod tests {
         }
         health.ended(first, now, Some(false));
         assert_eq!(health.verdict(now), HealthVerdict::default());
+    }
+
+    #[test]
+    fn failures_of_other_replicas_prolong_a_run_and_begin_none() {
+        let mut health = Health::default();
+        let now = Instant::now();
+        health.failed_elsewhere(now);
+        assert_eq!(health.failed_last(), None);
+        let number = health.began(now);
+        health.ended(number, now + ms(10), Some(false));
+        health.failed_elsewhere(now + ms(3000));
+        assert_eq!(health.failed_last(), Some(now + ms(3000)));
+        let number = health.began(now + ms(4000));
+        health.ended(number, now + ms(4010), Some(true));
+        assert_eq!(health.failed_last(), None);
     }
 }

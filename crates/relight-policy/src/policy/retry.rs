@@ -128,6 +128,11 @@ pub struct Situation<'a> {
     pub limited_made: u32,
     /// Local refusals since the last real attempt, this one included.
     pub refusals: u32,
+    /// Time at which the last real attempt failed: the wait that follows it is counted from there, and
+    /// not from a local refusal.
+    pub failed_at: Instant,
+    /// Time at which the first real attempt failed.
+    pub failing_since: Instant,
     /// The wait before the attempt that just failed.
     pub previous_wait: Option<Duration>,
     /// Part that the caller has already seen.
@@ -236,6 +241,8 @@ impl<'a> Situation<'a> {
                 failure.class == FailureClass::RateLimited && !failure.never_sent,
             ),
             refusals: 0,
+            failed_at: now,
+            failing_since: now,
             previous_wait: None,
             relayed: Relayed::Nothing,
             adapted: false,

@@ -21,7 +21,8 @@ const STATED_SPREAD_MIN: Duration = Duration::from_secs(1);
 const STATED_SPREAD_SHARE: f64 = 0.2;
 /// Part of a wait that is enough after a failure that may have been chance.
 const HICCUP_SHARE: f64 = 0.1;
-/// The least wait before the last attempt in an outage, in multiples of the backoff's first wait.
+/// The least time from the first failure to the last attempt in an outage, in multiples of the
+/// backoff's first wait.
 const LAST_WAIT: f64 = 5.0;
 /// Time that each further refusal in a row adds to the wait, so that a refusing target is not
 /// called in a hot loop.
@@ -142,6 +143,11 @@ fn option<'a>(
             (own(wait), FALLBACK_WAIT_MAX.mul_f64(samples.spread))
         }
     };
+    // With others to go to, a target that refuses is better left for longer.
+    if !policy.uniform_waits && situation.candidates.len() == 1 {
+        let waited = situation.now.saturating_duration_since(situation.failed_at);
+        wait.duration = wait.duration.saturating_sub(waited);
+    }
     wait.duration += refusal_wait(situation, refused);
     let ready = available.max(situation.now + wait.duration);
     wait.duration += spread;
@@ -271,8 +277,8 @@ fn backoff(
     }
 }
 
-/// Returns the wait before the last attempt, if every target failed by more than chance: as long as
-/// the wait after one failure would have been, or the rest that the deadline leaves.
+/// Returns the wait before the last attempt, if every target failed by more than chance: until a short
+/// outage that began with the first failure is over, or the rest that the deadline leaves.
 fn last_wait(
     policy: &RetryPolicy,
     situation: &Situation<'_>,
@@ -302,7 +308,12 @@ fn last_wait(
     let long = policy
         .backoff
         .base
-        .mul_f64(LAST_WAIT * (1.0 + share * sample));
+        .mul_f64(LAST_WAIT * (1.0 + share * sample))
+        .saturating_sub(
+            situation
+                .now
+                .saturating_duration_since(situation.failing_since),
+        );
     let left = situation
         .deadline
         .saturating_duration_since(situation.now)

@@ -74,9 +74,10 @@ pub struct RetryPolicy {
     /// longer still counts.
     pub uniform_waits: bool,
     /// The wait before a target that failed is called again. After a failure that may be chance it
-    /// is a tenth of that; in an outage, before the last attempt, five times `base` at least, or
-    /// what the deadline leaves, but at most `cap`: so a short outage is outlasted. A target that
-    /// was silent until its timer ended gets no further wait. After a rate limit or overload
+    /// is a tenth of that; in an outage, the last attempt is made five times `base` at the earliest
+    /// after the first failure, or when the deadline leaves just time for it, and not while other
+    /// calls fail at the target: so a short outage is outlasted. A target that was silent until its
+    /// timer ended gets no further wait. After a rate limit or overload
     /// without a stated wait, `base` is 1 s and `cap` 20 s at most, and half of the wait is left to
     /// chance.
     pub backoff: Backoff,

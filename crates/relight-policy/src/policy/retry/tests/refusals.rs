@@ -249,3 +249,26 @@ fn without_parking_no_call_waits_for_a_target_that_refused_however_short_the_wai
         );
     }
 }
+
+#[test]
+fn a_wait_counts_from_the_failure_that_it_follows_and_not_from_a_refusal() {
+    let now = Instant::now();
+    let server = failure(FailureClass::ServerError);
+    let open = refusal(FailureClass::CircuitOpen);
+    let candidates = [Candidate {
+        failing: true,
+        ..called_once()
+    }];
+    for (waited, left) in [(ms(0), s(1)), (ms(400), ms(600)), (s(3), ms(0))] {
+        let situation = Situation {
+            decisive: Some(&server),
+            failed_at: now - waited,
+            ..refused(&open, &candidates, now)
+        };
+        let (_, wait, ..) = again(decide(&plain(), &situation));
+        assert!(
+            left <= wait.duration && wait.duration <= left + ms(50),
+            "{wait:?} after {waited:?}"
+        );
+    }
+}

@@ -409,6 +409,16 @@ fn a_lone_failure_is_waited_for_shortly_and_an_outage_for_long_before_the_last_a
         s(3),
         "what the deadline leaves"
     );
+    let situation = Situation {
+        failing_since: now - s(3),
+        deadline: now + s(60),
+        ..situation
+    };
+    assert_eq!(
+        again(decide(&plain(), &situation)).1.duration,
+        s(2),
+        "the rest of an outage that began with the first failure"
+    );
 }
 
 #[test]
