@@ -191,6 +191,7 @@ pub fn run(scenario: &Scenario, options: ScenarioOptions) -> Result<Report, Scen
     verdicts.extend(rule::verdicts(&measured, &naive, Some(&best)));
     let usual = options == ScenarioOptions::default();
     scenario.beyond.apply(&mut verdicts, usual);
+    scenario.by_chance.apply(&mut verdicts, false);
     Ok(Report {
         id: scenario.id.clone(),
         title: scenario.title.clone(),

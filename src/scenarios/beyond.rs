@@ -25,13 +25,15 @@ impl RuleExceptions {
         names.find(|name| !is_known(name))
     }
 
-    /// Gives the verdicts their exceptions. At other seeds and rates than the `usual` ones chance may
-    /// pass a verdict, and its exception is not judged.
+    /// Gives the verdicts that have none yet their exceptions. One that is passed has one too if it
+    /// is `usual` for it not to be; at other seeds and rates chance may pass it.
     pub(super) fn apply(&self, verdicts: &mut [GateResult], usual: bool) {
         for verdict in verdicts {
             let reason = self.0.get(&key(&verdict.measure));
             let reason = reason.filter(|_| usual || !verdict.passed);
-            verdict.beyond = reason.map(|reason| reason.0.clone());
+            if let Some(reason) = reason {
+                verdict.beyond = Some(reason.0.clone());
+            }
         }
     }
 }

@@ -182,6 +182,7 @@ fn drawn(seed: u64, length: Duration, rates: (f64, f64)) -> Scenario {
         },
         gates: super::GateBounds::new(),
         beyond: RuleExceptions::default(),
+        by_chance: RuleExceptions::default(),
     }
 }
 

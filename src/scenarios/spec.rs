@@ -66,6 +66,9 @@ pub struct Scenario {
     /// Parts of the rule of all scenarios that are not reached, and the reasons.
     #[serde(default)]
     pub beyond: RuleExceptions,
+    /// The same of those that some seeds reach and others do not.
+    #[serde(default)]
+    pub by_chance: RuleExceptions,
 }
 
 /// A scripted provider.
@@ -314,8 +317,10 @@ impl Scenario {
         if scenario.replicas == 0 {
             return Err(error("calls need a replica".to_owned()));
         }
-        if let Some(name) = scenario.beyond.unknown(&scenario.gates) {
-            return Err(error(format!("there is no verdict `{name}`")));
+        for exceptions in [&scenario.beyond, &scenario.by_chance] {
+            if let Some(name) = exceptions.unknown(&scenario.gates) {
+                return Err(error(format!("there is no verdict `{name}`")));
+            }
         }
         Ok(scenario)
     }
