@@ -129,7 +129,7 @@ impl AttemptGuard for ConversationGuard {
         };
         self.silent = false;
         let now = Instant::now();
-        let by = &self.attempt.target.id;
+        let by = &self.attempt.target().id;
         let own = plan.own_target().filter(|own| *own == by);
         let until = own.is_none().then(|| now + plan.select.affinity.keep);
         self.moved.answered(key, by, until, now);
@@ -139,7 +139,7 @@ impl AttemptGuard for ConversationGuard {
         let plan = &self.attempt.scope.plan;
         // What any target would refuse says nothing about this one.
         if let Some(key) = plan.conversation.filter(|_| failure.fallback_helps) {
-            self.moved.failed(key, &self.attempt.target.id);
+            self.moved.failed(key, &self.attempt.target().id);
         }
     }
 }

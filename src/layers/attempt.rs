@@ -99,13 +99,31 @@ pub struct Attempt {
     pub number: OnceLock<u32>,
     /// Reason why it is made.
     pub cause: AttemptCause,
-    /// The target that is called.
-    pub target: Arc<Target>,
-    /// Known state of that target.
+    /// Place at which it is made.
+    pub at: CalledTarget,
+    /// Thing that is asked for there.
+    pub request: AttemptRequest,
+    /// Facts of the request on its way.
+    pub sent: SentRequest,
+    /// Decisions made on the way to its target.
+    pub prepared: Preparation,
+    /// Trace to which its spans belong.
+    pub trace: AttemptTrace,
+}
+
+/// The target of one attempt, as it is called with one of its keys.
+#[derive(Debug, Clone)]
+pub struct CalledTarget {
+    /// Known state of the target.
     pub state: Arc<TargetState>,
-    /// The key with which it is called, and the gates of that.
+    /// The key with which it is called, the gates of that, and the target itself.
     pub key: Arc<KeyState>,
-    /// The request: this attempt's own copy.
+}
+
+/// The request of one attempt: a call of a model or of a tool, or an answer that is read again.
+#[derive(Debug, Clone)]
+pub struct AttemptRequest {
+    /// The conversation: this attempt's own copy.
     pub call: Arc<ModelCall>,
     /// Usual words of the dialect that the target was found not to take.
     pub wording: DialectOverrides,
@@ -117,16 +135,15 @@ pub struct Attempt {
     pub attach: Option<UpstreamHandle>,
     /// Tool call that it makes; `None` if a model is called.
     pub tool: Option<Arc<ToolAttempt>>,
-    /// Time by which the invocation must be over.
-    pub deadline: Instant,
-    /// Place in which the URL of its request is noted.
-    pub sent_to: SentTo,
-    /// The trace context that the provider may be sent; set when the spans of its request are open.
+}
+
+/// Facts of one attempt's request that are known only once it is on its way.
+#[derive(Debug, Clone, Default)]
+pub struct SentRequest {
+    /// Place in which its URL is noted.
+    pub to: SentTo,
+    /// The trace context that the provider may be sent; set when its spans are open.
     pub outgoing: OnceLock<TraceContext>,
-    /// Decisions made on the way to its target.
-    pub prepared: Preparation,
-    /// Trace to which its spans belong.
-    pub trace: AttemptTrace,
 }
 
 // === impl Attempt ===
@@ -138,22 +155,23 @@ impl Attempt {
         let Self {
             scope,
             cause,
-            key,
+            at,
+            request,
             prepared,
             trace,
             ..
         } = self;
-        let tool = self.tool.as_ref().map(|tool| &tool.kept);
+        let tool = request.tool.as_ref().map(|tool| &tool.kept);
         // Set once, here.
         let _ = self
             .number
-            .set(scope.begin(*cause, key, tool, prepared, trace));
+            .set(scope.begin(*cause, &at.key, tool, prepared, trace));
     }
 
     /// Publishes what happened to it.
     pub fn publish(&self, body: EventBody) {
         self.scope
-            .publish(self.number(), Some(&self.target.id), body);
+            .publish(self.number(), Some(&self.target().id), body);
     }
 
     /// Writes to its record.
@@ -168,6 +186,26 @@ impl Attempt {
             .get()
             .copied()
             .unwrap_or_else(|| self.scope.next_number())
+    }
+
+    /// Returns the target as it is called.
+    pub fn target(&self) -> &Arc<Target> {
+        &self.at.key.target
+    }
+
+    /// Returns the time by which the invocation must be over.
+    pub fn deadline(&self) -> Instant {
+        self.scope.invocation.deadline
+    }
+
+    /// Returns whether it calls a tool, and no model.
+    pub fn calls_tool(&self) -> bool {
+        self.request.tool.is_some()
+    }
+
+    /// Returns whether it reads an answer again, instead of requesting one.
+    pub fn is_attached(&self) -> bool {
+        self.request.attach.is_some()
     }
 
     /// Records the id by which the provider knows the request, if these headers have it.

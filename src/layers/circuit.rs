@@ -51,7 +51,7 @@ impl AdmitAttempt for CircuitLayer {
     type Guard = Admitted;
 
     async fn admit(&self, attempt: &Arc<Attempt>) -> Result<Admitted, Failure> {
-        let probe = self.targets.lease_probe(&attempt.state).await?;
+        let probe = self.targets.lease_probe(&attempt.at.state).await?;
         Admitted::admit(self.targets.clone(), Arc::clone(attempt), probe)
     }
 }
@@ -80,13 +80,18 @@ impl Admitted {
         probe: Option<LeasedProbe>,
     ) -> Result<Self, Failure> {
         let now = Instant::now();
-        let permit = attempt.state.admit(now, rng(&attempt)).map_err(|reject| {
-            attempt
-                .state
-                .refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
-        })?;
-        let slow_threshold = attempt.state.circuit().policy().slow_threshold;
-        let number = attempt.state.health().began(now);
+        let permit = attempt
+            .at
+            .state
+            .admit(now, rng(&attempt))
+            .map_err(|reject| {
+                attempt
+                    .at
+                    .state
+                    .refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
+            })?;
+        let slow_threshold = attempt.at.state.circuit().policy().slow_threshold;
+        let number = attempt.at.state.health().began(now);
         Ok(Self {
             targets,
             attempt,
@@ -120,15 +125,16 @@ impl Admitted {
         };
         let recovered = self
             .attempt
+            .at
             .state
             .health()
             .ended(self.number, now, answered);
         if recovered {
-            self.attempt.state.recovered.notify_waiters();
+            self.attempt.at.state.recovered.notify_waiters();
         }
         let alternative_healthy =
             self.targets
-                .alternative_healthy(&self.attempt.scope, &self.attempt.target.id, now);
+                .alternative_healthy(&self.attempt.scope, &self.attempt.target().id, now);
         let context = ReportContext {
             now,
             rng: rng(&self.attempt),
@@ -136,14 +142,15 @@ impl Admitted {
         };
         let cause = class.filter(|_| matches!(signal, Signal::Failed { .. }));
         if let Some(class) = cause {
-            self.attempt.state.failed_by(class);
+            self.attempt.at.state.failed_by(class);
         }
         let transitions = self
             .attempt
+            .at
             .state
             .circuit()
             .report(&self.permit, signal, context);
-        self.attempt.state.moved(transitions, cause);
+        self.attempt.at.state.moved(transitions, cause);
         if let Some(probe) = self.probe.take()
             && answered == Some(false)
         {
@@ -157,25 +164,29 @@ impl AttemptGuard for Admitted {
         let now = Instant::now();
         // A response that an earlier owner requested does not show how fast responses start, or
         // whether they are complete.
-        let is_own = self.attempt.attach.is_none();
+        let is_own = !self.attempt.is_attached();
         if is_own && matches!(delta, Delta::Finish { .. }) {
-            self.attempt.state.whole().record(now, now - self.began);
+            self.attempt.at.state.whole().record(now, now - self.began);
         }
         if self.reported || !delta.is_content() {
             return;
         }
         if is_own {
-            self.attempt.state.latency().record(now, now - self.began);
+            self.attempt
+                .at
+                .state
+                .latency()
+                .record(now, now - self.began);
         }
         self.report(Signal::FirstToken);
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        let any_failure = self.attempt.state.circuit().policy().any_failure;
+        let any_failure = self.attempt.at.state.circuit().policy().any_failure;
         let signal = Signal::of(
             failure,
             self.is_slow(),
-            self.attempt.attach.is_some(),
+            self.attempt.is_attached(),
             any_failure,
         );
         self.report_because(signal, Some(failure.class));

@@ -80,18 +80,18 @@ where
         };
         let deltas = self.inner.call(attempt).await;
         let deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
-        if judge.attempt.tool.is_some() {
+        if judge.attempt.calls_tool() {
             return Ok(judge.tool_result(deltas));
         }
-        let mut deltas = match judge.attempt.call.response_format {
+        let mut deltas = match judge.attempt.request.call.response_format {
             ResponseFormat::Text => Either::Left(deltas),
             ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. } => {
                 Either::Right(Box::pin(unfenced(deltas)))
             }
         };
         let mut check = BoundedCheck::new(
-            AnswerCheck::new(Arc::clone(&judge.attempt.call))
-                .of_the_rest(judge.attempt.goes_on.is_some()),
+            AnswerCheck::new(Arc::clone(&judge.attempt.request.call))
+                .of_the_rest(judge.attempt.request.goes_on.is_some()),
         );
         Ok(Box::pin(stream! {
             let mut whole = false;
@@ -149,7 +149,7 @@ where
                 }
             }
             if !whole {
-                let family = Arc::clone(&judge.attempt.target.family);
+                let family = Arc::clone(&judge.attempt.target().family);
                 let words = "the answer ended without its end mark";
                 yield Err(Box::new(judge.verdict(&ProviderError::transport(family, TransportFault::Cut, words))));
             }
@@ -187,13 +187,13 @@ impl Judge {
             .classify(facts, clock::wall_now())
             .reported_cancellation_as_network();
         let mut failure = Failure {
-            target: Some(self.attempt.target.id.clone()),
+            target: Some(self.attempt.target().id.clone()),
             ..failure
         };
-        if let Some(tool) = &self.attempt.tool {
+        if let Some(tool) = &self.attempt.request.tool {
             return tool.effects.judged(failure.of_tool(&tool.request.tool));
         }
-        adapt::record(facts, &mut failure, &self.attempt.call);
+        adapt::record(facts, &mut failure, &self.attempt.request.call);
         failure
     }
 
@@ -210,7 +210,7 @@ impl Judge {
                     return;
                 }
             }
-            let family = Arc::clone(&self.attempt.target.family);
+            let family = Arc::clone(&self.attempt.target().family);
             let words = "the tool's result ended without its end mark";
             yield Err(Box::new(self.verdict(&ProviderError::transport(family, TransportFault::Cut, words))));
         })
@@ -218,20 +218,20 @@ impl Judge {
 
     /// Reports that the response passed without a check of its shape.
     fn unchecked(&self, reason: &'static str) {
-        let (Attempt { scope, target, .. }, number) = (&*self.attempt, self.attempt.number());
+        let (scope, number) = (&self.attempt.scope, self.attempt.number());
         let is_first = scope
             .record(number)
             .is_some_and(|record| record.unchecked.is_none());
         self.attempt
             .amend(|record| record.unchecked = Some(reason.to_owned()));
         if is_first {
-            tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %target.id, reason,
+            tracing::warn!(invocation = %scope.invocation.id, attempt = number, target = %self.attempt.target().id, reason,
                 "the shape of a response was not checked");
         }
     }
 
     fn unusable(&self, unusable: crate::policy::answer::Unusable) -> Failure {
-        let family = Arc::clone(&self.attempt.target.family);
+        let family = Arc::clone(&self.attempt.target().family);
         let facts = ProviderError::transport(family, TransportFault::Protocol, unusable.words);
         let mut failure = self.verdict(&facts);
         unusable.finding.mark(&mut failure);

@@ -54,14 +54,14 @@ impl AdmitAttempt for ConcurrencyLayer {
 
     async fn admit(&self, attempt: &Arc<Attempt>) -> Result<HeldSlot, Failure> {
         let waiting_since = Instant::now();
-        let slots = &attempt.state.slots;
+        let slots = &attempt.at.state.slots;
         let slot = slots
-            .take(&attempt.scope.invocation.tenant, attempt.deadline)
+            .take(&attempt.scope.invocation.tenant, attempt.deadline())
             .await
             .map_err(|retry_in| {
                 let mut refused =
                     Failure::local(FailureClass::Shed, "all slots of the target are taken");
-                refused.target = Some(attempt.target.id.clone());
+                refused.target = Some(attempt.target().id.clone());
                 refused.with_retry_after(retry_in, WaitSource::Parked)
             })?;
         if waiting_since.elapsed() >= QUEUED_AFTER {
@@ -70,7 +70,7 @@ impl AdmitAttempt for ConcurrencyLayer {
         Ok(HeldSlot {
             slot,
             began: Instant::now(),
-            state: Arc::clone(&attempt.state),
+            state: Arc::clone(&attempt.at.state),
             silent: true,
         })
     }

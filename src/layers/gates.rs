@@ -80,9 +80,9 @@ impl AttemptGuard for PassedGates {
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        let by_tool = self.attempt.tool.is_some();
+        let by_tool = self.attempt.calls_tool();
         let uniform_waits = self.attempt.scope.plan.retry.uniform_waits;
-        self.attempt.key.failed(Instant::now(), failure);
+        self.attempt.at.key.failed(Instant::now(), failure);
         if let Some(kind) = closed_by(failure, by_tool, uniform_waits) {
             self.refused(kind, failure);
         }
@@ -97,9 +97,9 @@ impl PassedGates {
             return;
         }
         let now = Instant::now();
-        self.attempt.key.answered();
+        self.attempt.at.key.answered();
         for (kind, passed) in self.current() {
-            let change = self.attempt.key.gate(kind).succeeded(now, passed.call);
+            let change = self.attempt.at.key.gate(kind).succeeded(now, passed.call);
             let class = FailureClass::Unknown;
             moved(&self.attempt, kind, change, class, WaitSource::Backoff);
         }
@@ -112,7 +112,7 @@ impl PassedGates {
         let source = stated.map_or(WaitSource::Backoff, |wait| wait.source);
         for (_, passed) in self.current().filter(|(one, _)| *one == kind) {
             let change = {
-                let mut gate = self.attempt.key.gate(kind);
+                let mut gate = self.attempt.at.key.gate(kind);
                 gate.refused(Instant::now(), passed.call, failure)
             };
             moved(&self.attempt, kind, change, failure.class, source);
@@ -123,7 +123,7 @@ impl PassedGates {
     /// nothing of the new one.
     fn current(&self) -> impl Iterator<Item = (GateKind, Passed)> + '_ {
         let is_current = move |(kind, passed): &(GateKind, Passed)| {
-            self.attempt.key.gate(*kind).epoch() == passed.epoch
+            self.attempt.at.key.gate(*kind).epoch() == passed.epoch
         };
         GateKind::ALL
             .into_iter()
@@ -135,7 +135,7 @@ impl PassedGates {
 impl Drop for PassedGates {
     fn drop(&mut self) {
         for (kind, passed) in self.current() {
-            self.attempt.key.gate(kind).ended(passed.call);
+            self.attempt.at.key.gate(kind).ended(passed.call);
         }
     }
 }
@@ -144,10 +144,10 @@ impl Drop for PassedGates {
 /// any is passed: the probe of a closed gate must not be spent on an attempt that another refuses.
 fn pass(attempt: &Attempt) -> Result<[Passed; 3], Failure> {
     let now = Instant::now();
-    let state = &attempt.state;
+    let state = &attempt.at.state;
     let scope = &attempt.scope;
     let tenant = &scope.invocation.tenant;
-    let key = &attempt.key;
+    let key = &attempt.at.key;
     let in_turn = scope.has_turn_with(key);
     for kind in GateKind::ALL {
         let peeked = key.gate(kind).peek(now, tenant);
@@ -205,13 +205,13 @@ fn gate_closed(attempt: &Attempt, kind: GateKind, reopens_in: Duration) -> Failu
 
 fn closed(attempt: &Attempt, words: &str, reopens_in: Duration, source: WaitSource) -> Failure {
     let mut refused = Failure::local(FailureClass::CircuitOpen, words);
-    refused.target = Some(attempt.target.id.clone());
+    refused.target = Some(attempt.target().id.clone());
     refused.with_retry_after(reopens_in, source)
 }
 
 /// Paces by what the provider says is left.
 fn pace(attempt: &Attempt, headers: &[(String, String)]) {
-    let change = attempt.key.gate(GateKind::Rate).observe_limits(
+    let change = attempt.at.key.gate(GateKind::Rate).observe_limits(
         Instant::now(),
         headers,
         &attempt.scope.invocation.tenant,
@@ -234,6 +234,9 @@ fn moved(
     class: FailureClass,
     source: WaitSource,
 ) {
-    let key = &attempt.key;
-    attempt.state.gate_moved(key, kind, change, class, source);
+    let key = &attempt.at.key;
+    attempt
+        .at
+        .state
+        .gate_moved(key, kind, change, class, source);
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     BoxFuture, Deltas,
-    attempt::Attempt,
+    attempt::{Attempt, AttemptRequest, CalledTarget, SentRequest},
     event::Preparation,
     guarded::NextLayer,
     spans::AttemptSpan,
@@ -28,7 +28,6 @@ use crate::{
         event::{EventBody, millis},
         failure::{Failure, FailureClass},
         invocation::AttemptCause,
-        wire::SentTo,
     },
     policy::{
         hedge::retry_wait,
@@ -193,7 +192,7 @@ where
         let mut candidates = self.targets.candidates(scope, now);
         for candidate in &mut candidates {
             let is_failed = candidate.failed_silent || candidate.attempts > 0;
-            if candidate.target == first.target.id || (is_failed && !retries) {
+            if candidate.target == first.target().id || (is_failed && !retries) {
                 candidate.availability = Availability::Never;
             }
         }
@@ -250,12 +249,12 @@ fn retry_time(failed: &Attempt, failure: &Failure) -> Option<Instant> {
     let made = scope
         .attempts()
         .iter()
-        .filter(|record| record.target.as_ref() == Some(&failed.target.id))
+        .filter(|record| record.target.as_ref() == Some(&failed.target().id))
         .count();
     let made = u32::try_from(made).unwrap_or(u32::MAX);
     let sample = SeededRng::new(scope.plan.seed, &scope.invocation.id, failed.number()).unit();
     let now = Instant::now();
-    let time_left = failed.deadline.saturating_duration_since(now);
+    let time_left = failed.deadline().saturating_duration_since(now);
     Some(now + retry_wait(&scope.plan.retry, failure, made, time_left, sample)?)
 }
 
@@ -273,18 +272,18 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let plan = &attempt.scope.plan;
     // A response that is read on is there already, and a second one is to be saved; a tool is not
     // called twice at once.
-    if attempt.attach.is_some() || attempt.tool.is_some() {
+    if attempt.is_attached() || attempt.calls_tool() {
         return Vec::new();
     }
     if plan.targets.len() < 2 || plan.retry.max_retries == 0 || !plan.retry.enabled {
         return Vec::new();
     }
     let now = Instant::now();
-    let ready = targets.alternative_returns(&attempt.scope, &attempt.target.id, now);
-    let remaining = attempt.deadline.saturating_duration_since(now);
+    let ready = targets.alternative_returns(&attempt.scope, &attempt.target().id, now);
+    let remaining = attempt.deadline().saturating_duration_since(now);
     let soft = plan.timers.for_attempt(ready, remaining, None).soft;
     let (measured, usual) = {
-        let latency = attempt.state.latency();
+        let latency = attempt.at.state.latency();
         let p95 = latency.p95(now);
         let samples = latency.samples(now);
         (
@@ -293,7 +292,7 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
         )
     };
     let soft = soft.map(|soft| {
-        let circuit = attempt.state.circuit();
+        let circuit = attempt.at.state.circuit();
         let slow_threshold = circuit.degraded().then(|| circuit.policy().slow_threshold);
         TimersPolicy::hedge_delay(soft, usual, slow_threshold)
     });
@@ -369,14 +368,14 @@ impl HedgeAttempt {
         let state = targets.state(&target.id)?;
         let key = state.key_for(scope, now, false)?;
         // Counted only when it starts: a call that is quick enough uses nothing of the share.
-        if is_measured && !first.state.may_hedge(now, scope.plan.hedge.max_share) {
+        if is_measured && !first.at.state.may_hedge(now, scope.plan.hedge.max_share) {
             return None;
         }
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;
         let cause = AttemptCause::Hedge;
         let span = scope.trace.attempt();
         let led_by = EventBody::HedgeStarted {
-            beside: first.target.id.clone(),
+            beside: first.target().id.clone(),
             after_ms: millis(after),
         };
         let prepared = Preparation {
@@ -386,17 +385,17 @@ impl HedgeAttempt {
         let trace = span.trace();
         state.trace_choice(&trace, now, "the first target is silent");
         let attempt = Attempt {
+            scope: Arc::clone(scope),
             number: OnceLock::new(),
-            outgoing: OnceLock::new(),
-            wording: DialectOverrides::default(),
-            sent_to: SentTo::default(),
             cause,
-            target: Arc::clone(&key.target),
-            state,
-            key,
+            at: CalledTarget { state, key },
+            request: AttemptRequest {
+                wording: DialectOverrides::default(),
+                ..first.request.clone()
+            },
+            sent: SentRequest::default(),
             prepared,
             trace,
-            ..first.clone()
         };
         Some(Self {
             attempt: Arc::new(attempt),

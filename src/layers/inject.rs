@@ -53,15 +53,15 @@ where
     type Error = Failure;
 
     async fn call(&self, attempt: Attempt) -> Result<Deltas, Failure> {
-        if attempt.tool.is_some() {
+        if attempt.calls_tool() {
             // A tool reads no conversation.
             return Ok(Box::pin(self.inner.call(Arc::new(attempt)).await?));
         }
         let attempt = noted(attempt);
-        attempt.scope.sends(&attempt.call);
+        attempt.scope.sends(&attempt.request.call);
         let attempt = Arc::new(with_prefill(attempt));
         let continued = continued(&attempt);
-        if !attempt.noted {
+        if !attempt.request.noted {
             return Ok(from_its_beginning(
                 continued,
                 self.inner.call(attempt).await?,
@@ -70,7 +70,7 @@ where
         let noted = Arc::clone(&attempt);
         let remember = move |failure: &Failure| {
             if may_blame_note(failure) {
-                noted.state.remember_note_refused();
+                noted.at.state.remember_note_refused();
                 noted.amend(|record| record.note_refused = true);
             }
         };
@@ -90,11 +90,11 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let Some(last) = failures.last().map(|failure| failure.class) else {
         return attempt;
     };
-    if attempt.attach.is_some() {
+    if attempt.is_attached() {
         // No model is called, so that no note can be injected.
         return attempt;
     }
-    if attempt.state.note_refused() {
+    if attempt.at.state.note_refused() {
         skipped(
             &mut attempt,
             "this target refused a note before".to_owned(),
@@ -109,8 +109,8 @@ fn noted(mut attempt: Attempt) -> Attempt {
         &plan.injection,
         plan.injection_mode,
         operation,
-        &attempt.call,
-        &attempt.target,
+        &attempt.request.call,
+        attempt.target(),
         &failures,
     ) {
         Placement::NotNeeded => {
@@ -133,10 +133,10 @@ fn noted(mut attempt: Attempt) -> Attempt {
             attempt.prepared.note = Some(PlacedNote {
                 text: note,
                 vehicle,
-                message: first_change(&attempt.call, &call),
+                message: first_change(&attempt.request.call, &call),
             });
-            attempt.call = Arc::new(call);
-            attempt.noted = true;
+            attempt.request.call = Arc::new(call);
+            attempt.request.noted = true;
         }
     }
     attempt

@@ -67,7 +67,7 @@ impl AttemptSpanGuard {
     fn begin(attempt: &Arc<Attempt>) -> Self {
         attempt.begin();
         if attempt.cause != AttemptCause::Hedge {
-            attempt.state.called(Instant::now());
+            attempt.at.state.called(Instant::now());
         }
         Self {
             attempt: Arc::clone(attempt),
@@ -87,10 +87,11 @@ impl AttemptSpanGuard {
 
     /// Learns how long the target's tokens are, if its window is to be compared with prompts.
     fn learn_tokens(&self) {
-        let Attempt { state, call, .. } = &*self.attempt;
-        let is_own = self.attempt.tool.is_none() && self.attempt.attach.is_none();
-        if is_own && self.usage.exactness == Exactness::Exact && state.window().is_some() {
-            state.learn_tokens(prompt_bytes(call), self.usage.input_tokens);
+        let Attempt { at, request, .. } = &*self.attempt;
+        let is_own = !self.attempt.calls_tool() && !self.attempt.is_attached();
+        if is_own && self.usage.exactness == Exactness::Exact && at.state.window().is_some() {
+            at.state
+                .learn_tokens(prompt_bytes(&request.call), self.usage.input_tokens);
         }
     }
 
@@ -135,6 +136,7 @@ impl AttemptGuard for AttemptSpanGuard {
             Delta::ToolReply(reply) => {
                 let schema = self
                     .attempt
+                    .request
                     .tool
                     .as_ref()
                     .and_then(|tool| tool.output_schema.as_deref());
@@ -150,10 +152,11 @@ impl AttemptGuard for AttemptSpanGuard {
         }
         // Providers count at the end, which a cut completion does not have; the received part was paid
         // for all the same.
-        let usage = if self.first || self.attempt.tool.is_some() {
+        let usage = if self.first || self.attempt.calls_tool() {
             self.usage
         } else {
-            self.usage.at_least(&self.attempt.call, self.answered_bytes)
+            self.usage
+                .at_least(&self.attempt.request.call, self.answered_bytes)
         };
         let sent = !failure.class.is_local_refusal() && !failure.never_sent;
         let duration = self.duration();
@@ -181,7 +184,7 @@ impl Drop for AttemptSpanGuard {
             None if self.answered_after.is_some() => self.on_success(),
             None => {
                 let mut gone = Failure::local(FailureClass::Cancelled, "the attempt was cancelled");
-                gone.target = Some(self.attempt.target.id.clone());
+                gone.target = Some(self.attempt.target().id.clone());
                 gone.never_sent = false;
                 self.on_failure(&gone);
             }

@@ -31,15 +31,15 @@ pub(super) struct Continued {
 
 /// Has the attempt request the rest of its text, if it is to.
 pub(super) fn with_prefill(mut attempt: Attempt) -> Attempt {
-    if let Some((held, way)) = &attempt.goes_on {
-        attempt.call = Arc::new(request(&attempt.call, held, *way));
+    if let Some((held, way)) = &attempt.request.goes_on {
+        attempt.request.call = Arc::new(request(&attempt.request.call, held, *way));
     }
     attempt
 }
 
 /// Returns the text that the attempt continues; `None` if its completion is made from its start.
 pub(super) fn continued(attempt: &Arc<Attempt>) -> Option<Continued> {
-    let (held, way) = attempt.goes_on.clone()?;
+    let (held, way) = attempt.request.goes_on.clone()?;
     let may_begin_anew = attempt.cause != AttemptCause::Extend;
     let scope = Arc::clone(&attempt.scope);
     Some(Continued {

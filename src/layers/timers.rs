@@ -125,26 +125,27 @@ where
 
     async fn call(&self, attempt: Arc<Attempt>) -> Result<TimedStream, ProviderError> {
         let now = Instant::now();
-        let other_ready = self
-            .targets
-            .alternative_healthy(&attempt.scope, &attempt.target.id, now);
+        let other_ready =
+            self.targets
+                .alternative_healthy(&attempt.scope, &attempt.target().id, now);
         // What became of a tool is reported by its attempt, before the deadline ends all of it.
-        let margin = if attempt.tool.is_some() {
+        let margin = if attempt.calls_tool() {
             TOOL_MARGIN
         } else {
             Duration::ZERO
         };
         let remaining = attempt
-            .deadline
+            .deadline()
             .saturating_duration_since(now)
             .saturating_sub(margin);
         let may_repeat = attempt
+            .request
             .tool
             .as_ref()
             .is_none_or(|tool| tool.effects.repeatable);
         let next = (may_repeat && attempt.scope.may_try_again())
-            .then(|| TimersPolicy::usual(attempt.state.latency().p50(now)));
-        let timers = match &attempt.tool {
+            .then(|| TimersPolicy::usual(attempt.at.state.latency().p50(now)));
+        let timers = match &attempt.request.tool {
             Some(tool) => TimersPolicy::of_tool(tool.timeout).for_attempt(false, remaining, next),
             None => attempt
                 .scope
@@ -155,15 +156,15 @@ where
         let first_token_by = now + timers.first_token;
         // A caller who has little time left says nothing about the target: its silence is then the
         // caller's deadline.
-        let is_own = first_token_by + margin < attempt.deadline;
+        let is_own = first_token_by + margin < attempt.deadline();
         let silence = Silence {
-            family: Arc::clone(&attempt.target.family),
+            family: Arc::clone(&attempt.target().family),
             fault: if is_own {
                 TransportFault::FirstTokenTimeout
             } else {
                 TransportFault::Deadline
             },
-            awaited: if attempt.tool.is_some() {
+            awaited: if attempt.calls_tool() {
                 "result"
             } else {
                 "first token"
@@ -361,17 +362,21 @@ fn wire_call(attempt: &Attempt, idle: Duration) -> ProviderRequest {
     ProviderRequest {
         invocation: attempt.scope.invocation.id.clone(),
         attempt: attempt.number(),
-        target: Arc::clone(&attempt.target),
-        call: Arc::clone(&attempt.call),
-        tool: attempt.tool.as_ref().map(|tool| Arc::clone(&tool.request)),
-        wording: attempt.wording.clone(),
+        target: Arc::clone(attempt.target()),
+        call: Arc::clone(&attempt.request.call),
+        tool: attempt
+            .request
+            .tool
+            .as_ref()
+            .map(|tool| Arc::clone(&tool.request)),
+        wording: attempt.request.wording.clone(),
         is_streamed: attempt.scope.invocation.is_streamed(),
-        deadline: attempt.deadline,
+        deadline: attempt.deadline(),
         idle: Some(idle),
-        trace: attempt.outgoing.get().cloned().unwrap_or_default(),
-        sent_to: attempt.sent_to.clone(),
+        trace: attempt.sent.outgoing.get().cloned().unwrap_or_default(),
+        sent_to: attempt.sent.to.clone(),
         background: attempt.scope.background().clone(),
-        attach: attempt.attach.clone(),
+        attach: attempt.request.attach.clone(),
     }
 }
 

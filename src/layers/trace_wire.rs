@@ -57,14 +57,14 @@ impl WireSpans {
             .filter(|record| record.sent && record.number < number)
             .count();
         attempt.amend(|record| record.sent = true);
-        if let (Some(tool), server) = (attempt.target.tool(), &attempt.target) {
+        if let (Some(tool), server) = (attempt.target().tool(), attempt.target()) {
             let span = attempt.trace.tool(ToolStart {
                 server,
                 tool,
                 attempt: number,
             });
-            let _ = attempt.outgoing.set(span.outgoing());
-            let sent_to = attempt.sent_to.clone();
+            let _ = attempt.sent.outgoing.set(span.outgoing());
+            let sent_to = attempt.sent.to.clone();
             return Self {
                 chat: Some(span),
                 http: None,
@@ -75,27 +75,23 @@ impl WireSpans {
             };
         }
         let chat = attempt.trace.chat(ChatStart {
-            target: &attempt.target,
-            call: &attempt.call,
+            target: attempt.target(),
+            call: &attempt.request.call,
             thread: scope.invocation.thread.as_ref(),
             attempt: number,
             stream: true,
         });
-        let http = (attempt.target.dialect != Dialect::Scripted).then(|| {
+        let http = (attempt.target().dialect != Dialect::Scripted).then(|| {
             let resend = u32::try_from(sent_before).unwrap_or(u32::MAX);
-            let method = if attempt.attach.is_some() {
-                "GET"
-            } else {
-                "POST"
-            };
-            chat.http(method, &attempt.target.endpoint, resend)
+            let method = if attempt.is_attached() { "GET" } else { "POST" };
+            chat.http(method, &attempt.target().endpoint, resend)
         });
         // Set once, here.
-        let _ = attempt.outgoing.set(
+        let _ = attempt.sent.outgoing.set(
             http.as_ref()
                 .map_or_else(|| chat.outgoing(), HttpSpan::outgoing),
         );
-        let sent_to = attempt.sent_to.clone();
+        let sent_to = attempt.sent.to.clone();
         Self {
             chat: Some(chat),
             http,
