@@ -10,8 +10,7 @@ mod bounded;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use async_stream::stream;
-use futures_util::{Stream, StreamExt as _, future::Either};
+use futures_util::{Stream, StreamExt as _, future::Either, stream::iter};
 
 use self::bounded::BoundedCheck;
 use super::{Deltas, attempt::Attempt, guarded::NextLayer};
@@ -20,11 +19,12 @@ use crate::{
         clock,
         completion::Delta,
         failure::{Failure, ProviderError, TransportFault},
+        item_source::{ItemSource, items_of},
         message::ResponseFormat,
     },
     policy::{
         adapt,
-        answer::{AnswerCheck, Checked},
+        answer::{AnswerCheck, Checked, Unusable},
         classify::Classifier,
         fence::Unfenced,
     },
@@ -81,95 +81,164 @@ where
         let deltas = self.inner.call(attempt).await;
         let deltas = deltas.map_err(|facts| judge.verdict(&facts))?;
         if judge.attempt.calls_tool() {
-            return Ok(judge.tool_result(deltas));
+            return Ok(Box::pin(items_of(JudgedToolResult {
+                deltas,
+                judge,
+                is_over: false,
+            })));
         }
-        let mut deltas = match judge.attempt.request.call.response_format {
+        let call = &judge.attempt.request.call;
+        let deltas = match call.response_format {
             ResponseFormat::Text => Either::Left(deltas),
             ResponseFormat::JsonObject | ResponseFormat::JsonSchema { .. } => {
-                Either::Right(Box::pin(unfenced(deltas)))
+                Either::Right(unfenced(deltas))
             }
         };
-        let mut check = BoundedCheck::new(
-            AnswerCheck::new(Arc::clone(&judge.attempt.request.call))
-                .of_the_rest(judge.attempt.request.goes_on.is_some()),
-        );
-        Ok(Box::pin(stream! {
-            let mut whole = false;
-            let mut unfit = None;
-            while let Some(item) = deltas.next().await {
-                match item {
-                    Ok(delta) => {
-                        if let Some(seen) = check.seen() {
-                            seen.see(&delta);
-                        }
-                        let verdict = match &delta {
-                            Delta::Finish { .. } => {
-                                let verdict = check.judge(AnswerCheck::verdict).await;
-                                verdict.and_then(|checked| unfit.take().map_or(Ok(checked), Err))
-                            }
-                            // Before it is committed: a call that is committed may be acted upon.
-                            Delta::BlockStop { block, .. } => {
-                                let block = *block;
-                                check.judge(move |check| check.block(block)).await
-                            }
-                            _ => Ok(Checked::Complete),
-                        };
-                        match verdict {
-                            Ok(Checked::Complete) => {}
-                            Ok(Checked::Unchecked(reason)) => judge.unchecked(reason),
-                            // A whole completion that may be passed on is read to its end: whether
-                            // another attempt is made is decided then.
-                            Err(unusable) if unusable.finding.may_be_passed_on() => {
-                                if matches!(delta, Delta::Finish { .. }) {
-                                    let failure = judge.unusable(unusable);
-                                    judge.attempt.scope.unfit.found(failure);
-                                } else {
-                                    unfit.get_or_insert(unusable);
-                                }
-                            }
-                            Err(unusable) => {
-                                yield Err(Box::new(judge.unusable(unusable)));
-                                return;
-                            }
-                        }
-                        whole = whole || matches!(delta, Delta::Finish { .. });
-                        yield Ok(delta);
-                    }
-                    Err(facts) => {
-                        // What the provider calls malformed is described better by what is seen of
-                        // it here.
-                        let malformed = facts.fault == Some(TransportFault::Protocol);
-                        let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
-                        yield Err(Box::new(match if malformed { check.judge(broken).await } else { Ok(Checked::Complete) } {
-                            Err(unusable) => judge.unusable(unusable),
-                            Ok(_) => judge.verdict(&facts),
-                        }));
-                        return;
-                    }
-                }
-            }
-            if !whole {
-                let family = Arc::clone(&judge.attempt.target().family);
-                let words = "the answer ended without its end mark";
-                yield Err(Box::new(judge.verdict(&ProviderError::transport(family, TransportFault::Cut, words))));
-            }
-        }))
+        let check =
+            AnswerCheck::new(Arc::clone(call)).of_the_rest(judge.attempt.request.goes_on.is_some());
+        Ok(Box::pin(items_of(JudgedCompletion {
+            deltas,
+            judge,
+            check: BoundedCheck::new(check),
+            unfit: None,
+            is_whole: false,
+            is_over: false,
+        })))
     }
 }
 
 /// Returns the same deltas with JSON out of its fence.
-fn unfenced<S>(mut deltas: S) -> impl Stream<Item = Result<Delta, Box<ProviderError>>> + Send
+fn unfenced<S>(
+    deltas: S,
+) -> impl Stream<Item = Result<Delta, Box<ProviderError>>> + Send + Unpin + 'static
 where
     S: Stream<Item = Result<Delta, Box<ProviderError>>> + Send + Unpin + 'static,
 {
-    stream! {
-        let mut fences = Unfenced::default();
-        while let Some(item) = deltas.next().await {
-            match item {
-                Ok(delta) => for passed in fences.pass(delta) { yield Ok(passed); },
-                Err(facts) => yield Err(facts),
+    let mut fences = Unfenced::default();
+    deltas.flat_map(move |item| match item {
+        Ok(delta) => Either::Left(iter(fences.pass(delta)).map(Ok)),
+        Err(facts) => Either::Right(iter([Err(facts)])),
+    })
+}
+
+/// The completion of one attempt, judged delta by delta.
+struct JudgedCompletion<S> {
+    deltas: S,
+    judge: Judge,
+    check: BoundedCheck,
+    /// First flaw of a block that may be passed on; it counts once the completion is whole.
+    unfit: Option<Unusable>,
+    /// The end mark came.
+    is_whole: bool,
+    /// A failure ended it.
+    is_over: bool,
+}
+
+// === impl JudgedCompletion ===
+
+impl<S> ItemSource for JudgedCompletion<S>
+where
+    S: Stream<Item = Result<Delta, Box<ProviderError>>> + Send + Unpin,
+{
+    type Item = Result<Delta, Box<Failure>>;
+
+    async fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let item = match self.deltas.next().await {
+            Some(Ok(delta)) => self.judged(delta).await,
+            Some(Err(facts)) => Err(self.failed(&facts).await),
+            None if self.is_whole => return None,
+            None => Err(self.judge.cut("the answer ended without its end mark")),
+        };
+        self.is_over = item.is_err();
+        Some(item)
+    }
+}
+
+impl<S: Send> JudgedCompletion<S> {
+    /// Returns a delta if it may be passed on, else the failure that it ends in.
+    async fn judged(&mut self, delta: Delta) -> Result<Delta, Box<Failure>> {
+        if let Some(seen) = self.check.seen() {
+            seen.see(&delta);
+        }
+        let is_end = matches!(delta, Delta::Finish { .. });
+        match self.verdict(&delta).await {
+            Ok(Checked::Complete) => {}
+            Ok(Checked::Unchecked(reason)) => self.judge.unchecked(reason),
+            Err(unusable) if !unusable.finding.may_be_passed_on() => {
+                return Err(Box::new(self.judge.unusable(unusable)));
+            }
+            // A whole completion that may be passed on is read to its end: whether another attempt
+            // is made is decided then.
+            Err(unusable) if is_end => {
+                let failure = self.judge.unusable(unusable);
+                self.judge.attempt.scope.unfit.found(failure);
+            }
+            Err(unusable) => {
+                self.unfit.get_or_insert(unusable);
             }
         }
+        self.is_whole |= is_end;
+        Ok(delta)
+    }
+
+    /// Judges what this delta is the end of.
+    async fn verdict(&mut self, delta: &Delta) -> Result<Checked, Unusable> {
+        match delta {
+            Delta::Finish { .. } => {
+                let checked = self.check.judge(AnswerCheck::verdict).await?;
+                self.unfit.take().map_or(Ok(checked), Err)
+            }
+            // Before it is committed: a call that is committed may be acted upon.
+            Delta::BlockStop { block, .. } => {
+                let block = *block;
+                self.check.judge(move |check| check.block(block)).await
+            }
+            _ => Ok(Checked::Complete),
+        }
+    }
+
+    /// Returns the failure that these facts are.
+    async fn failed(&mut self, facts: &ProviderError) -> Box<Failure> {
+        let is_malformed = facts.fault == Some(TransportFault::Protocol);
+        let broken = |check: &AnswerCheck| check.broken_call().map_or(Ok(Checked::Complete), Err);
+        // What the provider calls malformed is described better by what is seen of it here.
+        if is_malformed && let Err(unusable) = self.check.judge(broken).await {
+            return Box::new(self.judge.unusable(unusable));
+        }
+        Box::new(self.judge.verdict(facts))
+    }
+}
+
+/// The result of a tool, which its caller reads: only its end is looked at here.
+struct JudgedToolResult<S> {
+    deltas: S,
+    judge: Judge,
+    is_over: bool,
+}
+
+// === impl JudgedToolResult ===
+
+impl<S> ItemSource for JudgedToolResult<S>
+where
+    S: Stream<Item = Result<Delta, Box<ProviderError>>> + Send + Unpin,
+{
+    type Item = Result<Delta, Box<Failure>>;
+
+    async fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let item = match self.deltas.next().await {
+            Some(item) => item.map_err(|facts| Box::new(self.judge.verdict(&facts))),
+            None => Err(self
+                .judge
+                .cut("the tool's result ended without its end mark")),
+        };
+        self.is_over = matches!(item, Ok(Delta::Finish { .. }) | Err(_));
+        Some(item)
     }
 }
 
@@ -178,6 +247,8 @@ struct Judge {
     classifier: Arc<Classifier>,
     attempt: Arc<Attempt>,
 }
+
+// === impl Judge ===
 
 impl Judge {
     fn verdict(&self, facts: &ProviderError) -> Failure {
@@ -197,23 +268,11 @@ impl Judge {
         failure
     }
 
-    /// Passes on the result of a tool, which its caller reads: only its end is looked at here.
-    fn tool_result(
-        self,
-        mut deltas: impl Stream<Item = Result<Delta, Box<ProviderError>>> + Unpin + Send + 'static,
-    ) -> Deltas {
-        Box::pin(stream! {
-            while let Some(item) = deltas.next().await {
-                let is_end = matches!(item, Ok(Delta::Finish { .. }) | Err(_));
-                yield item.map_err(|facts| Box::new(self.verdict(&facts)));
-                if is_end {
-                    return;
-                }
-            }
-            let family = Arc::clone(&self.attempt.target().family);
-            let words = "the tool's result ended without its end mark";
-            yield Err(Box::new(self.verdict(&ProviderError::transport(family, TransportFault::Cut, words))));
-        })
+    /// Returns the failure of what ended without its end mark.
+    fn cut(&self, words: &str) -> Box<Failure> {
+        let family = Arc::clone(&self.attempt.target().family);
+        let facts = ProviderError::transport(family, TransportFault::Cut, words);
+        Box::new(self.verdict(&facts))
     }
 
     /// Reports that the response passed without a check of its shape.
@@ -230,7 +289,7 @@ impl Judge {
         }
     }
 
-    fn unusable(&self, unusable: crate::policy::answer::Unusable) -> Failure {
+    fn unusable(&self, unusable: Unusable) -> Failure {
         let family = Arc::clone(&self.attempt.target().family);
         let facts = ProviderError::transport(family, TransportFault::Protocol, unusable.words);
         let mut failure = self.verdict(&facts);

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod fold;
 pub mod ids;
 pub mod invocation;
+pub mod item_source;
 pub mod left_out;
 pub mod message;
 pub mod own_fields;
