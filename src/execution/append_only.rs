@@ -13,7 +13,6 @@ mod seam;
 
 use std::{collections::VecDeque, sync::Arc};
 
-use async_stream::stream;
 use futures_util::StreamExt as _;
 
 use self::{
@@ -21,12 +20,13 @@ use self::{
     seam::{AnswerPiece, AppendOnlyAnswer},
 };
 use crate::{
-    config::server::{HoldBack, OnDivergence},
+    config::server::OnDivergence,
     domain::{
         completion::BlockKind,
         failure::{Failure, FailureClass},
         fold::{Block, StreamStep, WrittenText},
         invocation::{Call, HistoryPatch, Outcome},
+        item_source::{ItemSource, items_of},
         message::Opaque,
     },
     engine::Engine,
@@ -66,34 +66,18 @@ pub(super) async fn run(
         incoming.append_only.sent();
     }
     let steps = engine.run(incoming.clone()).await?;
-    let mut filter = AppendOnlyFilter {
+    Ok(Box::pin(items_of(AppendOnlyFilter {
         engine: engine.clone(),
         incoming,
         steps,
         seam,
         writer: BlockWriter::after(sent),
         on_divergence: settings.on_divergence,
-        hold_back,
         begun: None,
-        has_diverged: false,
-        is_given_up: false,
+        diverged: DivergedAttempts::default(),
         ready: VecDeque::new(),
-    };
-    Ok(Box::pin(stream! {
-        loop {
-            while let Some(step) = filter.ready.pop_front() {
-                let is_end = matches!(step, StreamStep::Terminal(_));
-                yield step;
-                if is_end {
-                    return;
-                }
-            }
-            match filter.steps.next().await {
-                Some(step) => filter.take(step).await,
-                None => return,
-            }
-        }
-    }))
+        is_over: false,
+    })))
 }
 
 /// Answer whose steps are emitted.
@@ -104,14 +88,21 @@ struct AppendOnlyFilter {
     seam: AppendOnlyAnswer,
     writer: BlockWriter,
     on_divergence: OnDivergence,
-    hold_back: HoldBack,
     /// Start of the completion, if the steps are those of the rest of it.
     begun: Option<ContinuedAnswer>,
-    /// `true` if an attempt had another text than the one that was sent.
-    has_diverged: bool,
-    /// `true` if the running attempt did.
-    is_given_up: bool,
+    diverged: DivergedAttempts,
     ready: VecDeque<StreamStep>,
+    /// `true` if the end was emitted, which nothing follows.
+    is_over: bool,
+}
+
+/// Attempts that had another text than the one that was sent.
+#[derive(Debug, Clone, Copy, Default)]
+struct DivergedAttempts {
+    /// `true` if any did.
+    any: bool,
+    /// `true` if the running one did.
+    running: bool,
 }
 
 /// Start of a completion that is being continued.
@@ -139,20 +130,39 @@ struct WrittenBlock {
 
 // === impl AppendOnlyFilter ===
 
+impl ItemSource for AppendOnlyFilter {
+    type Item = StreamStep;
+
+    async fn next(&mut self) -> Option<StreamStep> {
+        while !self.is_over {
+            if let Some(step) = self.ready.pop_front() {
+                self.is_over = matches!(step, StreamStep::Terminal(_));
+                return Some(step);
+            }
+            let step = self.steps.next().await?;
+            self.take(step).await;
+        }
+        None
+    }
+}
+
 impl AppendOnlyFilter {
     async fn take(&mut self, step: StreamStep) {
         if let StreamStep::Terminal(outcome) = step {
             return self.over(outcome).await;
         }
         if matches!(step, StreamStep::AttemptStarted { .. }) {
-            self.is_given_up = false;
+            self.diverged.running = false;
         }
         match self.seam.step(&step) {
             Ok(pieces) => self.send(pieces),
             // Another attempt may repeat what was sent; what remains of this one is of no use.
-            Err(Diverged) if !self.is_given_up => {
+            Err(Diverged) if !self.diverged.running => {
                 self.incoming.append_only.diverged();
-                (self.has_diverged, self.is_given_up) = (true, true);
+                self.diverged = DivergedAttempts {
+                    any: true,
+                    running: true,
+                };
             }
             Err(Diverged) => {}
         }
@@ -232,7 +242,7 @@ impl AppendOnlyFilter {
                 }
                 Err(Diverged) => self.diverged(outcome).await,
             },
-            Err(failure) if self.has_diverged && failure.class != FailureClass::Cancelled => {
+            Err(failure) if self.diverged.any && failure.class != FailureClass::Cancelled => {
                 self.diverged(outcome).await;
             }
             Err(_) => self.end(outcome),
@@ -272,11 +282,12 @@ impl AppendOnlyFilter {
         let Some(request) = request else {
             return self.end(broken(outcome));
         };
-        match self.engine.run(request).await {
+        // Boxed, because few answers diverge, and the future of each step would be as large.
+        match Box::pin(self.engine.run(request)).await {
             Ok(steps) => {
                 self.steps = steps;
-                self.seam = AppendOnlyAnswer::new(self.hold_back);
-                (self.has_diverged, self.is_given_up) = (false, false);
+                self.seam = self.seam.anew();
+                self.diverged = DivergedAttempts::default();
                 let stitcher = ContinuationStitcher::new(text.as_str().into(), Way::Prefill);
                 self.begun = Some(ContinuedAnswer {
                     outcome,

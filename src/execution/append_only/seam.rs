@@ -105,6 +105,11 @@ impl AppendOnlyAnswer {
         }
     }
 
+    /// Returns the seam of another answer, of which nothing was sent, with the same hold back.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.hold_back)
+    }
+
     /// Restores the completion of which an earlier owner sent `blocks`.
     pub(super) fn restore(&mut self, blocks: &[Block]) {
         for block in blocks {
