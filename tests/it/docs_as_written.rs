@@ -17,6 +17,7 @@ use tokio::process::Command;
 use crate::support::{
     binary::{Ran, run},
     process::Process,
+    room::room,
 };
 
 /// What is written in the place of `relight.yaml`.
@@ -182,6 +183,7 @@ fn workshop() -> tempfile::TempDir {
 
 #[tokio::test]
 async fn every_command_of_the_documentation_and_of_the_help_runs_as_it_is_written() {
+    let _room = room().await;
     let folder = workshop();
     // The examples use a target `gpt` and a route `careful`.
     let text = "providers: { stage: { dialect: scripted } }\ntargets: { gpt: { provider: stage, model: m } }\n";

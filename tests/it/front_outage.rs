@@ -28,7 +28,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use crate::support::front::question;
+use crate::support::{front::question, room::room};
 
 const TEXT: &str = "One two three four five six seven eight nine ten.";
 
@@ -278,6 +278,7 @@ async fn answered(steps: &[(String, f64)], more: &str) -> (f64, Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn a_third_of_failures_costs_few_answers_and_little_time() {
+    let _room = room().await;
     let retries = "policies: { standard: { retry: { max_retries: 3 } } }\n";
     let cut = |words: &str, share| (format!("{{ cut: {{ after_text: \"{words}\" }} }}"), share);
     let cuts = [

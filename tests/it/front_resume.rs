@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{
     front::{Answer, Front, over},
     process::key,
+    room::room,
     upstream::{Reply, Upstream, chunk, usage_chunk},
 };
 
@@ -163,6 +164,7 @@ async fn cut(front: &Front, path: &str, key: &str, (first, next): (usize, usize)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_cut_at_any_event_holds_what_an_uncut_one_does() {
+    let _room = room().await;
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     first.otherwise(whole());
     second.otherwise(whole());
@@ -319,6 +321,7 @@ async fn a_response_that_still_runs_is_followed_by_number() {
 
 #[tokio::test]
 async fn the_failure_that_ends_a_stream_is_its_last_event_for_who_comes_back_too() {
+    let _room = room().await;
     let upstream = Upstream::start().await;
     let bytes = whole().body_bytes().len();
     upstream.otherwise(Reply::text("Another answer altogether."));

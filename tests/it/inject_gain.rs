@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     front::Front,
+    room::room,
     upstream::{Reply, Request, Upstream},
 };
 
@@ -174,6 +175,7 @@ async fn measured(task: Task) -> (f64, f64) {
 
 #[tokio::test]
 async fn informing_a_model_that_reads_notes_saves_most_of_what_is_lost_without_notes() {
+    let _room = room().await;
     for task in Task::ALL {
         let (told, untold) = measured(task).await;
         println!(

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqliteConnection};
 use tokio::{
-    sync::{Mutex, watch},
+    sync::watch,
     task::{JoinSet, block_in_place},
     time::{Instant, sleep, timeout},
 };
@@ -25,6 +25,7 @@ use crate::support::{
     front::{Answer, folded, post_with},
     process::{Process, Serve},
     relight::{asking, resumable, streaming},
+    room::whole_room,
     slow_upstream::configured,
     upstream::{Reply, Upstream, chunk},
 };
@@ -47,9 +48,6 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Longest time in which a process then ends: it also lets load balancers notice, hands over, and
 /// flushes its telemetry.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
-
-/// Held by the test that runs.
-static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A store that can be away.
 enum Store {
@@ -422,11 +420,9 @@ fn file() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-// Each keeps a core busy, so they run one after the other: two tests, of which one runs at a time.
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_and_a_signal_outlive_a_file_that_is_locked_or_full() {
-    let _alone = ALONE.lock().await;
+    let _room = whole_room().await;
     outlives(Store::Locked(file()), "fast").await;
     outlives(Store::Locked(file()), "strict").await;
     outlives(Store::Full(file()), "fast").await;
@@ -436,7 +432,7 @@ async fn streams_and_a_signal_outlive_a_file_that_is_locked_or_full() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_and_a_signal_outlive_a_database_that_is_stopped_paused_or_only_reads() {
-    let _alone = ALONE.lock().await;
+    let _room = whole_room().await;
     for away in [Store::Stopped, Store::Frozen, Store::ReadOnly] {
         let Some(cluster) = Cluster::start() else {
             return;

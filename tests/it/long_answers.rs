@@ -19,6 +19,7 @@ use tonic::Code;
 use crate::support::{
     folding::Folding,
     relight::{Relight, asking, streaming},
+    room::room,
     targets::one_target,
     upstream::{Reply, Upstream, chunk},
 };
@@ -161,6 +162,7 @@ async fn end_of(relight: &Relight, start: Start) -> (Vec<Message>, u64) {
 
 #[tokio::test]
 async fn a_stream_and_its_resumption_hold_a_long_answer_once_by_default() {
+    let _room = room().await;
     let upstream = Upstream::start().await;
     let (relight, text) = at_length(&upstream).await;
     for (number, view) in [

@@ -106,7 +106,6 @@ mod reload_never_weakens;
 mod resilience;
 mod routing;
 mod said_twice;
-mod scenarios;
 mod secrets_stay;
 mod settings_act;
 mod settings_in_force;

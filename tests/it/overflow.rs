@@ -13,6 +13,7 @@ use crate::support::{
     front::Front,
     http::metrics,
     relight::{Relight, asking},
+    room::room,
     upstream::{Reply, Request, Upstream},
 };
 
@@ -163,6 +164,7 @@ async fn a_conversation_that_fits_no_target_fails_without_a_call_unless_the_rout
 
 #[tokio::test]
 async fn a_thread_of_400_turns_is_answered_in_every_window_with_whole_pairs_and_named_drops() {
+    let _room = room().await;
     for overflow in ["drop_tool_results", "drop_middle"] {
         // The calls alone, which stay, and the sentences in place of their results take 15,000 tokens.
         let smallest = if overflow == "drop_middle" {

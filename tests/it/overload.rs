@@ -17,6 +17,7 @@ use crate::support::{
     otlp::OtlpReceiver,
     process::{KEY, Process, key, with_key},
     relight::asking,
+    room::room,
     upstream::{Reply, Upstream},
 };
 
@@ -111,6 +112,7 @@ async fn summed(server: &Process, wanted: u64) -> u64 {
 
 #[tokio::test]
 async fn a_storm_of_refused_calls_leaves_no_attempts_no_spans_and_a_few_lines() {
+    let _room = room().await;
     let upstream = Upstream::start().await;
     // So slow that a slow machine, too, finds a slot for few calls.
     upstream.otherwise(Reply::text("Hello.").slow_head(Duration::from_millis(1500)));
@@ -208,6 +210,7 @@ async fn a_storm_of_refused_calls_leaves_no_attempts_no_spans_and_a_few_lines() 
 
 #[tokio::test]
 async fn three_hundred_silent_calls_of_one_tenant_keep_no_call_of_another_out() {
+    let _room = room().await;
     let upstream = Upstream::start().await;
     upstream.answering(|request| {
         let silent = request.body.to_string().contains("Be silent");

@@ -23,6 +23,7 @@ use crate::support::{
     folding::{Folding, start},
     process::Process,
     relight::{resumable, streaming},
+    room::room,
     slow_upstream::{ANSWER, configured},
     upstream::{Reply, Upstream},
 };
@@ -198,11 +199,13 @@ async fn replica_frozen() -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_frozen_for_16_s_costs_no_stream_any_text_and_no_owner_its_invocations() {
+    let _room = room().await;
     database_frozen().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_frozen_for_16_s_costs_no_stream_any_text() {
+    let _room = room().await;
     replica_frozen().await;
 }
 

@@ -14,6 +14,7 @@ use crate::support::{
     cluster::Cluster,
     process::Process,
     relight::{Relight, asking},
+    room::room,
     targets::one_target,
     upstream::{Reply, Upstream},
 };
@@ -152,6 +153,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_is_stopped_or_frozen_holds_up_no_call_that_needs_none() {
+    let _room = room().await;
     let Some(cluster) = Cluster::start() else {
         return;
     };
@@ -174,6 +176,7 @@ async fn a_postgres_that_is_stopped_or_frozen_holds_up_no_call_that_needs_none()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_takes_no_writes_is_not_healthy() {
+    let _room = room().await;
     let Some(cluster) = Cluster::start() else {
         return;
     };

@@ -21,6 +21,7 @@ use crate::support::{
     front::{Answer, Front},
     http::metrics,
     relight::{Relight, asking},
+    room::room,
     upstream::{Reply, Upstream},
 };
 
@@ -186,6 +187,7 @@ async fn a_conversation_is_known_by_each_of_its_names() {
 
 #[tokio::test]
 async fn after_an_outage_a_conversation_stays_with_the_target_that_took_over() {
+    let _room = room().await;
     let stage = Stage::start().await;
     let mut front = stage.front("{ order: shuffled }").await;
     let conversations = 200;

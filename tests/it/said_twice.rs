@@ -27,6 +27,7 @@ use crate::support::{
     dialect::{attempt_in, speaking, stream},
     every_front::{FRONTS, asked, held as held_at},
     front::{Front, over},
+    room::room,
     told::{Holds, Told, Words, told, words},
     upstream::Upstream,
     wire::{Seen, ask, asking, providers},
@@ -231,26 +232,31 @@ async fn no_fault_makes_another_answer(dialect: Dialect, step: usize, witnessed:
 
 #[tokio::test]
 async fn no_fault_of_a_numbered_response_makes_another_answer() {
+    let _room = room().await;
     no_fault_makes_another_answer(Dialect::OpenaiResponses, 17, true).await;
 }
 
 #[tokio::test]
 async fn no_fault_that_chat_completions_show_makes_another_answer() {
+    let _room = room().await;
     no_fault_makes_another_answer(Dialect::OpenaiChat, 5, false).await;
 }
 
 #[tokio::test]
 async fn no_fault_that_messages_show_makes_another_answer() {
+    let _room = room().await;
     no_fault_makes_another_answer(Dialect::Anthropic, 5, false).await;
 }
 
 #[tokio::test]
 async fn no_fault_that_gemini_shows_makes_another_answer() {
+    let _room = room().await;
     no_fault_makes_another_answer(Dialect::Gemini, 3, false).await;
 }
 
 #[tokio::test]
 async fn no_fault_that_bedrock_shows_makes_another_answer() {
+    let _room = room().await;
     no_fault_makes_another_answer(Dialect::Bedrock, 7, false).await;
 }
 
@@ -308,6 +314,7 @@ async fn every_front_holds_the_answer_or_an_error(told: &Told, faults: &[Fault])
 
 #[tokio::test]
 async fn through_every_protocol_a_broken_response_becomes_the_answer_or_an_error() {
+    let _room = room().await;
     let mut runner = TestRunner::new(Config::default());
     let words = words().new_tree(&mut runner).unwrap().current();
     for is_numbered in [true, false] {
@@ -323,6 +330,7 @@ async fn through_every_protocol_a_broken_response_becomes_the_answer_or_an_error
 
 #[tokio::test]
 async fn through_every_protocol_a_cut_of_any_dialect_becomes_the_answer_or_an_error() {
+    let _room = room().await;
     let mut runner = TestRunner::new(Config::default());
     for dialect in [
         Dialect::OpenaiChat,

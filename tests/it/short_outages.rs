@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::support::{
     front::Front,
     load::{in_turn, lone, lost, percentile, refused, through},
+    room::whole_room,
     upstream::{Reply, Upstream},
 };
 
@@ -28,6 +29,7 @@ const SOON: Duration = Duration::from_secs(8);
 
 #[tokio::test]
 async fn after_an_outage_of_ten_seconds_callers_are_served_within_a_second() {
+    let _room = whole_room().await;
     let ends = Duration::from_secs(10);
     let at_rate = async |per_second: u32| {
         let upstream = Upstream::start().await;
@@ -57,6 +59,7 @@ async fn after_an_outage_of_ten_seconds_callers_are_served_within_a_second() {
 
 #[tokio::test]
 async fn overloads_for_twelve_attempts_delay_no_call_of_four_callers_for_long() {
+    let _room = whole_room().await;
     let upstream = Upstream::start().await;
     let settings = format!("{}{RETRIES}", lone(&upstream, "30s"));
     let front = Arc::new(Front::start(&settings).await);

@@ -12,6 +12,7 @@ use crate::support::{
     postgres::Database,
     process::{Process, Serve},
     relight::{resumable, streaming},
+    room::room,
     slow_upstream::{ANSWER, configured, slow_upstream},
     targets::one_target,
     upstream::{Reply, Upstream},
@@ -51,7 +52,8 @@ async fn killed_after(events: usize, config: &str) {
         .expect("it is taken over");
     assert_eq!(folding.text(), ANSWER, "killed after {events} events");
     assert!(folding.is_completed());
-    assert_eq!(folding.cursor.unwrap().0, 2, "another owner ended it");
+    // One that a busy machine holds up takes it over from itself.
+    assert!(folding.cursor.unwrap().0 >= 2, "another owner ended it");
 }
 
 /// Stops it, but not within a transaction on this file of `SQLite`, whose lock would stop every
@@ -128,6 +130,7 @@ async fn killed_under_load(config: &str, mut seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_and_doubles_nothing_of_a_file() {
+    let _room = room().await;
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     for (seed, mode) in [(1, "fast"), (2, "strict")] {
         let store = format!(
@@ -140,6 +143,7 @@ async fn a_server_killed_under_load_loses_and_doubles_nothing_of_a_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_and_doubles_nothing_of_postgres() {
+    let _room = room().await;
     let upstream = slow_upstream().await;
     for (seed, mode) in [(3, "fast"), (4, "strict")] {
         let Some(database) = Database::create().await else {
@@ -152,6 +156,7 @@ async fn a_server_killed_under_load_loses_and_doubles_nothing_of_postgres() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_s_streams_are_taken_over_from_a_file() {
+    let _room = room().await;
     let upstream = slow_upstream().await;
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("journal.db").display());
@@ -165,6 +170,7 @@ async fn a_killed_server_s_streams_are_taken_over_from_a_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_s_streams_are_taken_over_from_postgres() {
+    let _room = room().await;
     let Some(database) = Database::create().await else {
         return;
     };
@@ -176,6 +182,7 @@ async fn a_killed_server_s_streams_are_taken_over_from_postgres() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_the_default_journal_finds_its_streams_again_after_a_kill() {
+    let _room = room().await;
     let (upstream, folder) = (slow_upstream().await, tempfile::tempdir().unwrap());
     let address = free_address().to_string();
     let started = || {
@@ -204,6 +211,7 @@ async fn a_server_with_the_default_journal_finds_its_streams_again_after_a_kill(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_owner_that_wakes_up_cannot_write() {
+    let _room = room().await;
     let upstream = slow_upstream().await;
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.db");

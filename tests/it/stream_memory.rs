@@ -17,6 +17,7 @@ use crate::support::{
     http::metrics,
     process::Process,
     relight::streaming,
+    room::room,
 };
 
 const READERS: usize = 1000;
@@ -83,6 +84,7 @@ async fn idle(server: &Process) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_stuck_readers_do_not_make_the_server_grow() {
+    let _room = room().await;
     let server = Process::start(&config()).await;
     let clients =
         futures_util::future::join_all((0..CONNECTIONS).map(|_| connected(&server))).await;

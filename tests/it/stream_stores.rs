@@ -13,6 +13,7 @@ use tonic::Code;
 use crate::support::{
     postgres::Database,
     relight::{Relight, asking},
+    room::room,
     targets::one_target,
     upstream::{Reply, Upstream},
 };
@@ -262,6 +263,7 @@ async fn a_file_without_its_tables_costs_only_those_who_need_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_in_a_postgres_that_fails_are_context_and_state_errors() {
+    let _room = room().await;
     for claim in 0..3 {
         let Some(database) = Database::create().await else {
             return;

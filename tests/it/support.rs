@@ -21,6 +21,7 @@ pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod relight;
 pub(crate) mod reloaded;
+pub(crate) mod room;
 pub(crate) mod slow_link;
 pub(crate) mod slow_upstream;
 pub(crate) mod sources;
@@ -28,6 +29,7 @@ pub(crate) mod targets;
 pub(crate) mod terminal;
 pub(crate) mod told;
 pub(crate) mod tool_stage;
+
 pub(crate) mod upstream;
 pub(crate) mod valkey;
 pub(crate) mod wire;

@@ -27,7 +27,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::support::{relight::Relight, tool_stage::calling};
+use crate::support::{relight::Relight, room::room, tool_stage::calling};
 
 /// How many connections are broken.
 const FAULTS: usize = 1_000;
@@ -108,6 +108,7 @@ async fn pass(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_idempotent_is_executed_at_most_once_in_a_thousand_faults() {
+    let _room = room().await;
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let (script, wire) = (
         McpScript::new(vec![ScriptedTool::new(
@@ -251,6 +252,7 @@ fn paying(seed: u64, executed: &Arc<Mutex<Vec<String>>>) -> ScriptedTool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_idempotent_is_executed_at_most_once_by_all_equal_tools_whatever_they_say() {
+    let _room = room().await;
     let executed = Arc::new(Mutex::new(Vec::new()));
     let (mut wires, mut servers) = (Vec::new(), String::new());
     let seed: u64 = rand::rng().random();

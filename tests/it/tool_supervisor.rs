@@ -1,7 +1,13 @@
 //! What an agent meets beside its stories: a supervisor that goes on with what still works, and
 //! servers and input that are wrong, each of which is one clear error and harms nobody else.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use relight::internals::{
     grpc::v1::{
@@ -176,13 +182,20 @@ async fn bad_input_and_broken_servers_are_one_clear_error_each_and_others_are_se
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_changes_while_a_tool_runs_changes_nothing_of_that_call() {
-    let slow = ScriptedTool::new("slow", &any(), |_| {
-        std::thread::sleep(Duration::from_millis(400));
-        Executed::Result(json!("done"))
-    });
+    let runs = Arc::new(AtomicBool::new(false));
+    let slow = {
+        let runs = Arc::clone(&runs);
+        ScriptedTool::new("slow", &any(), move |_| {
+            runs.store(true, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(400));
+            Executed::Result(json!("done"))
+        })
+    };
     let stage = Stage::with(vec![slow], "").await;
     let change = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        while !runs.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         stage.script.replace(vec![fine("other")]);
     };
     let (response, ()) = tokio::join!(stage.call("slow", json!({})), change);

@@ -8,6 +8,7 @@ const CLASSIC: &str =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_that_one_replica_meets_costs_no_call_of_the_others() {
+    let _room = room().await;
     for mode in ["consecutive", "evidence"] {
         let settings = format!(
             "circuit: {{ mode: {mode}, consecutive_failures: 3, consecutive_open: 60s, open_base: 60s }}"
@@ -32,6 +33,7 @@ async fn an_outage_that_one_replica_meets_costs_no_call_of_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_replicas_together_send_one_probe_at_a_time_and_all_follow_its_success() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three(CLASSIC).await else {
         return;
     };
@@ -64,6 +66,7 @@ async fn all_replicas_together_send_one_probe_at_a_time_and_all_follow_its_succe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_killed_with_a_probe_in_hand_keeps_the_others_away_for_its_lease_only() {
+    let _room = room().await;
     let Some(mut replicas) = Replicas::three(CLASSIC).await else {
         return;
     };

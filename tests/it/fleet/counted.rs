@@ -41,6 +41,7 @@ async fn operations(server: &FleetServer) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_on_closed_circuits_make_no_operation_of_the_store_as_it_counts_itself() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let replicas = Replicas::on(server, "").await;
@@ -67,6 +68,7 @@ async fn calls_on_closed_circuits_make_no_operation_of_the_store_as_it_counts_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_know_of_ninety_nine_changes_in_a_hundred_within_half_a_second() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let settings = "circuit: { open_base: 60s }";

@@ -138,6 +138,7 @@ fn sorted(mut pairs: Vec<(String, String)>) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watcher_at_any_replica_sees_each_event_of_all_once_with_its_replica() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };
@@ -170,6 +171,7 @@ async fn a_watcher_at_any_replica_sees_each_event_of_all_once_with_its_replica()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_breaks_and_goes_on_at_another_replica_sees_each_event_once() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };
@@ -199,6 +201,7 @@ async fn a_watch_that_breaks_and_goes_on_at_another_replica_sees_each_event_once
 #[tokio::test(flavor = "multi_thread")]
 async fn what_overflowed_at_each_replica_is_counted_exactly() {
     const CAPACITY: u64 = 16;
+    let _room = room().await;
     let settings = format!("events: {{ capacity: {CAPACITY} }}");
     let Some(replicas) = Replicas::three(&settings).await else {
         return;
@@ -236,6 +239,7 @@ async fn what_overflowed_at_each_replica_is_counted_exactly() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_killed_is_named_and_one_that_joins_is_seen_from_its_beginning() {
+    let _room = room().await;
     let Some(mut replicas) = Replicas::three("").await else {
         return;
     };
@@ -282,6 +286,7 @@ async fn a_replica_that_is_killed_is_named_and_one_that_joins_is_seen_from_its_b
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_ends_in_order_keeps_no_event_back() {
+    let _room = room().await;
     let Some(mut replicas) = Replicas::three("").await else {
         return;
     };
@@ -303,6 +308,7 @@ async fn a_replica_that_ends_in_order_keeps_no_event_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_froze_is_seen_on_from_where_it_was() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };
@@ -325,6 +331,7 @@ async fn a_replica_that_froze_is_seen_on_from_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_sent_while_nobody_watches() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };
@@ -354,6 +361,7 @@ async fn nothing_is_sent_while_nobody_watches() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_replica_shows_all_and_one_by_its_name() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };
@@ -410,6 +418,7 @@ async fn any_replica_shows_all_and_one_by_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_shows_all_replicas_and_one_by_its_name() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };

@@ -12,6 +12,7 @@ fn limited() -> Reply {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_outage_one_word_and_one_limit_are_known_to_all_five_and_to_those_that_are_left() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let url = server.url();

@@ -45,6 +45,7 @@ fn probes_of_one(closed_for: Duration) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_account_is_refused_for_costs_all_replicas_the_probes_of_one() {
+    let _room = room().await;
     for (what, reply, kind) in refusals() {
         let Some(replicas) = Replicas::three("").await else {
             return;
@@ -77,6 +78,7 @@ async fn what_one_account_is_refused_for_costs_all_replicas_the_probes_of_one() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_good_again_is_used_by_all_as_soon_as_one_replica_knows() {
+    let _room = room().await;
     let Some(replicas) = Replicas::three("").await else {
         return;
     };
@@ -123,6 +125,7 @@ fn with_bad_keys(upstream: &Upstream) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_of_any_replica_fails_while_keys_of_a_pool_are_bad() {
+    let _room = room().await;
     let Some(server) = FleetServer::postgres() else {
         return;
     };

@@ -62,6 +62,7 @@ async fn asked(replica: &Process, key: &str) -> InvokeWithRecoveryResponse {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_sees_its_own_at_all_replicas_and_one_with_another_key_is_named() {
+    let _room = room().await;
     let Some(replicas) = three_with_keys().await else {
         return;
     };
@@ -110,6 +111,7 @@ async fn a_caller_sees_its_own_at_all_replicas_and_one_with_another_key_is_named
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_speaks_for_a_replica_without_the_key_of_the_fleet() {
+    let _room = room().await;
     let Some(replicas) = three_with_keys().await else {
         return;
     };
@@ -148,6 +150,7 @@ async fn only_id(server: &FleetServer) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_another_time_is_refused_with_the_clock_for_those_who_hold_the_key() {
     const METHOD: &str = "/relight.v1.AdminService/GetStatus";
+    let _room = room().await;
     let Some(replicas) = Replicas::none("") else {
         return;
     };
@@ -189,6 +192,7 @@ async fn a_token_of_another_time_is_refused_with_the_clock_for_those_who_hold_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_ask_each_other_also_where_operators_call_elsewhere() {
+    let _room = room().await;
     let settings = "server: { admin_service: { listen: \"127.0.0.1:0\" } }";
     let Some(replicas) = Replicas::none(settings) else {
         return;
@@ -226,6 +230,7 @@ async fn replicas_ask_each_other_also_where_operators_call_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_verify_each_other_by_the_authority_of_their_certificate() {
+    let _room = room().await;
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let authority = Authority::new();

@@ -42,6 +42,7 @@ async fn restore(server: &FleetServer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_opens_nothing_again_while_replicas_live_and_its_words_hold_for_new_ones() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let mut replicas = Replicas::on(server, "circuit: { open_base: 60s }").await;
@@ -133,6 +134,7 @@ async fn set_clock_back(server: &FleetServer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_clock_was_set_back_no_record_and_no_place_of_before_is_kept_but_words() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let url = server.url();
@@ -179,6 +181,7 @@ async fn after_a_clock_was_set_back_no_record_and_no_place_of_before_is_kept_but
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_moves_by_a_rolling_restart_costs_no_call_and_is_one_again_at_the_end() {
+    let _room = room().await;
     let moves = [
         (FleetServer::postgres(), FleetServer::valkey()),
         (FleetServer::valkey(), FleetServer::postgres()),

@@ -32,6 +32,7 @@ async fn passed(replica: &Process, calls: usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_has_at_all_replicas_together_what_its_limits_say() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let settings = format!(
@@ -54,6 +55,7 @@ async fn a_tenant_has_at_all_replicas_together_what_its_limits_say() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn together_the_replicas_have_no_more_attempts_at_once_than_a_target_may_have() {
+    let _room = room().await;
     let Some(server) = FleetServer::all().pop() else {
         return;
     };

@@ -40,6 +40,7 @@ async fn force_named(replica: &Process, id: &str, force: CircuitForce) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_configurations_share_what_is_the_same_target_and_nothing_of_what_differs() {
+    let _room = room().await;
     for server in FleetServer::all() {
         let engine = server.engine();
         let upstream = Upstream::start().await;

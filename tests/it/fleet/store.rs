@@ -62,6 +62,7 @@ fn kept(subject: &str, owner: &str, epoch: u64, value: &str) -> (String, String,
 #[tokio::test(flavor = "multi_thread")]
 async fn of_one_subject_and_owner_the_record_of_the_largest_number_is_kept_until_its_time_is_over()
 {
+    let _room = room().await;
     for (store, _server) in stores() {
         let engine = store.engine();
         let all = [
@@ -116,6 +117,7 @@ async fn of_one_subject_and_owner_the_record_of_the_largest_number_is_kept_until
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everyone_who_listens_is_told_that_something_changed() {
+    let _room = room().await;
     for (store, _server) in stores() {
         let engine = store.engine();
         let heard = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
@@ -144,6 +146,7 @@ async fn everyone_who_listens_is_told_that_something_changed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_is_held_by_one_until_it_is_given_back_or_its_time_is_over() {
+    let _room = room().await;
     for (store, _server) in stores() {
         let engine = store.engine();
         let lease = |holder: usize, lifetime: Duration| ProbeLease {

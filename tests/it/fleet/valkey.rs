@@ -9,6 +9,7 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_an_outage_and_their_ends_hold_at_all_replicas_by_valkey() {
+    let _room = room().await;
     let Some(server) = FleetServer::valkey() else {
         return;
     };
@@ -30,6 +31,7 @@ async fn a_word_an_outage_and_their_ends_hold_at_all_replicas_by_valkey() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_valkey_keeps_holds_no_key_no_prompt_and_no_answer() {
+    let _room = room().await;
     let Some(valkey) = Valkey::start() else {
         return;
     };
@@ -69,6 +71,7 @@ async fn what_valkey_keeps_holds_no_key_no_prompt_and_no_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_valkey_that_others_reach_needs_a_password_or_the_word_of_the_file() {
+    let _room = room().await;
     for (url, more, is_refused) in [
         ("redis://10.1.2.3:6379", "", true),
         ("redis://valkey", "", true),
@@ -95,6 +98,7 @@ async fn a_valkey_that_others_reach_needs_a_password_or_the_word_of_the_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_named_and_the_right_one_is_used() {
+    let _room = room().await;
     let Some(valkey) = Valkey::with(&["--requirepass", "s3cret"]) else {
         return;
     };
@@ -122,6 +126,7 @@ async fn a_wrong_password_is_named_and_the_right_one_is_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn valkey_is_reached_over_tls_by_an_authority_that_the_host_trusts() {
+    let _room = room().await;
     let Some(valkey) = Valkey::start() else {
         return;
     };
@@ -153,6 +158,7 @@ async fn valkey_is_reached_over_tls_by_an_authority_that_the_host_trusts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_sentinels_put_in_the_place_of_another_is_found_and_used() {
+    let _room = room().await;
     let Some(first) = Valkey::with(&["--repl-diskless-sync-delay", "0"]) else {
         return;
     };
@@ -200,6 +206,7 @@ async fn a_server_that_sentinels_put_in_the_place_of_another_is_found_and_used()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rights_that_the_page_names_are_enough() {
+    let _room = room().await;
     let Some(valkey) = Valkey::start() else {
         return;
     };

@@ -11,6 +11,7 @@ use crate::support::{
     limits::Limits,
     process::{KEY, with_key},
     relight::{asking, streaming},
+    room::room,
     upstream::{Reply, Upstream, chunk},
 };
 
@@ -77,12 +78,14 @@ async fn a_line_without_end_costs_no_more_than_an_answer_may() {
 
 #[tokio::test]
 async fn text_without_end_in_small_pieces_costs_no_more_than_an_answer_may() {
+    let _room = room().await;
     let piece = chunk(&serde_json::json!({"content": "word "}), None);
     answered("endless text", Reply::events(&vec![piece; 4 * MIB / 100])).await;
 }
 
 #[tokio::test]
 async fn tool_calls_without_end_cost_no_more_than_an_answer_may() {
+    let _room = room().await;
     let pieces: Vec<String> = (0..20_000)
         .map(|index| {
             let call = serde_json::json!({"index": index, "id": format!("c{index}"), "type": "function",
@@ -95,6 +98,7 @@ async fn tool_calls_without_end_cost_no_more_than_an_answer_may() {
 
 #[tokio::test]
 async fn compressed_answers_are_never_inflated() {
+    let _room = room().await;
     let bomb = gzip_of_zeros(1 << 28);
     for kind in ["text/event-stream", "application/json"] {
         let headers = [("content-type", kind), ("content-encoding", "gzip")];

@@ -13,6 +13,7 @@ use super::{CHAT, INVOKE, NOWHERE};
 use crate::support::{
     limits::{Attacked, Limits},
     process::KEY,
+    room::room,
 };
 
 const LIMITS: Limits = Limits {
@@ -198,6 +199,7 @@ async fn fields_that_a_table_repeats_count_as_often_as_they_come() {
 
 #[tokio::test]
 async fn many_streams_with_large_heads_and_no_body_hold_no_more_than_the_limit() {
+    let _room = room().await;
     let attacked = LIMITS.serve(NOWHERE, "", "").await;
     for (address, path) in ports(&attacked) {
         let mut held = Vec::new();

@@ -15,6 +15,7 @@ use crate::support::{
     limits::Limits,
     process::{KEY, with_key},
     relight::asking,
+    room::room,
     upstream::{Reply, Upstream},
 };
 
@@ -102,16 +103,19 @@ async fn kept(name: &str, calls: usize, prompt: usize, answer: usize) {
 
 #[tokio::test]
 async fn a_journal_in_memory_holds_no_more_than_its_bytes_under_load() {
+    let _room = room().await;
     kept("a journal in memory", 300, 200_000, 200_000).await;
 }
 
 #[tokio::test]
 async fn very_many_keys_of_requests_take_no_more_than_the_journal_s_bytes() {
+    let _room = room().await;
     kept("keys of requests", 4_000, 10, 10).await;
 }
 
 #[tokio::test]
 async fn records_that_wait_for_a_locked_database_hold_no_more_than_their_bytes() {
+    let _room = room().await;
     let (calls, prompt) = (1_000, "p".repeat(300_000));
     let (upstream, folder) = (Upstream::start().await, tempfile::tempdir().unwrap());
     upstream.otherwise(Reply::text("Fine."));

@@ -17,6 +17,7 @@ use crate::support::{
     limits::{Attacked, Limits},
     process::{KEY, with_key},
     relight::{asking, streaming},
+    room::room,
     upstream::{Reply, Upstream},
 };
 
@@ -48,6 +49,7 @@ async fn narrow(attacked: &Attacked) -> RecoveryServiceClient<Channel> {
 
 #[tokio::test]
 async fn unread_streams_hold_no_more_than_the_limits() {
+    let _room = room().await;
     let upstream = long_answers().await;
     let attacked = LIMITS.serve(&upstream.base_url(), "", "").await;
     let client = narrow(&attacked).await;
@@ -68,6 +70,7 @@ async fn unread_streams_hold_no_more_than_the_limits() {
 
 #[tokio::test]
 async fn unread_responses_hold_no_more_than_the_limits() {
+    let _room = room().await;
     let upstream = long_answers().await;
     let attacked = LIMITS.serve(&upstream.base_url(), "", "").await;
     let client = narrow(&attacked).await;
@@ -124,6 +127,7 @@ async fn a_front_with_unread_responses_holds_no_more_than_the_limits() {
 
 #[tokio::test]
 async fn watchers_that_never_read_cost_no_more_than_the_ring() {
+    let _room = room().await;
     let upstream = Upstream::start().await;
     let limits = Limits {
         requests: 300,

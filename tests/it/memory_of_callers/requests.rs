@@ -12,6 +12,7 @@ use super::{MIB, NOWHERE, chat, field, framed, gzip_of_zeros, invoke, post};
 use crate::support::{
     limits::Limits,
     process::{KEY, with_key},
+    room::room,
 };
 
 const LARGE: Limits = Limits {
@@ -25,6 +26,7 @@ const LARGE: Limits = Limits {
 
 #[tokio::test]
 async fn forty_large_messages_without_a_key_cost_nothing_and_are_refused() {
+    let _room = room().await;
     let attacked = Limits {
         connections: 8,
         ..LARGE
@@ -80,6 +82,7 @@ async fn messages_that_do_not_end_hold_no_more_than_the_limit_and_end_by_themsel
 
 #[tokio::test]
 async fn millions_of_empty_entries_are_refused_before_they_are_decoded() {
+    let _room = room().await;
     let attacked = LARGE.serve(NOWHERE, "", "").await;
     // Messages of a call without anything in them, by the wire: two bytes each.
     let entries: Vec<u8> = [0x0a, 0x00].repeat(31 * MIB / 2);
@@ -109,6 +112,7 @@ async fn millions_of_empty_entries_are_refused_before_they_are_decoded() {
 
 #[tokio::test]
 async fn calls_of_very_many_small_parts_and_tools_hold_no_more_than_the_limit() {
+    let _room = room().await;
     // A provider that keeps all of them waiting, without a word.
     let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let limits = Limits {

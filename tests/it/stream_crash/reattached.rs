@@ -13,7 +13,7 @@ use relight::internals::{
 use serde_json::json;
 
 use super::*;
-use crate::support::upstream::Request;
+use crate::support::{room::room, upstream::Request};
 
 /// What happens to the response while it has no reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,6 +236,7 @@ impl Begun {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_s_answer_is_read_on_from_the_provider_by_the_next_from_a_file() {
+    let _room = room().await;
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
@@ -245,6 +246,7 @@ async fn a_killed_server_s_answer_is_read_on_from_the_provider_by_the_next_from_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_server_s_answer_is_read_on_from_the_provider_by_the_next_from_postgres() {
+    let _room = room().await;
     let Some(database) = Database::create().await else {
         return;
     };
@@ -259,6 +261,7 @@ async fn a_killed_server_s_answer_is_read_on_from_the_provider_by_the_next_from_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_that_is_gone_is_requested_anew() {
+    let _room = room().await;
     let upstream = provider(Kept::Gone).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
@@ -293,6 +296,7 @@ async fn a_response_that_is_gone_is_requested_anew() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_target_without_the_capability_any_more_is_called_anew() {
+    let _room = room().await;
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.second.kill().await;
@@ -315,6 +319,7 @@ async fn a_target_without_the_capability_any_more_is_called_anew() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one() {
+    let _room = room().await;
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.stop_the_first().await;
@@ -347,6 +352,7 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_that_was_taken_over_is_cancelled_when_it_has_no_reader_any_more() {
+    let _room = room().await;
     let upstream = provider(Kept::Silent).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.kill_the_first().await;
@@ -373,6 +379,7 @@ async fn a_response_that_was_taken_over_is_cancelled_when_it_has_no_reader_any_m
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancelled() {
+    let _room = room().await;
     let upstream = provider(Kept::Silent).await;
     let mut begun = Begun::on_file(&upstream).await;
     // Recorded in the journal while no owner is there to see it.
@@ -396,6 +403,7 @@ async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancell
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_stopped_leaves_its_response_to_the_next_one() {
+    let _room = room().await;
     let upstream = provider(Kept::Whole).await;
     let mut begun = Begun::on_file(&upstream).await;
     begun.first.signal(Signal::TERM);

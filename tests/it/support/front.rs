@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{relight::running, upstream::Upstream};
 
 /// Longest time that a call may take before the test fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A running Relight.
 pub(crate) struct Front {

@@ -17,7 +17,7 @@ use relight::internals::{
 use tonic::{Streaming, transport::Channel};
 
 /// Longest time that a test waits for an event.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running server and a connection to it.
 pub(crate) struct Relight {

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Longest time that a change may take to be in force.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The key by which changes are watched where callers need one: that of an operator.
 pub(crate) const WATCHING_KEY: &str = "secret";

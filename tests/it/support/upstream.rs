@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 /// Longest time that an `await_…` waits before the test fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A text in words, each with time to be delivered; cut behind the last where it has no finish
 /// reason.

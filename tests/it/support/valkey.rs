@@ -29,7 +29,7 @@ use super::http::free_address;
 /// The environment variable with the path of the program.
 const VARIABLE: &str = "RELIGHT_TEST_VALKEY";
 /// Longest wait for its start.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Starts the server, prints its process id, and kills it when the input ends.
 const HOLD: &str = r#"

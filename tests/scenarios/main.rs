@@ -1,5 +1,6 @@
 //! Every scenario with its gates: what the recovery policy must reach on the real layers, in
 //! virtual time.
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
 

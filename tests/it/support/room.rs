@@ -1,0 +1,19 @@
+//! Room for the tests that keep a core busy or start several processes: at once, each would see
+//! the others in its times.
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// How many of them run at a time: as many as the smallest machine has cores.
+const AT_ONCE: u32 = 2;
+
+static ROOM: Semaphore = Semaphore::const_new(AT_ONCE as usize);
+
+/// Waits until there is room for one more. A test asks once, and holds it until it ends.
+pub(crate) async fn room() -> SemaphorePermit<'static> {
+    ROOM.acquire().await.unwrap()
+}
+
+/// Waits until none of the others runs.
+pub(crate) async fn whole_room() -> SemaphorePermit<'static> {
+    ROOM.acquire_many(AT_ONCE).await.unwrap()
+}
