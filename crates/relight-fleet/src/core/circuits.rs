@@ -20,7 +20,7 @@ use crate::fact::{CircuitFact, FactSubject, ReplicaFact};
 const RESPONSE: Duration = Duration::from_millis(200);
 /// Age of a single failure at which it is published: at a busy target a success comes sooner.
 const SINGLE_MS: u64 = 50;
-/// Shortest time between two records of what was seen.
+/// Shortest time between two records of what was seen, if no run of failures became twice as long.
 const BETWEEN: Duration = Duration::from_millis(100);
 /// Shortest time between two records that differ by a later success.
 const SUCCESSES: Duration = Duration::from_millis(500);
@@ -315,5 +315,8 @@ pub(super) fn is_news(known: &CircuitFact, new: &CircuitFact, passed: Duration) 
     let seen = answered
         && known.window.run_ms.len() == new.window.run_ms.len()
         && known.window.failures == new.window.failures;
-    !same || (!seen && passed >= BETWEEN)
+    // At a busy target, what is known of an outage is out of date long before the next record.
+    let run = new.window.run_ms.len();
+    let has_doubled = run > 1 && run >= 2 * known.window.run_ms.len();
+    !same || has_doubled || (!seen && passed >= BETWEEN)
 }

@@ -22,7 +22,7 @@ async fn an_outage_that_one_replica_meets_keeps_the_idle_ones_away_too() {
 #[tokio::test(start_paused = true)]
 async fn an_outage_costs_the_fleet_what_it_costs_one_circuit_and_one_call_for_each_replica() {
     // Calls a second at each replica.
-    for (rate, count) in [(50_u64, 4_usize), (16, 3), (2, 8), (1, 20)] {
+    for (rate, count) in [(50_u64, 20_usize), (50, 4), (16, 3), (2, 8), (1, 20)] {
         let gap = Duration::from_millis(1000 / rate / count as u64);
         let alone = MemoryStore::default();
         let one = [Replica::start("one", &alone)];
@@ -33,7 +33,7 @@ async fn an_outage_costs_the_fleet_what_it_costs_one_circuit_and_one_call_for_ea
             .collect();
         let by_all = outage(&replicas, gap).await;
         // What is sent while a record is on its way comes on top.
-        let on_the_way = (100 / gap.as_millis().max(1)) as usize;
+        let on_the_way = (60 / gap.as_millis().max(1)) as usize;
         assert!(
             by_all <= by_one + count + on_the_way,
             "{count} replicas with {rate} calls a second: {by_all} failed, of one circuit {by_one}"
