@@ -473,33 +473,16 @@ async fn every_command_shows_all_replicas_and_one_by_its_name() {
             ran.err
         );
     }
-    let ran = run(&[
-        "invocations",
-        "--limit",
-        "7",
-        "--output",
-        "json",
-        "--address",
-        &address,
-    ])
-    .await;
-    let ids = |out: &str| -> Vec<String> {
-        out.lines()
+    let ids = async |limit: &str| -> Vec<String> {
+        let listing = ["invocations", "--limit", limit, "--output", "json"];
+        let ran = run(&[&listing, &["--address", &address][..]].concat()).await;
+        ran.out
+            .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
             .map(|line| line["invocation_id"].as_str().unwrap().to_owned())
             .collect()
     };
     let newest: Vec<String> = made.keys().rev().cloned().collect();
-    assert_eq!(ids(&ran.out), newest[..7]);
-    let ran = run(&[
-        "invocations",
-        "--limit",
-        "100",
-        "--output",
-        "json",
-        "--address",
-        &address,
-    ])
-    .await;
-    assert_eq!(ids(&ran.out), newest);
+    assert_eq!(ids("7").await, newest[..7]);
+    assert_eq!(ids("100").await, newest);
 }
