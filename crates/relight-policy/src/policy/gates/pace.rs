@@ -10,6 +10,8 @@ use std::{f64::consts::LN_2, time::Duration};
 
 use tokio::time::Instant;
 
+use super::probes::WHILE_CALLS_WAIT;
+
 /// Used share of a measured limit: at all of it, it would be reached again by chance.
 const UTILISATION: f64 = 0.97;
 /// Number of calls that must have passed, and the time for it, to measure a limit.
@@ -19,7 +21,8 @@ const SPAN: Duration = Duration::from_millis(250);
 const LOWER: f64 = 0.8;
 /// The largest rate, per second.
 const MAX_RATE: f64 = 10_000.0;
-/// For how long, and for how many calls at least, a measured limit is held.
+/// For how long, and for how many calls at least, a measured limit is held; of a slow one, no longer
+/// than a closed gate is left unprobed.
 const HOLD: Duration = Duration::from_secs(2);
 const HOLD_CALLS: f64 = 10.0;
 /// After that, the share of itself by which the rate grows in a second, until it has doubled.
@@ -252,7 +255,10 @@ impl Pacer {
         match self.limit {
             None => [(f64::INFINITY, self.doubling()), (0.0, 0.0), (0.0, 0.0)],
             Some(limit) => [
-                (HOLD.as_secs_f64().max(HOLD_CALLS / limit), 0.0),
+                (
+                    (HOLD_CALLS / limit).clamp(HOLD.as_secs_f64(), WHILE_CALLS_WAIT.as_secs_f64()),
+                    0.0,
+                ),
                 (LN_2 / GROWTH, GROWTH),
                 (f64::INFINITY, self.doubling() / STEPS_BEYOND),
             ],

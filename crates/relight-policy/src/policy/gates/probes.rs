@@ -10,7 +10,7 @@ const BETWEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mi
 const CALLS_A_PROBE: f64 = 20.0;
 /// The longest time between two probes while calls wait for one: several end before the calls that
 /// came at the first of them run out of time.
-const WHILE_CALLS_WAIT: Duration = Duration::from_secs(8);
+pub(super) const WHILE_CALLS_WAIT: Duration = Duration::from_secs(8);
 /// Time by which two refusals that state a wait must be apart for their agreement to mean
 /// something.
 const APART: Duration = Duration::from_secs(2);

@@ -65,6 +65,22 @@ fn a_measured_limit_that_is_gone_is_left_behind_within_a_few_seconds() {
 }
 
 #[test]
+fn a_slow_limit_that_is_gone_is_left_behind_while_calls_of_twenty_seconds_wait() {
+    let start = Instant::now();
+    let mut pace = Pacer::new(start, TOOK, ReplicaPlace::default());
+    pace.opens(start);
+    (0..6).for_each(|_| pace.pass(start));
+    let now = start + SECOND * 10;
+    pace.limited(now, TOOK);
+    pace.refused();
+    pace.opens(now);
+    let held = passed(&mut pace, now, SECOND * 8);
+    assert!((3..6).contains(&held), "half a call a second: {held}");
+    let later = passed(&mut pace, now + SECOND * 8, SECOND * 4);
+    assert!(later > 20, "{later}");
+}
+
+#[test]
 fn a_limit_that_cannot_be_measured_again_is_lowered() {
     let (mut pace, now) = found(20);
     for round in 0..5 {
