@@ -1,5 +1,5 @@
-//! All integration tests in one binary: each file is one promise, `support` is their common
-//! harness.
+//! All integration tests but the costs and the scenarios, in one binary: each file is one promise,
+//! `support` is their common harness.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
