@@ -320,3 +320,32 @@ pub(super) fn is_news(known: &CircuitFact, new: &CircuitFact, passed: Duration) 
     let has_doubled = run > 1 && run >= 2 * known.window.run_ms.len();
     !same || has_doubled || (!seen && passed >= BETWEEN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failing(run: usize) -> CircuitFact {
+        CircuitFact {
+            episode: 0,
+            phase: SharedPhase::Closed,
+            retry_ms: 0,
+            own: false,
+            window: SharedWindow {
+                run_ms: vec![10; run],
+                ..SharedWindow::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_run_of_failures_is_published_at_once_when_it_is_twice_as_long() {
+        let at_once = Duration::from_millis(1);
+        for (known, new, expected) in [(0, 1, false), (0, 2, true), (2, 3, false), (2, 4, true)] {
+            let known = &failing(known);
+            let new = &failing(new);
+            assert_eq!(is_news(known, new, at_once), expected, "{known:?} {new:?}");
+            assert!(is_news(known, new, BETWEEN), "{known:?} {new:?}");
+        }
+    }
+}
