@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_millis(500);
 /// One of so many calls may take longer, since this host runs other tests, too; if calls waited for
 /// the store, all during a fault would.
 const ONE_OF: usize = 4;
-/// Calls that are a load.
+/// Answered calls that are a load.
 const ENOUGH: usize = 50;
 /// Time for which a fault lasts.
 const LASTS: Duration = Duration::from_secs(3);
@@ -44,12 +44,14 @@ struct SteadyLoad {
 
 impl SteadyLoad {
     fn on(replicas: &Replicas) -> Self {
-        let (is_over, count) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let is_over = Arc::<AtomicBool>::default();
+        let count = Arc::<AtomicUsize>::default();
         let mut callers = JoinSet::new();
         for (replica, process) in replicas.all.iter().enumerate() {
             for _ in 0..CALLERS {
                 let mut client = process.recovery();
-                let (is_over, count) = (Arc::clone(&is_over), Arc::clone(&count));
+                let is_over = Arc::clone(&is_over);
+                let count = Arc::clone(&count);
                 callers.spawn(async move {
                     let mut ended = Vec::new();
                     while !is_over.load(Ordering::Relaxed) {
@@ -65,7 +67,7 @@ impl SteadyLoad {
                             },
                         };
                         let took = began.elapsed();
-                        count.fetch_add(1, Ordering::Relaxed);
+                        count.fetch_add(usize::from(failure.is_none()), Ordering::Relaxed);
                         ended.push(EndedCall {
                             replica,
                             failure,
@@ -119,6 +121,7 @@ fn assert_answered(ended: &[EndedCall], what: &str) {
         ended.len(),
         failed[0]
     );
+    assert!(ended.len() > 20, "{what}: no load: {} calls", ended.len());
 }
 
 /// A fault of a store, until it is over.

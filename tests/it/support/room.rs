@@ -3,7 +3,7 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How many of them run at a time. More than the two cores of a small machine, because they wait
+/// Number of them that run at a time: more than the two cores of a small machine, because they wait
 /// for half of their time.
 const AT_ONCE: u32 = 4;
 
