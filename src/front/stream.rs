@@ -9,13 +9,12 @@
 
 use std::{collections::VecDeque, convert::Infallible};
 
-use async_stream::stream;
 use axum::{
     body::{Body, Bytes},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
-use futures_util::future::BoxFuture;
+use futures_util::{future::BoxFuture, stream};
 
 use super::{
     Front, PeerCertificate, error::CallError, headers::ResponseHeaders, resume::StreamIds,
@@ -153,29 +152,32 @@ fn nothing_left(own_headers: &ResponseHeaders) -> Response {
 
 impl<E: AnswerEvents> Relay<E> {
     fn bytes(
-        mut self,
-        mut timer: IdleTimer,
+        self,
+        timer: IdleTimer,
     ) -> impl futures_util::Stream<Item = Result<Bytes, Infallible>> {
-        stream! {
-            loop {
-                while let Some(event) = self.ready.pop_front() {
-                    yield Ok(event);
-                }
+        stream::unfold(Box::new((self, timer)), async |mut state| {
+            let (relay, timer) = &mut *state;
+            let event = relay.next(timer).await?;
+            Some((Ok(event), state))
+        })
+    }
+
+    /// Returns the next event or comment; `None` after the last.
+    async fn next(&mut self, timer: &mut IdleTimer) -> Option<Bytes> {
+        loop {
+            if self.ready.is_empty() {
                 self.fail_as_before();
-                while let Some(event) = self.ready.pop_front() {
-                    yield Ok(event);
+            }
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            match self.end.take() {
+                None => self.fill_within(timer).await,
+                Some(Ok(())) => return None,
+                Some(Err(refused)) => {
+                    self.ready.extend(self.events.broken(&refused));
+                    self.end = Some(Ok(()));
                 }
-                match self.end.take() {
-                    None => {}
-                    Some(Ok(())) => return,
-                    Some(Err(refused)) => {
-                        for event in self.events.broken(&refused) {
-                            yield Ok(event);
-                        }
-                        return;
-                    }
-                }
-                self.fill_within(&mut timer).await;
             }
         }
     }

@@ -19,7 +19,7 @@ use tonic::Request;
 
 pub(super) use self::certificate::dns_name;
 pub use self::{
-    access::{Access, withdrawn},
+    access::{Access, Withdrawn, withdrawn},
     tokens::TokenVerifier,
 };
 use self::{certificate::certificate_name, signing_keys::SigningKeys};

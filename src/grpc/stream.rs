@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use async_stream::stream;
+use futures_util::{future::BoxFuture, stream};
 use jiff::Timestamp;
 use tonic::Status;
 
 use super::{
-    auth::{Access, Identity, withdrawn},
+    auth::{Access, Identity, Withdrawn, withdrawn},
     convert::{
         outcome::{ResponseContext, wire_disposition},
         request::{Resume, ResumeName},
@@ -27,13 +27,33 @@ use crate::{
         CallError,
         table::{INVOCATION_NOT_FOUND, RESUME},
     },
-    domain::{clock, fold::StreamStep, ids::TenantId},
+    domain::{
+        clock,
+        fold::StreamStep,
+        ids::{InvocationId, TenantId},
+    },
     engine::InvocationRequest,
-    execution::{IdleTimer, InvocationName, Started, StreamItem},
+    execution::{Follower, IdleTimer, InvocationName, Started, StreamItem},
 };
 
 /// Silence after which a client receives a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// One client's stream on its way out.
+struct EventStream {
+    id: InvocationId,
+    /// Position of its newest event.
+    last: EventPosition,
+    /// Header of the first event, until that is sent.
+    header: Option<StreamHeader>,
+    writer: StreamWriter,
+    /// Ends when the client may not read any more.
+    withdrawn: BoxFuture<'static, Withdrawn>,
+    follower: Follower,
+    timer: IdleTimer,
+    /// If set, its last event was an error.
+    has_failed: bool,
+}
 
 impl Recovery {
     /// Returns the stream of a new invocation, or of the one that it repeats.
@@ -107,7 +127,7 @@ impl Recovery {
     fn stream(
         &self,
         started: Started,
-        mut writer: StreamWriter,
+        writer: StreamWriter,
         (tenant, access): (TenantId, Option<Access>),
         after: (u64, u64),
     ) -> Streaming<v1::StreamWithRecoveryResponse> {
@@ -118,7 +138,7 @@ impl Recovery {
             epoch,
             mode,
             events_kept,
-            mut follower,
+            follower,
             ..
         } = started;
         let resume_token = if events_kept.is_zero() {
@@ -138,59 +158,99 @@ impl Recovery {
             retention: events_kept,
             mode,
         };
-        Box::pin(stream! {
-            let mut last = EventPosition { epoch, seq: 0, at: clock::wall_now() };
-            yield Ok(message(writer.accepted(last, &header)));
-            let withdrawn = withdrawn(access, |now| {
-                now.tenant == tenant && now.may_invoke() && now.may_use(&route).is_ok()
-            });
-            tokio::pin!(withdrawn);
-            let mut timer = IdleTimer::new(HEARTBEAT);
-            loop {
-                let item = tokio::select! {
-                    biased;
-                    why = &mut withdrawn => {
-                        yield Err(Status::from(CallError::from(why)));
-                        return;
-                    }
-                    item = timer.bounded(follower.next()) => item,
+        let withdrawn = withdrawn(access, move |now| {
+            now.tenant == tenant && now.may_invoke() && now.may_use(&route).is_ok()
+        });
+        let response = EventStream {
+            id,
+            last: EventPosition {
+                epoch,
+                seq: 0,
+                at: clock::wall_now(),
+            },
+            header: Some(header),
+            writer,
+            withdrawn: Box::pin(withdrawn),
+            follower,
+            timer: IdleTimer::new(HEARTBEAT),
+            has_failed: false,
+        };
+        Box::pin(stream::unfold(Box::new(response), async |mut response| {
+            let event = response.next().await?;
+            Some((event.map(message), response))
+        }))
+    }
+}
+
+// === impl EventStream ===
+
+impl EventStream {
+    /// Returns the next event; an error is the last, and nothing follows the end of the steps.
+    async fn next(&mut self) -> Option<Result<v1::StreamEvent, Status>> {
+        if self.has_failed {
+            return None;
+        }
+        if let Some(header) = self.header.take() {
+            return Some(Ok(self.writer.accepted(self.last, &header)));
+        }
+        let event = self.awaited().await.transpose();
+        self.has_failed = matches!(event, Some(Err(_)));
+        event
+    }
+
+    async fn awaited(&mut self) -> Result<Option<v1::StreamEvent>, Status> {
+        loop {
+            let item = tokio::select! {
+                biased;
+                why = &mut self.withdrawn => return Err(CallError::from(why).into()),
+                item = self.timer.bounded(self.follower.next()) => item,
+            };
+            let Some(item) = item else {
+                let now = EventPosition {
+                    at: clock::wall_now(),
+                    ..self.last
                 };
-                let event = match item {
-                    None => {
-                        let now = EventPosition { at: clock::wall_now(), ..last };
-                        Some(Ok(writer.heartbeat(now, follower.upstream_silence())))
-                    }
-                    Some(Ok(None)) => return,
-                    Some(Err(why)) => {
-                        yield Err(Status::from(why.of_resumable(&id)));
-                        return;
-                    }
-                    Some(Ok(Some(StreamItem::Snapshot { epoch, seq, at, blocks, attempt }))) => {
-                        last = EventPosition { epoch, seq, at };
-                        writer.restore(blocks, attempt);
-                        Some(Ok(writer.snapshot(last)))
-                    }
-                    Some(Ok(Some(StreamItem::Step(entry)))) => {
-                        last = EventPosition { epoch: entry.epoch, seq: entry.seq, at: entry.at };
-                        Some(writer.step(last, &entry.step))
-                    }
-                    Some(Ok(Some(StreamItem::Known(entry)))) => {
-                        last = EventPosition { epoch: entry.epoch, seq: entry.seq, at: entry.at };
-                        writer.step(last, &entry.step).err().map(Err)
-                    }
-                };
-                match event {
-                    None => {}
-                    Some(Ok(event)) => yield Ok(message(event)),
-                    Some(Err(error)) => {
-                        tracing::error!(invocation = %id, %error, "a step does not fold");
-                        let error = CallError::new(RESUME).fact("invocationId", &id);
-                        yield Err(Status::from(error));
-                        return;
-                    }
-                }
+                let silence = self.follower.upstream_silence();
+                return Ok(Some(self.writer.heartbeat(now, silence)));
+            };
+            let Some(item) = item.map_err(|why| why.of_resumable(&self.id))? else {
+                return Ok(None);
+            };
+            if let Some(event) = self.event(item)? {
+                return Ok(Some(event));
             }
-        })
+        }
+    }
+
+    /// Returns the event of an item; `None` for a step that the client knows.
+    fn event(&mut self, item: StreamItem) -> Result<Option<v1::StreamEvent>, Status> {
+        let (entry, is_known) = match item {
+            StreamItem::Snapshot {
+                epoch,
+                seq,
+                at,
+                blocks,
+                attempt,
+            } => {
+                self.last = EventPosition { epoch, seq, at };
+                self.writer.restore(blocks, attempt);
+                return Ok(Some(self.writer.snapshot(self.last)));
+            }
+            StreamItem::Step(entry) => (entry, false),
+            StreamItem::Known(entry) => (entry, true),
+        };
+        self.last = EventPosition {
+            epoch: entry.epoch,
+            seq: entry.seq,
+            at: entry.at,
+        };
+        match self.writer.step(self.last, &entry.step) {
+            Ok(event) => Ok(Some(event).filter(|_| !is_known)),
+            Err(error) => {
+                tracing::error!(invocation = %self.id, %error, "a step does not fold");
+                Err(CallError::new(RESUME).fact("invocationId", &self.id).into())
+            }
+        }
     }
 }
 

@@ -13,14 +13,14 @@ mod facts;
 mod linger;
 mod sse_frames;
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use async_stream::try_stream;
 use bytes::Bytes;
+use futures_util::stream;
 use serde_json::Value;
 
 use self::{batches::Batches, facts::ResponseMeta, linger::Linger};
-use super::http::ProviderResponse;
+use super::http::{ProviderResponse, ReplyBody};
 use crate::domain::{
     completion::{Break, Delta},
     failure::{ProviderError, Surface, TransportFault},
@@ -151,118 +151,214 @@ enum Taken {
     Flawed(ParseError),
 }
 
+/// A response that is read: its deltas one by one, and at its end the error, if there is one.
+struct Reading<D: ResponseParser> {
+    facts: ResponseMeta,
+    body: ReplyBody,
+    parser: D,
+    limits: ReadLimits,
+    frames: D::Frames,
+    linger: Linger,
+    batches: Batches,
+    /// Parsed deltas, which are returned before anything else is done.
+    ready: VecDeque<Delta>,
+    next: Step,
+}
+
+/// What is done once all that was parsed is returned.
+enum Step {
+    /// The kind of the body is found.
+    Open,
+    /// These bytes of a stream are parsed.
+    Parse(Bytes),
+    /// The stream continues, or ends, as its last bytes say.
+    Continue(Taken),
+    /// Nothing.
+    End,
+}
+
+/// A stream that ended without its mark.
+struct Cut {
+    error: ProviderError,
+    /// Nothing came for too long, so that more may still come.
+    is_silence: bool,
+}
+
 /// Returns the deltas of a 2xx response.
 pub(super) fn read<D: ResponseParser>(
     reply: ProviderResponse,
     limits: ReadLimits,
-    mut parser: D,
+    parser: D,
 ) -> DeltaStream {
-    let ProviderResponse {
-        status,
-        headers,
-        mut body,
-    } = reply;
-    Box::pin(try_stream! {
-        let mut facts = ResponseMeta { provider: Arc::clone(&limits.provider), status, headers, excerpt: Vec::new() };
-        let (kind, first) = facts.open::<D::Frames>(&mut body).await?;
+    let reading = Reading {
+        facts: ResponseMeta {
+            provider: Arc::clone(&limits.provider),
+            status: reply.status,
+            headers: reply.headers,
+            excerpt: Vec::new(),
+        },
+        body: reply.body,
+        parser,
+        frames: D::Frames::new(limits.max_line_bytes),
+        linger: Linger::default(),
+        batches: Batches::new(limits.is_read_along),
+        limits,
+        ready: VecDeque::new(),
+        next: Step::Open,
+    };
+    Box::pin(stream::unfold(Box::new(reading), async |mut reading| {
+        let delta = reading.next().await?;
+        Some((delta.map_err(Box::new), reading))
+    }))
+}
+
+// === impl Reading ===
+
+impl<D: ResponseParser> Reading<D> {
+    /// Returns the next delta; an error is the last.
+    async fn next(&mut self) -> Option<Result<Delta, ProviderError>> {
+        loop {
+            if let Some(delta) = self.ready.pop_front() {
+                return Some(Ok(delta));
+            }
+            let step = match mem::replace(&mut self.next, Step::End) {
+                Step::Open => self.open().await,
+                Step::Parse(bytes) => Ok(self.parse(bytes).await),
+                Step::Continue(taken) => self.go_on(taken).await,
+                Step::End => return None,
+            };
+            match step {
+                Ok(next) => self.next = next,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<Step, ProviderError> {
+        let (kind, first) = self.facts.open::<D::Frames>(&mut self.body).await?;
         match kind {
-            Kind::Events => {
-                let mut frames = D::Frames::new(limits.max_line_bytes);
-                let mut bytes = first;
-                let mut linger = Linger::default();
-                let mut batches = Batches::new(limits.is_read_along);
-                loop {
-                    let chunk = mem::take(&mut bytes);
-                    facts.remember(&chunk);
-                    let mut out = Vec::new();
-                    let taken = take(&mut frames, &mut parser, &linger, &chunk, &mut out);
-                    // Before the next one is awaited, so that the connection can read it into the
-                    // same buffer.
-                    drop(chunk);
-                    linger.note(parser.is_whole(), &out, &limits);
-                    batches.note(&out);
-                    join(&mut out);
-                    if matches!(taken, Taken::Complete) {
-                        // Before the finish, because the stream may not be polled after it: servers
-                        // send the end of the body a moment after the mark, and only when it is
-                        // read can the connection be reused.
-                        body.discard_rest().await;
-                    }
-                    for delta in out.drain(..) {
-                        yield delta;
-                    }
-                    // The body's end, or the place where it broke off and whether that was by
-                    // silence.
-                    let cut = match taken {
-                        Taken::Complete => return,
-                        Taken::NotNeeded => None,
-                        Taken::More if linger.left() == Some(Duration::ZERO) => None,
-                        Taken::Flawed(flaw @ ParseError::Cut(_)) => Some((facts.flawed(flaw, Surface::Stream), false)),
-                        Taken::Flawed(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
-                        Taken::More => match batches.next(&facts, &mut body, linger.left().or_else(|| parser.silence_limit())).await {
-                            Ok(Some(next)) => {
-                                bytes = next;
-                                continue;
-                            }
-                            Ok(None) => None,
-                            Err(_) if linger.left().is_some() => None,
-                            Err(error) => {
-                                let is_silence = error.fault == Some(TransportFault::IdleTimeout);
-                                Some((error, is_silence))
-                            }
-                        },
-                    };
-                    let (cut, is_silence) = if let Some(cut) = cut {
-                        cut
-                    } else {
-                        let frames = mem::replace(&mut frames, D::Frames::new(limits.max_line_bytes));
-                        match finish(frames, &mut parser, &mut out) {
-                            Ok(()) => {
-                                for delta in out {
-                                    yield delta;
-                                }
-                                return;
-                            }
-                            Err(flaw @ ParseError::Cut(_)) => (facts.flawed(flaw, Surface::Stream), false),
-                            Err(flaw) => Err(facts.flawed(flaw, Surface::Stream))?,
-                        }
-                    };
-                    match facts.rest(&mut parser, cut).await {
-                        Ok((rest, first, break_info)) => {
-                            for delta in out {
-                                yield delta;
-                            }
-                            yield Delta::ReadOn(break_info);
-                            (body, bytes, frames) = (rest, first, D::Frames::new(limits.max_line_bytes));
-                            batches = Batches::new(limits.is_read_along);
-                        }
-                        // A silent body may still continue.
-                        Err(_) if is_silence => bytes = Bytes::new(),
-                        Err(error) => Err(error)?,
-                    }
-                }
-            }
-            Kind::Document => {
-                let document = facts.document(&mut body, first, &limits).await?;
-                let mut out = Vec::new();
-                let parsed = parse(&document).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
-                parser.document(&parsed, &mut out).map_err(|flaw| facts.flawed(flaw, Surface::Http))?;
-                for delta in out {
-                    yield delta;
-                }
-            }
+            Kind::Events => Ok(Step::Parse(first)),
+            Kind::Document => self.document(first).await,
             Kind::Neither => {
                 let mut garbage = first;
-                while facts.remember(&garbage) {
-                    match body.chunk().await {
+                while self.facts.remember(&garbage) {
+                    match self.body.chunk().await {
                         Ok(Some(bytes)) => garbage = bytes,
                         Ok(None) | Err(_) => break,
                     }
                 }
-                Err(facts.flawed(ParseError::NotUnderstood, Surface::Http))?;
+                let flaw = ParseError::NotUnderstood;
+                Err(self.facts.flawed(flaw, Surface::Http))
             }
         }
-    })
+    }
+
+    async fn document(&mut self, first: Bytes) -> Result<Step, ProviderError> {
+        let (facts, limits) = (&mut self.facts, &self.limits);
+        let document = facts.document(&mut self.body, first, limits).await?;
+        let mut out = Vec::new();
+        parse(&document)
+            .and_then(|parsed| self.parser.document(&parsed, &mut out))
+            .map_err(|flaw| self.facts.flawed(flaw, Surface::Http))?;
+        self.ready = out.into();
+        Ok(Step::End)
+    }
+
+    async fn parse(&mut self, bytes: Bytes) -> Step {
+        self.facts.remember(&bytes);
+        let mut out = Vec::new();
+        let taken = take(
+            &mut self.frames,
+            &mut self.parser,
+            &self.linger,
+            &bytes,
+            &mut out,
+        );
+        // Before the next ones are awaited, so that the connection can read them into the same
+        // buffer.
+        drop(bytes);
+        self.linger.note(self.parser.is_whole(), &out, &self.limits);
+        self.batches.note(&out);
+        join(&mut out);
+        self.ready = out.into();
+        if matches!(taken, Taken::Complete) {
+            // Before the finish, because the stream may not be polled after it: servers send the
+            // end of the body a moment after the mark, and only when it is read can the connection
+            // be reused.
+            self.body.discard_rest().await;
+        }
+        Step::Continue(taken)
+    }
+
+    async fn go_on(&mut self, taken: Taken) -> Result<Step, ProviderError> {
+        let cut = match taken {
+            Taken::Complete => return Ok(Step::End),
+            Taken::NotNeeded => None,
+            Taken::Flawed(flaw) => Some(self.cut(flaw)?),
+            Taken::More => match self.more().await {
+                Ok(Some(bytes)) => return Ok(Step::Parse(bytes)),
+                Ok(None) => None,
+                Err(_) if self.linger.left().is_some() => None,
+                Err(error) => Some(Cut {
+                    is_silence: error.fault == Some(TransportFault::IdleTimeout),
+                    error,
+                }),
+            },
+        };
+        let mut last = Vec::new();
+        let Cut { error, is_silence } = match cut {
+            Some(cut) => cut,
+            None => match finish(self.new_frames(), &mut self.parser, &mut last) {
+                Ok(()) => {
+                    self.ready = last.into();
+                    return Ok(Step::End);
+                }
+                Err(flaw) => self.cut(flaw)?,
+            },
+        };
+        match self.facts.rest(&mut self.parser, error).await {
+            Ok((body, first, break_info)) => {
+                last.push(Delta::ReadOn(break_info));
+                self.ready = last.into();
+                self.body = body;
+                self.new_frames();
+                self.batches = Batches::new(self.limits.is_read_along);
+                Ok(Step::Parse(first))
+            }
+            // A silent body may still continue.
+            Err(_) if is_silence => Ok(Step::Parse(Bytes::new())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the next bytes of the stream; `None` at its end, and once a complete response was
+    /// waited for long enough.
+    async fn more(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        let linger = self.linger.left();
+        if linger == Some(Duration::ZERO) {
+            return Ok(None);
+        }
+        let limit = linger.or_else(|| self.parser.silence_limit());
+        self.batches.next(&self.facts, &mut self.body, limit).await
+    }
+
+    /// Replaces the frames by those of a new body; returns the old ones.
+    fn new_frames(&mut self) -> D::Frames {
+        mem::replace(&mut self.frames, D::Frames::new(self.limits.max_line_bytes))
+    }
+
+    /// Returns the cut that a flaw is; an error if it is another one.
+    fn cut(&self, flaw: ParseError) -> Result<Cut, ProviderError> {
+        let is_cut = matches!(flaw, ParseError::Cut(_));
+        let error = self.facts.flawed(flaw, Surface::Stream);
+        if !is_cut {
+            return Err(error);
+        }
+        Ok(Cut {
+            error,
+            is_silence: false,
+        })
+    }
 }
 
 /// Parses the events that these bytes complete, up to the response's own end or the first error.
