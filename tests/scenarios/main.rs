@@ -294,12 +294,17 @@ fn a_refused_key_is_reported_at_once_and_its_correction_is_used_at_once() {
     passes("22");
 }
 
+/// Rows of 400 calls a second and more, which take minutes in a build that is not optimised:
+/// `.ci/run scenarios` runs them, as all rows, with several seeds.
+const OF_LARGE_FLEETS: [&str; 3] = ["24d", "24g", "27b"];
+
 /// Every row of this number passes.
 fn all_pass(number: &str) {
     let all = scenarios::all().expect("every file is a scenario");
     let ids = all.iter().map(|scenario| scenario.id.as_str());
     let rows: Vec<_> = ids
         .filter(|id| id.trim_end_matches(char::is_alphabetic) == number)
+        .filter(|id| !OF_LARGE_FLEETS.contains(id))
         .collect();
     assert!(!rows.is_empty(), "{number}");
     for row in rows {
