@@ -122,31 +122,19 @@ impl Classifier {
     /// if the failure has no `date` of its own.
     #[must_use]
     pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Failure {
-        if !error.status.is_some_and(status::blames_request) {
-            return self.classify_without(Quotes::Pairs, error, now);
-        }
-        let verdict = self.classify_without(Quotes::Refused, error, now);
-        if is_of_request(verdict.class) {
-            return verdict;
-        }
-        // A caller who wrote quotes itself may have brought its own words out of them.
-        let shorter = self.classify_without(Quotes::All, error, now);
-        if is_of_request(shorter.class) {
-            shorter
-        } else {
-            verdict
-        }
+        let (shorter, whole) = readings(error);
+        let judge = |quotes: &Quotes| self.classify_without(*quotes, error, now);
+        let mut verdicts = shorter.iter().map(judge);
+        verdicts
+            .find(|verdict| is_of_request(verdict.class))
+            .unwrap_or_else(|| judge(&whole))
     }
 
     /// Returns the built-in rules besides the deciding one that hold as well, in their order.
     #[must_use]
     pub fn also_holding(&self, error: &ProviderError) -> Vec<HoldingRule> {
         let decided = self.classify(error, Timestamp::UNIX_EPOCH).rule;
-        let quotes = match error.status {
-            Some(status) if status::blames_request(status) => Quotes::Refused,
-            _ => Quotes::Pairs,
-        };
-        let error = &without(quotes, error);
+        let error = &without(readings(error).1, error);
         let reading = read(error);
         let evidence = NumericEvidence::gather(error, &reading);
         let scene = RuleContext::of(error, &evidence);
@@ -290,6 +278,17 @@ impl Classifier {
         } else {
             VerdictBasis::Words
         }
+    }
+}
+
+/// Returns the readings that count if they find the request at fault, and the one that counts else.
+fn readings(error: &ProviderError) -> (&[Quotes], Quotes) {
+    match error.status {
+        Some(status) if status::blames_request(status) => {
+            (&[Quotes::Refused, Quotes::All], Quotes::Refused)
+        }
+        _ if error.surface == Surface::Tool => (&[Quotes::Names], Quotes::Pairs),
+        _ => (&[], Quotes::Pairs),
     }
 }
 

@@ -19,7 +19,8 @@ use std::ops::Range;
 use aho_corasick::AhoCorasick;
 
 use self::cues::{
-    BEHIND, BETWEEN, CARRIERS, CUES, ECHOES, EXTRA, FAULTS, INTERFACE, NOUNS, OWN, UP_TO_THE_END,
+    BEHIND, BETWEEN, CARRIERS, CUES, ECHOES, EXTRA, FAULTS, INTERFACE, NOUNS, OWN, SAYING,
+    UP_TO_THE_END,
 };
 
 /// Bytes behind a quote within which words belong to it.
@@ -36,6 +37,8 @@ const QUOTES: [char; 9] = [
 pub enum Quotes {
     /// Text between two quotes.
     Pairs,
+    /// The same, and every name between quotes that a sentence of a tool's holds.
+    Names,
     /// The same, and words without quotes: the request is at fault, as the status says.
     Refused,
     /// All between the first and the last quote.
@@ -53,6 +56,13 @@ pub fn own_words(text: &str, quotes: Quotes) -> String {
     own.text
 }
 
+impl Quotes {
+    /// Returns whether the request is at fault.
+    const fn of_a_refusal(self) -> bool {
+        matches!(self, Self::Refused | Self::All)
+    }
+}
+
 /// The words that stay.
 struct Own {
     quotes: Quotes,
@@ -65,7 +75,7 @@ impl Own {
     /// Keeps the provider's words of a sentence; `faulty`: it is known to name a fault.
     fn prose(&mut self, text: &str, faulty: bool, depth: usize) {
         let lower = text.to_ascii_lowercase();
-        let refused = self.quotes != Quotes::Pairs;
+        let refused = self.quotes.of_a_refusal();
         let [before, behind] = &*CUES;
         let all = self.quotes == Quotes::All;
         let cued = |cues: &Option<AhoCorasick>, text: &str| {
@@ -99,7 +109,10 @@ impl Own {
                     at += self.object(&text[at..], depth + 1);
                 }
             } else if let Some(end) = end
-                && (named || follows_noun(&lower[..at]) || cued(behind, near(&lower, end)))
+                && (named
+                    || follows_noun(&lower[..at])
+                    || cued(behind, near(&lower, end))
+                    || (self.quotes == Quotes::Names && names(&lower[..at])))
             {
                 let is_own = !all && is_of_an_interface(&text[at..end]);
                 self.text
@@ -149,7 +162,7 @@ impl Own {
             return text.len();
         }
         let lower = text.to_ascii_lowercase();
-        let refused = self.quotes != Quotes::Pairs;
+        let refused = self.quotes.of_a_refusal();
         let faulty = refused && FAULTS.iter().any(|key| lower.contains(key));
         let is_foreign =
             |key: &str| ECHOES.contains(&key) || (faulty && !key.is_empty() && !OWN.contains(&key));
@@ -257,6 +270,13 @@ fn follows_noun(before: &str) -> bool {
         let rest = before.strip_suffix(noun);
         rest.is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
     })
+}
+
+/// Returns whether a quotation names a thing: it follows a word, and none that says what was said.
+fn names(before: &str) -> bool {
+    let word = before.strip_suffix(' ').unwrap_or_default();
+    let last = word.rsplit(|c: char| !c.is_alphanumeric()).next();
+    last.is_some_and(|last| !last.is_empty() && !SAYING.contains(&last))
 }
 
 /// Returns whether all that follows is the caller's.

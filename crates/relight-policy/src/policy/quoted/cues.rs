@@ -239,6 +239,34 @@ pub(super) const NOUNS: [&str; 12] = [
     "id",
 ];
 
+/// Words behind which a quotation is what somebody said, and no name.
+pub(super) const SAYING: [&str; 24] = [
+    "returned",
+    "returns",
+    "said",
+    "says",
+    "saying",
+    "error",
+    "errors",
+    "message",
+    "responded",
+    "reported",
+    "replied",
+    "answered",
+    "with",
+    "reason",
+    "status",
+    "failed",
+    "exception",
+    "raised",
+    "threw",
+    "got",
+    "because",
+    "caused",
+    "request",
+    "response",
+];
+
 /// Names of providers' interfaces: roles, parameters, types, and the parts of messages and completions.
 pub(super) const INTERFACE: &str = "\
     system user assistant tool tools developer function functions model role content messages message \
