@@ -43,6 +43,8 @@ impl NumericEvidence {
             if number.alone
                 && number.digits == 3
                 && (400..600).contains(&number.whole)
+                // Mail and file servers have replies of three digits, too.
+                && !(error.surface == Surface::Tool && matches!(number.whole, 530 | 535 | 550..=559))
                 && (is_status(before, after, index == 0)
                     || is_outcome(error, number.source, before, after))
             {
