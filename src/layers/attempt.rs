@@ -26,47 +26,67 @@ use crate::{
         upstream::UpstreamHandle,
         wire::{SentTo, request_id},
     },
-    policy::{continuation::Way, tool_recovery::effects::Effects},
+    policy::{
+        continuation::{self, Way},
+        tool_recovery::effects::Effects,
+    },
 };
 
 /// An attempt for which no target is chosen yet.
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, and most attempts have none"
-)]
 pub struct PendingAttempt {
     /// Scope of the invocation that the attempt belongs to.
     pub scope: Arc<InvocationScope>,
-    /// The conversation as the caller wrote it.
-    pub call: Arc<ModelCall>,
-    /// Class of the failure before it; `None` for the first.
-    pub after: Option<FailureClass>,
-    /// The target of the attempt before it.
-    pub last: Option<TargetId>,
-    /// If set, that target is avoided while there is another.
-    pub avoid_last: bool,
-    /// `true` if the request was changed so that the same target may take it now.
-    pub adapted: bool,
-    /// `true` if the same target is called with another key of its pool.
-    pub rotates: bool,
-    /// Changes of the request for each target.
-    pub changes: Vec<(TargetId, Adaptation)>,
+    /// The failed attempt before it.
+    pub before: AttemptBefore,
+    /// The request for a model, as no target in particular takes it.
+    pub request: PendingRequest,
+    /// Answer that was begun before, and that it may go on with.
+    pub begun: BegunAnswer,
+    /// Tool call that it makes, of that call's target, and no other; `None` if a model is called.
+    pub tool: Option<Arc<ToolAttempt>>,
     /// The target that the planner would like.
     pub hint: Option<TargetId>,
     /// The wait before it.
     pub wait: Option<Wait>,
-    /// `true` if it is made only to continue `held`, and with a target that can.
-    pub extends: bool,
-    /// A text of an abandoned attempt that followers hold and that may be gone on with.
-    pub held: Option<Arc<str>>,
-    /// Answer that it continues to read, instead of requesting one: of that completion's target, and no
-    /// other.
-    pub attach: Option<UpstreamHandle>,
-    /// Tool call that it makes, of that call's target, and no other; `None` if a model is called.
-    pub tool: Option<Arc<ToolAttempt>>,
     /// Trace to which its spans belong.
     pub trace: AttemptTrace,
+}
+
+/// The failed attempt before another one; empty before the first.
+#[derive(Debug)]
+pub struct AttemptBefore {
+    /// Class of its failure.
+    pub class: Option<FailureClass>,
+    /// Its target.
+    pub target: Option<TargetId>,
+    /// If set, that target is avoided while there is another.
+    pub avoided: bool,
+}
+
+/// The request of an attempt for which no target is chosen yet.
+#[derive(Debug)]
+pub struct PendingRequest {
+    /// The conversation as the caller wrote it.
+    pub call: Arc<ModelCall>,
+    /// Changes of it for each target.
+    pub changes: Vec<(TargetId, Adaptation)>,
+    /// `true` if it was changed so that the same target may take it now.
+    pub adapted: bool,
+    /// `true` if it is sent to the same target with another key of its pool.
+    pub rotates: bool,
+}
+
+/// The part of an answer that earlier attempts left.
+#[derive(Debug)]
+pub struct BegunAnswer {
+    /// A text of an abandoned attempt that followers hold and that may be gone on with.
+    pub held: Option<Arc<str>>,
+    /// `true` if the attempt is made only to continue `held`, and with a target that can.
+    pub extends: bool,
+    /// Answer that the attempt continues to read, instead of requesting one: of that completion's
+    /// target, and no other.
+    pub attach: Option<UpstreamHandle>,
 }
 
 /// The tool call of one attempt.
@@ -219,6 +239,27 @@ impl Attempt {
 // === impl PendingAttempt ===
 
 impl PendingAttempt {
+    /// Returns the only target that can be called: the one whose answer is to be read on, or the
+    /// tool that the planner chose; `None` if there is a choice.
+    pub fn only_target(&self) -> Option<&TargetId> {
+        let tool = self.tool.as_ref().map(|tool| &tool.target);
+        let attached = self.begun.attach.as_ref();
+        tool.or_else(|| attached.map(|handle| &handle.target))
+    }
+}
+
+// === impl AttemptBefore ===
+
+impl AttemptBefore {
+    /// Returns the target that is avoided while there is another.
+    pub fn avoided_target(&self) -> Option<&TargetId> {
+        self.target.as_ref().filter(|_| self.avoided)
+    }
+}
+
+// === impl PendingRequest ===
+
+impl PendingRequest {
     /// The call as this target takes it, behind its own system prompt, and its wording.
     pub fn adapted_to(&self, target: &Target) -> (Arc<ModelCall>, DialectOverrides) {
         let mut call = Arc::clone(&self.call);
@@ -237,5 +278,27 @@ impl PendingAttempt {
             change.apply(&mut wording);
         }
         (call, wording)
+    }
+}
+
+// === impl BegunAnswer ===
+
+impl BegunAnswer {
+    /// Returns whether an answer is read on, and none requested.
+    pub fn attaches(&self) -> bool {
+        self.attach.is_some()
+    }
+
+    /// Returns the text that a call of this target goes on with, and the way; `None` if there is
+    /// none, or the target cannot. A completion that is read on is read from its own start.
+    pub fn continued_by(
+        &self,
+        target: &Target,
+        call: &ModelCall,
+        prompt_allowed: bool,
+    ) -> Option<(Arc<str>, Way)> {
+        let held = self.held.as_ref().filter(|_| !self.attaches())?;
+        let way = continuation::way(held, call, &target.capabilities, prompt_allowed)?;
+        Some((Arc::clone(held), way))
     }
 }

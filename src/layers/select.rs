@@ -27,7 +27,6 @@ use crate::{
         invocation::AttemptCause,
     },
     policy::{
-        continuation,
         retry::Candidate,
         rng::SeededRng,
         select::{AttemptFacts, Choice, Conversation, Order, cause, choose},
@@ -100,7 +99,7 @@ impl<S> Select<S> {
         let state = target
             .as_ref()
             .and_then(|target| self.targets.state(&target.id));
-        let attaches = pending.attach.is_some();
+        let attaches = pending.begun.attaches();
         let key = state
             .as_ref()
             .and_then(|state| state.key_for(scope, now, attaches));
@@ -110,18 +109,10 @@ impl<S> Select<S> {
                 "the route names a target that is gone",
             ));
         };
-        let (call, wording) = pending.adapted_to(&target);
+        let (call, wording) = pending.request.adapted_to(&target);
         let prompt_allowed = scope.invocation.overrides.allow_continuation_prompt;
-        // A completion that is read on is read from its own start.
-        let goes_on = pending
-            .held
-            .as_ref()
-            .filter(|_| pending.attach.is_none())
-            .and_then(|held| {
-                let way = continuation::way(held, &call, &target.capabilities, prompt_allowed)?;
-                Some((Arc::clone(held), way))
-            });
-        if pending.extends && goes_on.is_none() {
+        let goes_on = pending.begun.continued_by(&target, &call, prompt_allowed);
+        if pending.begun.extends && goes_on.is_none() {
             return Err(Failure::local(
                 FailureClass::Configuration,
                 "the target cannot go on with a text",
@@ -132,14 +123,14 @@ impl<S> Select<S> {
                 .tool
                 .as_ref()
                 .map(|tool| tool.cause)
-                .or(pending.extends.then_some(AttemptCause::Extend)),
-            after: pending.after,
-            last: pending.last.as_ref(),
+                .or(pending.begun.extends.then_some(AttemptCause::Extend)),
+            after: pending.before.class,
+            last: pending.before.target.as_ref(),
             first: first_place(&scope.plan, conversation),
             attaches,
             continues: goes_on.is_some(),
-            adapted: pending.adapted,
-            rotates: pending.rotates,
+            adapted: pending.request.adapted,
+            rotates: pending.request.rotates,
         };
         let closed_by = |target: &TargetId| {
             self.targets
@@ -150,6 +141,7 @@ impl<S> Select<S> {
         let reason = reason(cause, scope.plan.select.order, conversation);
         state.trace_choice(&pending.trace, now, &reason);
         if let Some((_, change)) = pending
+            .request
             .changes
             .last()
             .filter(|_| matches!(cause, AttemptCause::Adapt(_)))
@@ -174,7 +166,7 @@ impl<S> Select<S> {
                 wording,
                 noted: false,
                 goes_on,
-                attach: pending.attach.clone(),
+                attach: pending.begun.attach.clone(),
                 tool: pending.tool.clone(),
             },
             sent: SentRequest::default(),
@@ -198,7 +190,7 @@ impl<S> Select<S> {
         }
         let scope = &pending.scope;
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
-        let avoid = pending.last.as_ref().filter(|_| pending.avoid_last);
+        let avoid = pending.before.avoided_target();
         match choose(
             &scope.plan.select,
             candidates,
@@ -308,26 +300,17 @@ fn prepared(pending: &PendingAttempt, cause: AttemptCause, first: usize) -> Prep
     };
     if let AttemptCause::Fallback(class) = cause {
         let primary = || Some(pending.scope.plan.targets.get(first)?.id.clone());
-        let from = pending.last.clone().or_else(primary);
+        let from = pending.before.target.clone().or_else(primary);
         let chosen = from.map(|from| EventBody::FallbackChosen { from, class });
         prepared.events.extend(chosen);
     }
     prepared
 }
 
-/// Returns the place, among the plan's targets, of the only one that can be called: the target
-/// whose completion is to be read on, or the tool that the planner chose.
+/// Returns the place, among the plan's targets, of the only one that can be called; `None` if there
+/// is a choice.
 fn fixed(pending: &PendingAttempt) -> Option<usize> {
-    let attached = pending.attach.as_ref().map(|handle| &handle.target);
-    let only = pending
-        .tool
-        .as_ref()
-        .map(|tool| &tool.target)
-        .or(attached)?;
-    pending
-        .scope
-        .plan
-        .targets
-        .iter()
-        .position(|target| target.id == *only)
+    let only = pending.only_target()?;
+    let mut targets = pending.scope.plan.targets.iter();
+    targets.position(|target| target.id == *only)
 }

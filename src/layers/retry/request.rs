@@ -8,7 +8,11 @@ use crate::{
         adaptation::Adaptation, failure::Wait, ids::TargetId, invocation::Call, message::ModelCall,
         upstream::UpstreamHandle,
     },
-    layers::{attempt::PendingAttempt, invocation::InvocationScope, spans::AttemptTrace},
+    layers::{
+        attempt::{AttemptBefore, BegunAnswer, PendingAttempt, PendingRequest},
+        invocation::InvocationScope,
+        spans::AttemptTrace,
+    },
     policy::{inject, retry::recovery_options},
 };
 
@@ -58,7 +62,7 @@ impl<S> RetryLoop<S> {
     pub(super) fn next_attempt(&mut self, trace: AttemptTrace) -> PendingAttempt {
         self.read.diverged = false;
         let policy = &self.scope.plan.retry;
-        let avoid_last = self
+        let avoided = self
             .verdict
             .upstream
             .as_ref()
@@ -70,19 +74,25 @@ impl<S> RetryLoop<S> {
         let parked = Some(parked).filter(|wait| !wait.duration.is_zero());
         PendingAttempt {
             scope: Arc::clone(&self.scope),
-            call: Arc::clone(&self.request.call),
-            after: self.verdict.after,
-            last: self.verdict.last.clone(),
-            avoid_last,
-            adapted: self.request.adapted,
-            rotates: self.request.rotates,
-            changes: self.request.changes.clone(),
+            before: AttemptBefore {
+                class: self.verdict.after,
+                target: self.verdict.last.clone(),
+                avoided,
+            },
+            request: PendingRequest {
+                call: Arc::clone(&self.request.call),
+                changes: self.request.changes.clone(),
+                adapted: self.request.adapted,
+                rotates: self.request.rotates,
+            },
+            begun: BegunAnswer {
+                held: self.read.assembler.held_text(),
+                extends: self.read.extension.is_under_way(),
+                attach: self.request.attach.clone(),
+            },
+            tool: None,
             hint: self.request.hint.take(),
             wait: self.waits.waited.or(parked),
-            extends: self.read.extension.is_under_way(),
-            held: self.read.assembler.held_text(),
-            attach: self.request.attach.clone(),
-            tool: None,
             trace,
         }
     }
