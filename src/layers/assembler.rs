@@ -7,13 +7,15 @@
 //! committed only together with the whole completion, so that what may be acted upon is never taken
 //! back.
 
+mod facts;
 mod graphemes;
 
 use std::{collections::HashMap, sync::Arc};
 
+use self::facts::ResponseFacts;
 pub use self::graphemes::DeltaEnds;
 use crate::domain::{
-    completion::{BlockKind, Completion, Delta, FinishReason, Usage},
+    completion::{BlockKind, Completion, Delta, FinishReason},
     failure::FailureClass,
     fold::{AnswerState, Block, StreamStep, hash_blocks, hash_text},
     message::{Message, Opaque},
@@ -29,9 +31,8 @@ pub struct DeltaAssembler {
     last_block: u32,
     /// Last block of the attempts before.
     earlier_blocks: u32,
-    numbers: HashMap<u32, u32>,
-    /// Text of a block that is not delivered yet: its last grapheme may still grow.
-    tails: HashMap<u32, String>,
+    /// Open blocks of the running attempt, by its own numbers.
+    running: HashMap<u32, RunningBlock>,
     /// Whole tool calls, and the data that their provider needs back: committed with the completion.
     uncommitted: Vec<(u32, Option<Opaque>)>,
     /// The end of the newest text, held back while the text may be continued, with what of it may
@@ -40,11 +41,17 @@ pub struct DeltaAssembler {
     /// Such a beginning at the end of a completion that is being continued, and the bytes before it.
     cut_tail: (usize, String),
     abandoned: Option<AbandonedText>,
-    model: Option<String>,
-    response_id: Option<String>,
-    usage: Usage,
-    around: Option<Opaque>,
-    finish: Option<(FinishReason, String)>,
+    /// Facts of the running attempt's response, beside its blocks.
+    facts: ResponseFacts,
+}
+
+/// An open block of the running attempt.
+#[derive(Debug, Default)]
+struct RunningBlock {
+    /// Its number as followers know it.
+    id: u32,
+    /// Text of it that is not delivered yet: its last grapheme may still grow.
+    tail: String,
 }
 
 /// A text of an abandoned attempt that followers still hold, while the next attempt may be
@@ -87,15 +94,10 @@ impl DeltaAssembler {
     /// Begins another attempt; what was delivered must have been abandoned before.
     pub fn begin_attempt(&mut self) {
         self.earlier_blocks = self.last_block;
-        self.numbers.clear();
-        self.tails.clear();
+        self.running.clear();
         self.uncommitted.clear();
         self.closing = None;
-        self.model = None;
-        self.response_id = None;
-        self.usage = Usage::default();
-        self.around = None;
-        self.finish = None;
+        self.facts = ResponseFacts::default();
     }
 
     /// Takes a delta, and returns the steps that it means for followers. A delta for a block that is not open
@@ -106,20 +108,21 @@ impl DeltaAssembler {
             Delta::Start {
                 model, response_id, ..
             } => {
-                self.model = model;
-                self.response_id = response_id;
+                self.facts.model = model;
+                self.facts.response_id = response_id;
             }
             Delta::BlockStart { block, kind } => self.start(block, kind, &mut steps),
             Delta::BlockDelta { block, text } => self.grow(block, &text, &mut steps),
             Delta::BlockStop { block, opaque } => self.end(block, opaque, &mut steps),
             Delta::Usage(usage) => {
-                self.usage = usage;
+                self.facts.usage = usage;
                 self.emit(StreamStep::Usage { attempt, usage }, &mut steps);
             }
             Delta::Around(fields) => {
-                let is_first = self.around.is_none() && self.last_block == self.earlier_blocks;
-                let around = self.around.insert(fields).clone();
-                let model = self.model.clone();
+                let is_first =
+                    self.facts.around.is_none() && self.last_block == self.earlier_blocks;
+                let around = self.facts.around.insert(fields).clone();
+                let model = self.facts.model.clone();
                 let started = StreamStep::ResponseStarted {
                     attempt,
                     model,
@@ -133,7 +136,7 @@ impl DeltaAssembler {
             Delta::Finish { reason, raw } => {
                 // A tool call that did not stop is cut: it never stops, and so is never committed.
                 let mut open: Vec<u32> = self
-                    .numbers
+                    .running
                     .keys()
                     .copied()
                     .filter(|block| !self.is_call(*block))
@@ -144,7 +147,7 @@ impl DeltaAssembler {
                 }
                 // A completion without the text that followers hold is another completion.
                 self.diverge(&mut steps);
-                self.finish = Some((reason, raw));
+                self.facts.finish = Some((reason, raw));
             }
         }
         steps
@@ -169,7 +172,9 @@ impl DeltaAssembler {
         } else {
             Vec::new()
         };
-        self.tails.clear();
+        for block in self.running.values_mut() {
+            block.tail.clear();
+        }
         self.abandoned = alone.map(|id| AbandonedText {
             id,
             cause,
@@ -198,14 +203,15 @@ impl DeltaAssembler {
 
     /// Returns the blocks as delivered so far, and how the running attempt finished, once it did.
     pub fn finished(&self) -> Option<(&[Block], FinishReason)> {
-        Some((self.fold.blocks(), self.finish.as_ref()?.0))
+        Some((self.fold.blocks(), self.facts.finish.as_ref()?.0))
     }
 
     /// Bytes that followers hold, or are about to.
     pub fn bytes(&self) -> usize {
         let blocks = self.fold.blocks().iter();
         let held: usize = blocks.map(|block| block.text.len()).sum();
-        held + self.tails.values().map(String::len).sum::<usize>()
+        let waiting = self.running.values().map(|block| block.tail.len());
+        held + waiting.sum::<usize>()
     }
 
     /// Keeps the text of a whole completion open, so that the next attempt continues it. Returns how it
@@ -221,7 +227,7 @@ impl DeltaAssembler {
             repeated_by: None,
             matched: 0,
         });
-        self.finish.take()
+        self.facts.finish.take()
     }
 
     /// Takes what followers hold for the whole completion after all, which finished like this.
@@ -229,7 +235,7 @@ impl DeltaAssembler {
         let mut steps = self.flush();
         self.abandoned = None;
         self.closing = None;
-        self.finish = Some(finish);
+        self.facts.finish = Some(finish);
         let (bytes, tail) = std::mem::take(&mut self.cut_tail);
         let tail = if bytes == self.bytes() {
             tail
@@ -252,13 +258,15 @@ impl DeltaAssembler {
     /// beginning of a stop sequence is not: who continues the text writes it anew.
     pub fn flush(&mut self) -> Vec<StreamStep> {
         let mut steps = Vec::new();
-        let mut tails: Vec<(u32, String)> = self.tails.drain().collect();
+        let with_text = self.running.iter_mut();
+        let with_text = with_text.filter(|(_, block)| !block.tail.is_empty());
+        let mut tails: Vec<(u32, u32, String)> = with_text
+            .map(|(number, block)| (*number, block.id, std::mem::take(&mut block.tail)))
+            .collect();
         tails.sort_unstable();
-        for (block, mut tail) in tails {
+        for (_, id, mut tail) in tails {
             tail.truncate(self.ends.sure(&tail));
-            if let Some(id) = self.numbers.get(&block).copied() {
-                self.add(id, tail, &mut steps);
-            }
+            self.add(id, tail, &mut steps);
         }
         steps
     }
@@ -275,17 +283,7 @@ impl DeltaAssembler {
 
     /// Returns the whole completion, once the attempt finished and was committed.
     pub fn completion(&self, asked_model: &str) -> Option<Completion> {
-        let (finish, finish_raw) = self.finish.clone()?;
-        Some(Completion {
-            message: self.message(),
-            finish,
-            finish_raw,
-            model: self.model.clone().unwrap_or_else(|| asked_model.to_owned()),
-            response_id: self.response_id.clone(),
-            usage: self.usage,
-            around: self.around.clone(),
-            tool_output: None,
-        })
+        self.facts.completion(self.message(), asked_model)
     }
 
     /// Returns the assistant's turn as delivered so far.
@@ -298,26 +296,21 @@ impl DeltaAssembler {
         if let Some(abandoned) = &mut self.abandoned {
             if abandoned.repeated_by.is_none() && kind == BlockKind::Text {
                 abandoned.repeated_by = Some(block);
-                self.numbers.insert(block, abandoned.id);
+                self.running.entry(block).or_default().id = abandoned.id;
                 return;
             }
             self.diverge(steps);
         }
         self.last_block += 1;
         let id = self.last_block;
-        self.numbers.insert(block, id);
+        self.running.entry(block).or_default().id = id;
         self.emit(StreamStep::BlockStart { block: id, kind }, steps);
     }
 
     fn grow(&mut self, block: u32, text: &str, steps: &mut Vec<StreamStep>) {
-        let Some(id) = self
-            .numbers
-            .get(&block)
-            .copied()
-            .filter(|_| !text.is_empty())
-        else {
+        if text.is_empty() || !self.running.contains_key(&block) {
             return;
-        };
+        }
         let mut new = text;
         if let Some(abandoned) = self
             .abandoned
@@ -346,7 +339,10 @@ impl DeltaAssembler {
                 }
             }
         }
-        let tail = self.tails.entry(block).or_default();
+        let Some(RunningBlock { id, tail }) = self.running.get_mut(&block) else {
+            return;
+        };
+        let id = *id;
         tail.push_str(new);
         let ready = self.ends.settled(tail);
         let rest = tail.split_off(ready);
@@ -370,10 +366,9 @@ impl DeltaAssembler {
                 self.diverge(steps);
             }
         }
-        let Some(id) = self.numbers.remove(&block) else {
+        let Some(RunningBlock { id, tail: mut rest }) = self.running.remove(&block) else {
             return;
         };
-        let mut rest = self.tails.remove(&block).unwrap_or_default();
         let kind = self.open_block(id).map(|held| held.kind.clone());
         match kind {
             None => {}
@@ -395,7 +390,7 @@ impl DeltaAssembler {
     }
 
     fn is_call(&self, block: u32) -> bool {
-        let Some(id) = self.numbers.get(&block) else {
+        let Some(RunningBlock { id, .. }) = self.running.get(&block) else {
             return false;
         };
         let mut blocks = self.fold.blocks().iter();
