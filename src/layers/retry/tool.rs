@@ -3,6 +3,7 @@
 //! The loop is that of models, with its decisions about waits, budget and deadline, its
 //! announcements, its parking and its end. What comes after a failure is decided in `ladder`.
 
+mod called;
 mod chunks;
 mod ending;
 mod ladder;
@@ -20,7 +21,7 @@ use crate::{
         failure::{Failure, FailureClass},
         ids::{InvocationId, TargetId},
         invocation::{AttemptCause, Call, ToolInvocation},
-        tool::{ExecutedTool, ToolOutput, ToolReply, ToolRequest, ToolSpec},
+        tool::{ExecutedTool, ToolOutput, ToolReply, ToolRequest},
     },
     layers::{
         Deltas,
@@ -36,8 +37,7 @@ use crate::{
         retry::RecoveryOptions,
         retry_budget::Settled,
         tool_recovery::{
-            ToolTrials,
-            adapt::{AdaptedArguments, ArgumentChange},
+            adapt::AdaptedArguments,
             arguments::{self, Arguments, quoted},
             effects,
             learning::Learner,
@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-use self::chunks::ChunkedCall;
+use self::{called::CalledTool, chunks::ChunkedCall, ladder::StepsTaken};
 
 /// Longest goal that is kept with an execution, in bytes.
 const MAX_GOAL_BYTES: usize = 1024;
@@ -66,19 +66,8 @@ pub(super) struct ToolCallState {
     call: ToolInvocation,
     invocation: InvocationId,
     plan: Arc<ToolPlan>,
-    /// The tool that is called next, or was called last.
-    offer: ToolOffer,
-    /// The tool as it was listed when its arguments were written.
-    listed: Arc<ToolSpec>,
-    /// The arguments, without an idempotency key of Relight's own.
-    arguments: Arguments,
-    cause: AttemptCause,
-    /// Change of the call for the next attempt, in words.
-    changed: String,
-    tried: ToolTrials,
-    /// Reasons why the call was changed, split or given to another tool, in plain words, one a
-    /// step.
-    reasons: Vec<String>,
+    called: CalledTool,
+    steps: StepsTaken,
     /// `true` if the list of the tool's server was fetched after its last failure.
     list_is_fresh: bool,
     /// Learner whose outcomes these are, and the operation.
@@ -87,15 +76,6 @@ pub(super) struct ToolCallState {
     mistaken: Option<TargetId>,
     /// The tool that was learnt to be meant and is called in place of the one that was named.
     preferred: bool,
-    /// Changes of the arguments, to be remembered once they worked.
-    adaptation: Option<SchemaAdaptation>,
-}
-
-/// A change of arguments from one schema to another.
-struct SchemaAdaptation {
-    old: Arc<ToolSpec>,
-    new: Arc<ToolSpec>,
-    changes: Vec<ArgumentChange>,
 }
 
 /// Next step after a failed execution.
@@ -137,14 +117,9 @@ impl ToolCallState {
         let mut tool_call = Self {
             call: call.clone(),
             invocation: scope.invocation.id.clone(),
-            listed: Arc::clone(&offer.spec),
-            arguments: Arguments::new(),
-            offer,
+            called: CalledTool::new(offer, written(call)),
             plan,
-            cause: AttemptCause::Initial,
-            changed: String::new(),
-            tried: ToolTrials::default(),
-            reasons: Vec::new(),
+            steps: StepsTaken::new(),
             list_is_fresh: false,
             learner: Learner {
                 tenant: scope.invocation.tenant.clone(),
@@ -152,17 +127,16 @@ impl ToolCallState {
             },
             mistaken: None,
             preferred: false,
-            adaptation: None,
         };
-        tool_call.arguments = tool_call.written();
         if let Some(named) = &tool_call.plan.unlisted {
-            let called = quoted(tool_call.offer.target.id.as_str());
+            let called = quoted(tool_call.called.offer.target.id.as_str());
             let named = quoted(named.as_str());
-            tool_call.reasons.push(format!(
+            let reason = format!(
                 "{called} was called in place of {named}, because the server of that does not list its tools and its \
                  operator declared both as equivalent"
-            ));
-            tool_call.cause = AttemptCause::Fallback(FailureClass::Network);
+            );
+            let cause = AttemptCause::Fallback(FailureClass::Network);
+            tool_call.steps.begin_with(cause, reason);
         } else if tool_call.begin_with_release() {
             tool_call.recall();
         }
@@ -171,17 +145,16 @@ impl ToolCallState {
 
     /// Returns the arguments as the caller wrote them.
     fn written(&self) -> Arguments {
-        // They were found to be an object when the call came in.
-        arguments::read(&self.call.arguments).unwrap_or_default()
+        written(&self.call)
     }
 
     /// Returns the next execution, with these arguments.
     fn attempt(&self, arguments: &Arguments) -> Arc<ToolAttempt> {
         let written = arguments::write(arguments);
-        let redacted = self.plan.catalogue.redacted(&self.offer, &written);
+        let redacted = self.plan.catalogue.redacted(&self.called.offer, &written);
         // Unchanged arguments are sent as they were written.
-        let is_own = *arguments == self.arguments && self.adaptation.is_none();
-        let sent = match &self.offer.effects.key_argument {
+        let is_own = *arguments == self.called.arguments && self.called.adaptation.is_none();
+        let sent = match &self.called.offer.effects.key_argument {
             Some(argument) => {
                 let key = effects::idempotency_key(&self.invocation, &self.call.name, &written);
                 arguments::write(&effects::with_key(arguments, argument, &key))
@@ -190,21 +163,21 @@ impl ToolCallState {
             None => written,
         };
         Arc::new(ToolAttempt {
-            target: self.offer.target.id.clone(),
+            target: self.called.offer.target.id.clone(),
             request: Arc::new(ToolRequest {
-                tool: self.offer.spec.name.clone(),
+                tool: self.called.offer.spec.name.clone(),
                 arguments: sent,
                 meta: self.call.meta.clone(),
             }),
-            cause: self.cause,
-            changed: self.changed.clone(),
-            timeout: self.offer.timeout,
-            effects: self.offer.effects.clone(),
-            output_schema: self.offer.spec.output_schema.clone(),
+            cause: self.steps.cause,
+            changed: self.called.changed.clone(),
+            timeout: self.called.offer.timeout,
+            effects: self.called.offer.effects.clone(),
+            output_schema: self.called.offer.spec.output_schema.clone(),
             kept: ExecutedTool {
                 arguments: redacted,
                 goal: redact(&self.call.goal, MAX_GOAL_BYTES),
-                release: self.offer.release.clone(),
+                release: self.called.offer.release.clone(),
             },
         })
     }
@@ -212,55 +185,28 @@ impl ToolCallState {
     /// The result with what was done to get it.
     fn output(&self, reply: ToolReply) -> ToolOutput {
         ToolOutput {
-            tool: self.offer.spec.name.clone(),
+            tool: self.called.offer.spec.name.clone(),
             reply,
-            arguments: self
-                .adaptation
-                .is_some()
-                .then(|| arguments::write(&self.arguments)),
+            arguments: self.called.adapted_arguments(),
             coverage: None,
-            reasoning: self.reasoning(),
-        }
-    }
-
-    /// Returns the reason why the call was changed, in sentences.
-    fn reasoning(&self) -> String {
-        let sentence = |reason: &String| format!("{}.", reason.trim_end_matches('.'));
-        self.reasons
-            .iter()
-            .map(sentence)
-            .collect::<Vec<_>>()
-            .join(" ")
-    }
-
-    /// Takes the tool as it is listed now.
-    fn relist(&mut self) {
-        let server = &self.offer.target.provider;
-        let name = &self.offer.spec.name;
-        let listed = self
-            .plan
-            .catalogue
-            .offer(server, name, self.call.side_effects);
-        if let Some(now) = listed {
-            self.offer = ToolOffer {
-                target: Arc::clone(&self.offer.target),
-                ..now
-            };
+            reasoning: self.steps.reasoning(),
         }
     }
 
     /// Takes arguments that were changed to fit the tool as it is listed now.
     fn adapt(&mut self, adapted: AdaptedArguments) {
         self.relist();
-        let old = Arc::clone(&self.listed);
-        let new = Arc::clone(&self.offer.spec);
-        self.adaptation = Some(SchemaAdaptation {
-            old,
-            new,
-            changes: adapted.changes,
-        });
-        self.arguments = adapted.arguments;
-        self.changed = adapted.words;
+        self.called.adapt(adapted);
+    }
+
+    /// Takes the tool as it is listed now.
+    fn relist(&mut self) {
+        let ToolOffer { target, spec, .. } = &self.called.offer;
+        let side_effects = self.call.side_effects;
+        let catalogue = &self.plan.catalogue;
+        if let Some(now) = catalogue.offer(&target.provider, &spec.name, side_effects) {
+            self.called.relisted(now);
+        }
     }
 }
 
@@ -294,7 +240,7 @@ where
         trace: AttemptTrace,
     ) -> Result<Arc<ToolReply>, Failure> {
         let attempt = PendingAttempt {
-            tool: Some(tool_call.attempt(&tool_call.arguments)),
+            tool: Some(tool_call.attempt(&tool_call.called.arguments)),
             ..self.next_attempt(trace)
         };
         Box::pin(result_of(Arc::clone(&self.inner), attempt)).await
@@ -335,6 +281,12 @@ where
             }
         }
     }
+}
+
+/// Returns the arguments of a call as the caller wrote them: they were found to be an object when
+/// the call came in.
+fn written(call: &ToolInvocation) -> Arguments {
+    arguments::read(&call.arguments).unwrap_or_default()
 }
 
 /// One execution, up to its result: what its server says of itself on the way is read by the layers

@@ -136,11 +136,11 @@ where
         tool_call: &mut ToolCallState,
         chunked: ChunkedCall,
     ) -> (Vec<StreamStep>, StreamStep) {
-        match chunked.run.finish(&tool_call.offer.spec.name) {
+        match chunked.run.finish(&tool_call.called.offer.spec.name) {
             Ok(mut output) => {
                 self.settle(Settled::Succeeded);
                 tool_call.learn_success();
-                let before = tool_call.reasoning();
+                let before = tool_call.steps.reasoning();
                 let reasoning = format!("{before} {}.", output.reasoning.trim_end_matches('.'));
                 reasoning.trim().clone_into(&mut output.reasoning);
                 self.returned(tool_call, output)
@@ -149,7 +149,8 @@ where
                 self.settle(Settled::Failed);
                 let failure = failure.unwrap_or_else(|| {
                     let words = "no part of the call was done before the deadline";
-                    Failure::local(FailureClass::Timeout, words).of_tool(&tool_call.offer.spec.name)
+                    Failure::local(FailureClass::Timeout, words)
+                        .of_tool(&tool_call.called.offer.spec.name)
                 });
                 let ended_by = "not one part of the split call was done";
                 let end = self.end_explained(tool_call, failure, ended_by, &[]);

@@ -84,14 +84,14 @@ impl<S> RetryLoop<S> {
     /// Returns the end of a tool call that an earlier owner started, if it must not be executed
     /// once more; `None` if it is.
     pub(super) fn taken_over(&mut self, tool_call: &mut ToolCallState) -> Option<StreamStep> {
-        if tool_call.offer.effects.repeatable {
+        if tool_call.called.offer.effects.repeatable {
             return None;
         }
         let words = "the replica that executed the tool went away, and whether it was executed is not known";
-        let mut failure =
-            Failure::local(FailureClass::OutcomeUnknown, words).of_tool(&tool_call.offer.spec.name);
+        let mut failure = Failure::local(FailureClass::OutcomeUnknown, words)
+            .of_tool(&tool_call.called.offer.spec.name);
         failure.never_sent = false;
-        failure.target = Some(tool_call.offer.target.id.clone());
+        failure.target = Some(tool_call.called.offer.target.id.clone());
         let end = self.failed(
             failure,
             "The tool is executed at most once, and it may have been executed.",
@@ -165,10 +165,10 @@ impl<S> RetryLoop<S> {
         alternatives: &[RankedTool],
     ) -> StreamStep {
         let explanation = Explanation::of(ExplanationFacts {
-            tool: &tool_call.offer.spec.name,
+            tool: &tool_call.called.offer.spec.name,
             goal: &tool_call.call.goal,
             failure: &failure,
-            tried: &tool_call.tried.words,
+            tried: &tool_call.steps.tried.words,
             ended_by,
             alternatives,
         });
@@ -226,7 +226,7 @@ impl<S> RetryLoop<S> {
 }
 
 fn words_of_unknown(tool_call: &ToolCallState, failure: &Failure) -> String {
-    let tool = quoted(&tool_call.offer.spec.name);
+    let tool = quoted(&tool_call.called.offer.spec.name);
     let why = match (&failure.reply, failure.fault) {
         (Some(_), _) => "it reported a failure that leaves that open",
         (None, Some(TransportFault::TooLarge)) => "its result was too large",

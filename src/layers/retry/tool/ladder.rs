@@ -20,7 +20,7 @@ use crate::{
         latency::GUESSED_P50,
         retry::{Availability, BackoffKind, Cost, HARD_CAP_ATTEMPTS, RecoveryOptions, StopReason},
         tool_recovery::{
-            ListFacts, ToolSituation, ToolStep,
+            ListFacts, ToolSituation, ToolStep, ToolTrials,
             alternatives::{AlternativeTool, Equivalence, RankedTool},
             arguments::Arguments,
             chunk::ChunkPlan,
@@ -32,6 +32,16 @@ use crate::{
 
 /// Time that a list that is fetched because of a failure is waited for.
 const REFETCH_WITHIN: Duration = Duration::from_secs(5);
+
+/// The steps that a tool call took until now.
+pub(super) struct StepsTaken {
+    /// Reason why the next attempt is made.
+    pub(super) cause: AttemptCause,
+    pub(super) tried: ToolTrials,
+    /// Reasons why the call was changed, split or given to another tool, in plain words, one a
+    /// step.
+    reasons: Vec<String>,
+}
 
 impl<S> RetryLoop<S> {
     /// Takes the next step after a failure.
@@ -66,8 +76,8 @@ impl<S> RetryLoop<S> {
                     let cause = AttemptCause::Retry(failure.class);
                     let next = self.take(LadderStep::again(tool_call, backoff_kind), failure);
                     if next.goes_on() {
-                        tool_call.tried.retries += 1;
-                        tool_call.goes_on(cause, &reason);
+                        tool_call.steps.tried.retries += 1;
+                        tool_call.steps.goes_on(cause, &reason);
                     }
                     return next;
                 }
@@ -80,9 +90,9 @@ impl<S> RetryLoop<S> {
                     self.record_change(&failure, &reason);
                     let next = self.take(step, failure);
                     if next.goes_on() {
-                        tool_call.tried.adaptations += 1;
+                        tool_call.steps.tried.adaptations += 1;
                         tool_call.adapt(adapted);
-                        tool_call.goes_on(cause, &reason);
+                        tool_call.steps.goes_on(cause, &reason);
                     }
                     return next;
                 }
@@ -105,9 +115,11 @@ impl<S> RetryLoop<S> {
                     };
                     let next = self.take(step, failure);
                     if next.goes_on() {
-                        tool_call.tried.alternatives += 1;
+                        tool_call.steps.tried.alternatives += 1;
                         tool_call.replace(class, offer, tool);
-                        tool_call.goes_on(AttemptCause::Fallback(class), &reason);
+                        tool_call
+                            .steps
+                            .goes_on(AttemptCause::Fallback(class), &reason);
                     }
                     return next;
                 }
@@ -135,15 +147,17 @@ impl<S> RetryLoop<S> {
         backoff_kind: Option<BackoffKind>,
         reason: &str,
     ) -> AfterExecution {
-        self.verdict.reserved =
-            self.targets
-                .reserve(&tool_call.offer.target.id, Cost::Transient, Instant::now());
+        self.verdict.reserved = self.targets.reserve(
+            &tool_call.called.offer.target.id,
+            Cost::Transient,
+            Instant::now(),
+        );
         if self.verdict.reserved.is_none() {
             return AfterExecution::Planned(self.stopped(failure, &StopReason::BudgetEmpty));
         }
-        tool_call.tried.chunked = true;
-        tool_call.note(reason);
-        tool_call.cause = AttemptCause::Chunk(failure.class);
+        tool_call.steps.tried.chunked = true;
+        let cause = AttemptCause::Chunk(failure.class);
+        tool_call.steps.goes_on(cause, reason);
         self.record_change(&failure, reason);
         self.take_note_of(&failure);
         let wait = self.wait_before_chunks(&failure, backoff_kind);
@@ -190,33 +204,33 @@ impl<S> RetryLoop<S> {
             1
         };
         let left = scope.invocation.deadline.saturating_duration_since(now);
-        let state = self.targets.state(&tool_call.offer.target.id);
+        let state = self.targets.state(&tool_call.called.offer.target.id);
         let usual = state
             .as_ref()
             .and_then(|state| state.latency().p50(now))
             .unwrap_or(GUESSED_P50);
         let current = tool_call.plan.catalogue.offer(
-            &tool_call.offer.target.provider,
-            &tool_call.offer.spec.name,
+            &tool_call.called.offer.target.provider,
+            &tool_call.called.offer.spec.name,
             None,
         );
         let learnt = tool_call.plan.knowledge.learnt();
         decide(&ToolSituation {
             failure,
-            target: &tool_call.offer.target.id,
-            tool: &tool_call.offer.spec.name,
+            target: &tool_call.called.offer.target.id,
+            tool: &tool_call.called.offer.spec.name,
             goal: &tool_call.call.goal,
             learner: &tool_call.learner,
-            arguments: &tool_call.arguments,
-            effects: &tool_call.offer.effects,
+            arguments: &tool_call.called.arguments,
+            effects: &tool_call.called.offer.effects,
             list: ListFacts {
-                old: Some(&tool_call.listed),
+                old: Some(&tool_call.called.listed),
                 current: current.as_ref().map(|offer| &*offer.spec),
                 is_fresh: tool_call.list_is_fresh,
             },
-            tried: &tool_call.tried,
-            policy: &tool_call.offer.recovery,
-            chunk_rules: &tool_call.offer.chunk_rules,
+            tried: &tool_call.steps.tried,
+            policy: &tool_call.called.offer.recovery,
+            chunk_rules: &tool_call.called.offer.chunk_rules,
             failing: state.is_some_and(|state| {
                 let is_open = !state.circuit().state().is_closed();
                 is_open || !state.is_healthy() || state.health().verdict(now).failing
@@ -250,7 +264,7 @@ impl<S> RetryLoop<S> {
         // Releases on trial come before the tool that was named.
         let mut before = declared.iter().take_while(|it| it.target.id != *target);
         let is_stable_release = tool_call.plan.named.as_ref() == Some(target)
-            && before.any(|it| it.target.id == tool_call.offer.target.id);
+            && before.any(|it| it.target.id == tool_call.called.offer.target.id);
         AlternativeTool {
             target: target.clone(),
             spec: &offer.spec,
@@ -276,7 +290,7 @@ impl<S> RetryLoop<S> {
 
     /// Fetches the list of the tool's server anew; the call continues with what is listed now.
     pub(super) async fn refetch(&mut self, tool_call: &mut ToolCallState) {
-        let server = &tool_call.offer.target.provider;
+        let server = &tool_call.called.offer.target.provider;
         let left = self
             .scope
             .invocation
@@ -306,37 +320,62 @@ impl LadderStep {
     /// The same tool once more.
     fn again(tool_call: &ToolCallState, backoff_kind: BackoffKind) -> Self {
         Self {
-            target: tool_call.offer.target.id.clone(),
+            target: tool_call.called.offer.target.id.clone(),
             options: RecoveryOptions::again(backoff_kind),
             adapts: false,
         }
     }
 }
 
-impl ToolCallState {
+// === impl StepsTaken ===
+
+impl StepsTaken {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self {
+            cause: AttemptCause::Initial,
+            tried: ToolTrials::default(),
+            reasons: Vec::new(),
+        }
+    }
+
+    /// Begins with a change that is made before anything failed.
+    pub(super) fn begin_with(&mut self, cause: AttemptCause, reason: String) {
+        self.cause = cause;
+        self.reasons.push(reason);
+    }
+
     /// Takes note of a step that is taken, in the words of the policy.
     pub(super) fn goes_on(&mut self, cause: AttemptCause, reason: &str) {
         self.cause = cause;
-        self.note(reason);
-    }
-
-    fn note(&mut self, reason: &str) {
         self.reasons.push(reason.to_owned());
         self.tried.words.push(reason.to_owned());
     }
 
+    /// Returns the reason why the call was changed, in sentences.
+    pub(super) fn reasoning(&self) -> String {
+        let sentence = |reason: &String| format!("{}.", reason.trim_end_matches('.'));
+        self.reasons
+            .iter()
+            .map(sentence)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+// === impl ToolCallState ===
+
+impl ToolCallState {
     /// Continues with another tool.
     fn replace(&mut self, class: FailureClass, offer: ToolOffer, tool: RankedTool) {
-        if is_refusal(class) && offer.spec.name != self.offer.spec.name {
+        if is_refusal(class) && offer.spec.name != self.called.offer.spec.name {
             self.mistaken
-                .get_or_insert_with(|| self.offer.target.id.clone());
+                .get_or_insert_with(|| self.called.offer.target.id.clone());
         }
-        self.offer = offer;
-        self.listed = std::sync::Arc::clone(&self.offer.spec);
-        self.changed.clear();
-        self.adaptation = None;
-        if self.plan.named.as_ref() == Some(&self.offer.target.id) {
-            self.arguments = self.written();
+        self.called.replace(offer);
+        self.called.forget_changes();
+        if self.plan.named.as_ref() == Some(&self.called.offer.target.id) {
+            self.called.arguments = self.written();
         }
         if let Some(adapted) = tool.adapted {
             self.adapt(adapted);

@@ -39,20 +39,20 @@ impl ToolCallState {
             .map(candidate)
             .collect();
         let chosen = FailedTool {
-            target: &self.offer.target.id,
-            name: &self.offer.spec.name,
-            spec: Some(&self.offer.spec),
-            effects: &self.offer.effects,
-            arguments: &self.arguments,
+            target: &self.called.offer.target.id,
+            name: &self.called.offer.spec.name,
+            spec: Some(&self.called.offer.spec),
+            effects: &self.called.offer.effects,
+            arguments: &self.called.arguments,
             learner: &self.learner,
         };
         let preferred = alternatives::preferred(chosen, &candidates, &learnt.tools, now);
-        let effects = &self.offer.effects;
-        let schema = &self.offer.spec.input_schema;
+        let effects = &self.called.offer.effects;
+        let schema = &self.called.offer.spec.input_schema;
         let key = effects.key_argument.as_deref();
         let adapted = learnt
             .adaptations
-            .recall(&self.learner.tenant, schema, &self.arguments, key)
+            .recall(&self.learner.tenant, schema, &self.called.arguments, key)
             .filter(|_| !effects.destructive);
         drop(learnt);
         let preferred = preferred.and_then(|(ranked, why)| {
@@ -61,23 +61,20 @@ impl ToolCallState {
         });
         if let Some((tool, ranked, why)) = preferred {
             let called = quoted(&tool.spec.name);
-            let named = quoted(&self.offer.spec.name);
-            self.reasons
-                .push(format!("{called} was called in place of {named}: {why}"));
-            self.mistaken = Some(self.offer.target.id.clone());
+            let named = quoted(&self.called.offer.spec.name);
+            let reason = format!("{called} was called in place of {named}: {why}");
+            let cause = AttemptCause::Fallback(FailureClass::NotFound);
+            self.steps.begin_with(cause, reason);
+            self.mistaken = Some(self.called.offer.target.id.clone());
             self.preferred = true;
-            self.listed = Arc::clone(&tool.spec);
-            self.offer = tool;
-            self.cause = AttemptCause::Fallback(FailureClass::NotFound);
+            self.called.replace(tool);
             if let Some(adapted) = ranked.adapted {
                 self.adapt(adapted);
             }
         } else if let Some(adapted) = adapted {
-            self.reasons.push(format!(
-                "The arguments were adapted as before: {}",
-                adapted.words
-            ));
-            self.cause = AttemptCause::Adapt(FailureClass::InvalidRequest);
+            let reason = format!("The arguments were adapted as before: {}", adapted.words);
+            let cause = AttemptCause::Adapt(FailureClass::InvalidRequest);
+            self.steps.begin_with(cause, reason);
             self.adapt(adapted);
         }
     }
@@ -94,11 +91,11 @@ impl ToolCallState {
             .and_then(|named| self.plan.offer(named))
             .cloned();
         let Some(named) = named else { return true };
-        let effects = &self.offer.effects;
+        let effects = &self.called.offer.effects;
         let fit = adapt::fit(Comparison {
             old: Some(&named.spec.input_schema),
-            new: &self.offer.spec.input_schema,
-            arguments: &self.arguments,
+            new: &self.called.offer.spec.input_schema,
+            arguments: &self.called.arguments,
             error: "",
             all_listed: false,
             filled: effects.key_argument.as_deref(),
@@ -106,18 +103,17 @@ impl ToolCallState {
         match fit {
             ArgumentFit::Fits { .. } => true,
             ArgumentFit::Adapted(adapted) if !effects.destructive => {
-                self.reasons.push(format!(
-                    "The arguments were adapted to a new release of the tool: {}",
-                    adapted.words
-                ));
-                self.cause = AttemptCause::Adapt(FailureClass::InvalidRequest);
-                self.listed = named.spec;
+                let words = &adapted.words;
+                let reason =
+                    format!("The arguments were adapted to a new release of the tool: {words}");
+                let cause = AttemptCause::Adapt(FailureClass::InvalidRequest);
+                self.steps.begin_with(cause, reason);
+                self.called.listed = named.spec;
                 self.adapt(adapted);
                 false
             }
             _ => {
-                self.listed = Arc::clone(&named.spec);
-                self.offer = named;
+                self.called.replace(named);
                 true
             }
         }
@@ -125,7 +121,7 @@ impl ToolCallState {
 
     /// Takes note of a call that did what was wanted.
     pub(super) fn learn_success(&self) {
-        let right = self.offer.target.id.to_string();
+        let right = self.called.offer.target.id.to_string();
         let at = clock::wall_now();
         let mut learnt = self.plan.knowledge.learnt();
         learnt.learn(Lesson::Outcome {
@@ -149,7 +145,7 @@ impl ToolCallState {
                 at,
             });
         }
-        if let Some(adaptation) = &self.adaptation {
+        if let Some(adaptation) = &self.called.adaptation {
             let old = &adaptation.old.input_schema;
             let new = &adaptation.new.input_schema;
             learnt
@@ -160,7 +156,7 @@ impl ToolCallState {
 
     /// Takes note of a failure of the tool that was called.
     pub(super) fn learn_failure(&self, failure: &Failure) {
-        let tool = self.offer.target.id.to_string();
+        let tool = self.called.offer.target.id.to_string();
         let at = clock::wall_now();
         let mut learnt = self.plan.knowledge.learnt();
         learnt.learn(Lesson::Outcome {
@@ -177,7 +173,7 @@ impl ToolCallState {
                 right: tool,
             });
         }
-        if refused && let Some(adaptation) = &self.adaptation {
+        if refused && let Some(adaptation) = &self.called.adaptation {
             let schema = &adaptation.new.input_schema;
             learnt.adaptations.forget(&self.learner.tenant, schema);
         }
@@ -188,7 +184,7 @@ impl ToolCallState {
     fn corrected_by_caller(&self) -> Option<TargetId> {
         let before = self.plan.past.last().filter(|before| before.refused)?;
         let (_, tool) = before.target.as_str().split_once('/')?;
-        let own = &self.offer.spec.name;
+        let own = &self.called.offer.spec.name;
         (tool != own && similarity::same_subject(tool, own)).then(|| before.target.clone())
     }
 }

@@ -11,11 +11,7 @@ use crate::{
         fold::StreamStep,
         invocation::AttemptCause,
     },
-    policy::tool_recovery::{
-        ToolStep,
-        adapt::{self, AdaptedArguments, ArgumentFit, Comparison},
-        arguments::quoted,
-    },
+    policy::tool_recovery::{ToolStep, adapt, arguments::quoted},
 };
 
 impl<S> RetryLoop<S> {
@@ -25,23 +21,26 @@ impl<S> RetryLoop<S> {
         &mut self,
         tool_call: &mut ToolCallState,
     ) -> Option<StreamStep> {
-        tool_call.unlisted_name()?;
+        tool_call.called.unlisted_name()?;
         self.refetch(tool_call).await;
         tool_call.relist();
-        let unknown = tool_call.unlisted_name()?.to_owned();
-        if let Some(adapted) = tool_call.renamed() {
+        let unknown = tool_call.called.unlisted_name()?.to_owned();
+        let before = tool_call.plan.before.as_deref();
+        if let Some(adapted) = tool_call.called.renamed(before) {
             let reason = format!(
                 "the arguments were made to fit {} as it is listed now: {}",
-                quoted(&tool_call.offer.spec.name),
+                quoted(&tool_call.called.offer.spec.name),
                 adapted.words
             );
-            tool_call.tried.adaptations += 1;
+            tool_call.steps.tried.adaptations += 1;
             tool_call.adapt(adapted);
-            tool_call.goes_on(AttemptCause::Adapt(FailureClass::InvalidRequest), &reason);
+            tool_call
+                .steps
+                .goes_on(AttemptCause::Adapt(FailureClass::InvalidRequest), &reason);
             return None;
         }
-        let tool = &tool_call.offer.spec.name;
-        let schema = &tool_call.offer.spec.input_schema;
+        let tool = &tool_call.called.offer.spec.name;
+        let schema = &tool_call.called.offer.spec.input_schema;
         let taken = adapt::taken(schema);
         let words = format!(
             "Invalid arguments for tool {}: the argument {} is not known. {taken}",
@@ -50,7 +49,7 @@ impl<S> RetryLoop<S> {
         );
         let mut failure = Failure::local(FailureClass::InvalidRequest, words).of_tool(tool);
         failure.detail = Some(InvalidRequestDetail::ParameterMismatch);
-        failure.target = Some(tool_call.offer.target.id.clone());
+        failure.target = Some(tool_call.called.offer.target.id.clone());
         let reason = format!(
             "{} was not called: it does not know the argument {}, and might have ignored it. {taken}",
             quoted(tool),
@@ -63,41 +62,6 @@ impl<S> RetryLoop<S> {
         match self.ended(tool_call, failure, step) {
             AfterExecution::Ended(end) => Some(end),
             AfterExecution::Planned(_) | AfterExecution::Chunks(..) => None,
-        }
-    }
-}
-
-impl ToolCallState {
-    /// Returns the first name of an argument that the tool does not list, if that is looked at.
-    fn unlisted_name(&self) -> Option<&str> {
-        let policy = &self.offer.recovery;
-        if !policy.enabled || !policy.check_names {
-            return None;
-        }
-        adapt::unlisted(&self.offer.spec.input_schema, &self.arguments)
-    }
-
-    /// Returns the arguments by the names that the tool has for them, if that is clear and allowed.
-    fn renamed(&self) -> Option<AdaptedArguments> {
-        let effects = &self.offer.effects;
-        if effects.destructive {
-            return None;
-        }
-        let before = self.plan.before.as_ref();
-        let fit = adapt::fit(Comparison {
-            old: before.map(|schema| &**schema),
-            new: &self.offer.spec.input_schema,
-            arguments: &self.arguments,
-            error: "",
-            all_listed: true,
-            filled: effects.key_argument.as_deref(),
-        });
-        match fit {
-            ArgumentFit::Adapted(adapted) => Some(adapted),
-            ArgumentFit::Fits { .. }
-            | ArgumentFit::Mistake { .. }
-            | ArgumentFit::Ambiguous { .. }
-            | ArgumentFit::Unusable { .. } => None,
         }
     }
 }
