@@ -161,7 +161,7 @@ impl LocalReplica for LocalTargets {
             }
             FleetEffect::StayOpen(subject, wait) => self.on_circuits(&subject, |state| {
                 state.circuit().stay_open(now + wait);
-                state.health().failed_elsewhere(now);
+                state.observed.health().failed_elsewhere(now);
                 Vec::new()
             }),
             FleetEffect::Recover(subject, phase) => {

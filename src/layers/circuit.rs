@@ -91,7 +91,7 @@ impl Admitted {
                     .refused_by_circuit(now, Some(reject.retry_in).filter(|wait| !wait.is_zero()))
             })?;
         let slow_threshold = attempt.at.state.circuit().policy().slow_threshold;
-        let number = attempt.at.state.health().began(now);
+        let number = attempt.at.state.observed.health().began(now);
         Ok(Self {
             targets,
             attempt,
@@ -127,10 +127,11 @@ impl Admitted {
             .attempt
             .at
             .state
+            .observed
             .health()
             .ended(self.number, now, answered);
         if recovered {
-            self.attempt.at.state.recovered.notify_waiters();
+            self.attempt.at.state.notices.recovered.notify_waiters();
         }
         let alternative_healthy =
             self.targets
@@ -166,7 +167,12 @@ impl AttemptGuard for Admitted {
         // whether they are complete.
         let is_own = !self.attempt.is_attached();
         if is_own && matches!(delta, Delta::Finish { .. }) {
-            self.attempt.at.state.whole().record(now, now - self.began);
+            self.attempt
+                .at
+                .state
+                .observed
+                .whole()
+                .record(now, now - self.began);
         }
         if self.reported || !delta.is_content() {
             return;
@@ -175,6 +181,7 @@ impl AttemptGuard for Admitted {
             self.attempt
                 .at
                 .state
+                .observed
                 .latency()
                 .record(now, now - self.began);
         }

@@ -90,6 +90,7 @@ impl AttemptGuard for HeldSlot {
         if is_back_pressure(failure) {
             let p50 = self
                 .state
+                .observed
                 .latency()
                 .p50(Instant::now())
                 .unwrap_or(Duration::from_secs(1));

@@ -283,7 +283,7 @@ fn hedge_delays(targets: &Targets, attempt: &Attempt) -> Vec<HedgeDelay> {
     let remaining = attempt.deadline().saturating_duration_since(now);
     let soft = plan.timers.for_attempt(ready, remaining, None).soft;
     let (measured, usual) = {
-        let latency = attempt.at.state.latency();
+        let latency = attempt.at.state.observed.latency();
         let p95 = latency.p95(now);
         let samples = latency.samples(now);
         (
@@ -368,7 +368,13 @@ impl HedgeAttempt {
         let state = targets.state(&target.id)?;
         let key = state.key_for(scope, now, false)?;
         // Counted only when it starts: a call that is quick enough uses nothing of the share.
-        if is_measured && !first.at.state.may_hedge(now, scope.plan.hedge.max_share) {
+        if is_measured
+            && !first
+                .at
+                .state
+                .extra
+                .may_hedge(now, scope.plan.hedge.max_share)
+        {
             return None;
         }
         let reserved = targets.reserve(&target.id, Cost::Hedge, now)?;

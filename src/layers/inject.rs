@@ -70,7 +70,7 @@ where
         let noted = Arc::clone(&attempt);
         let remember = move |failure: &Failure| {
             if may_blame_note(failure) {
-                noted.at.state.remember_note_refused();
+                noted.at.state.observed.remember_note_refused();
                 noted.amend(|record| record.note_refused = true);
             }
         };
@@ -94,7 +94,7 @@ fn noted(mut attempt: Attempt) -> Attempt {
         // No model is called, so that no note can be injected.
         return attempt;
     }
-    if attempt.at.state.note_refused() {
+    if attempt.at.state.observed.note_refused() {
         skipped(
             &mut attempt,
             "this target refused a note before".to_owned(),

@@ -67,7 +67,7 @@ impl AttemptSpanGuard {
     fn begin(attempt: &Arc<Attempt>) -> Self {
         attempt.begin();
         if attempt.cause != AttemptCause::Hedge {
-            attempt.at.state.called(Instant::now());
+            attempt.at.state.extra.called(Instant::now());
         }
         Self {
             attempt: Arc::clone(attempt),
@@ -91,6 +91,7 @@ impl AttemptSpanGuard {
         let is_own = !self.attempt.calls_tool() && !self.attempt.is_attached();
         if is_own && self.usage.exactness == Exactness::Exact && at.state.window().is_some() {
             at.state
+                .observed
                 .learn_tokens(prompt_bytes(&request.call), self.usage.input_tokens);
         }
     }

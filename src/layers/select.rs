@@ -255,7 +255,7 @@ fn outgrown(targets: &Targets, scope: &InvocationScope) -> Failure {
     let states = states.filter_map(|target| targets.state(&target.id));
     let windows: Vec<String> = states
         .filter_map(|state| {
-            let tokens = state.token_ratio().tokens(bytes);
+            let tokens = state.observed.token_ratio().tokens(bytes);
             let (id, window) = (&state.target.id, state.window()?);
             Some(format!(
                 "{id} takes {window} tokens, and this is about {tokens}"

@@ -5,9 +5,13 @@
 //! move is published once, here.
 
 mod candidates;
+mod causes;
+mod extra_attempts;
 mod gates;
 mod key_choice;
 mod keys;
+mod notices;
+mod observations;
 mod parking;
 mod probe_lease;
 mod refusal;
@@ -20,7 +24,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize},
+        atomic::{AtomicU32, AtomicUsize},
     },
 };
 
@@ -28,6 +32,10 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
+use self::{
+    extra_attempts::ExtraAttempts, keys::Keys, notices::TargetNotices, observations::Observations,
+    shared_gate::SharedGate, slots::Slots,
+};
 pub use self::{
     gates::GateTrouble,
     keys::{KeyHistory, KeyState, PlaceInLine, is_of_the_key},
@@ -36,7 +44,6 @@ pub use self::{
     slots::Slot,
     state::TargetState,
 };
-use self::{keys::Keys, shared_gate::SharedGate, slots::Slots};
 use crate::{
     domain::{circuit::GateKind, clock, ids::TargetId, target::Target},
     events::EventBus,
@@ -44,11 +51,8 @@ use crate::{
         circuit::{Circuit, CircuitPolicy},
         concurrency::ConcurrencyPolicy,
         gates::{Gate, GatePolicy, ReplicaPlace},
-        hedge::HedgeShare,
-        latency::Latency,
         retry::Cost,
-        retry_budget::{BudgetPolicy, Reservation, RetryBudget, Settled},
-        window::TokenRatio,
+        retry_budget::{BudgetPolicy, Reservation, Settled},
     },
 };
 
@@ -204,7 +208,7 @@ impl Targets {
             let state = match old.get(&target.id) {
                 Some(known) if known.target == *target => {
                     known.circuit().set_policy(Arc::clone(&spec.circuit));
-                    known.budget().reconfigure(shared.budget.clone(), now);
+                    known.extra.budget().reconfigure(shared.budget.clone(), now);
                     known.slots.set_policy(&spec.concurrency);
                     known.keys.replace(gates.keys_of(spec, shared));
                     // Keys that are new do not know it yet.
@@ -280,26 +284,17 @@ impl Targets {
         gates: &mut KnownGates,
     ) -> Arc<TargetState> {
         let now = Instant::now();
-        let budget = RetryBudget::new(shared.budget.clone(), now);
         let state = TargetState {
             target: Arc::clone(&spec.target),
             slots: Slots::new(&spec.concurrency),
+            observed: Observations::new(spec.target.dialect),
+            extra: ExtraAttempts::new(shared.budget.clone(), now),
+            notices: TargetNotices::new(self.shared.events.clone(), Arc::clone(&self.shared.moved)),
             circuit: Mutex::new(Circuit::new(Arc::clone(&spec.circuit))),
-            keys: Keys::new(gates.keys_of(spec, shared)),
-            budget: Mutex::new(budget),
-            health: Mutex::default(),
-            latency: Mutex::new(Latency::new()),
-            whole: Mutex::new(Latency::new()),
-            hedges: Mutex::new(HedgeShare::new(now)),
-            tokens: Mutex::new(TokenRatio::assumed(spec.target.dialect)),
-            note_refused: AtomicBool::new(false),
-            known_since: (now, clock::wall_now()),
             causes: Mutex::default(),
-            changed: Notify::new(),
+            keys: Keys::new(gates.keys_of(spec, shared)),
+            known_since: (now, clock::wall_now()),
             probing: AtomicU32::new(0),
-            moved: Arc::clone(&self.shared.moved),
-            recovered: Notify::new(),
-            events: self.shared.events.clone(),
         };
         state.share_with(*self.shared.part.lock(), now);
         Arc::new(state)
@@ -335,7 +330,7 @@ impl Targets {
     /// Pays for an attempt beyond the first; `None` when the budget is empty.
     pub fn reserve(&self, payer: &TargetId, cost: Cost, now: Instant) -> Option<Reserved> {
         let state = self.state(payer)?;
-        let reservation = state.budget().reserve(now, cost)?;
+        let reservation = state.extra.budget().reserve(now, cost)?;
         Some(Reserved {
             state,
             reservation: Some(reservation),
@@ -345,14 +340,14 @@ impl Targets {
     /// Credits a first attempt that succeeded.
     pub fn first_try_succeeded(&self, target: &TargetId) {
         if let Some(state) = self.state(target) {
-            state.budget().first_try_succeeded(Instant::now());
+            state.extra.budget().first_try_succeeded(Instant::now());
         }
     }
 
     /// Returns the rest of a target's budget and its full size, in tokens.
     pub fn budget(&self, target: &TargetId, now: Instant) -> (f64, f64) {
         self.state(target).map_or((0.0, 0.0), |state| {
-            (state.budget_left(now), state.budget_capacity())
+            (state.extra.budget_left(now), state.extra.budget_capacity())
         })
     }
 
@@ -367,7 +362,7 @@ impl Targets {
         let now = Instant::now();
         self.all()
             .iter()
-            .map(|state| (state.target.id.clone(), state.budget_left(now)))
+            .map(|state| (state.target.id.clone(), state.extra.budget_left(now)))
             .collect()
     }
 }
@@ -388,7 +383,10 @@ impl Reserved {
 
     fn end(&mut self, how: Settled) {
         if let Some(reservation) = self.reservation.take() {
-            self.state.budget().settle(reservation, how, Instant::now());
+            self.state
+                .extra
+                .budget()
+                .settle(reservation, how, Instant::now());
         }
     }
 }

@@ -144,7 +144,7 @@ where
             .as_ref()
             .is_none_or(|tool| tool.effects.repeatable);
         let next = (may_repeat && attempt.scope.may_try_again())
-            .then(|| TimersPolicy::usual(attempt.at.state.latency().p50(now)));
+            .then(|| TimersPolicy::usual(attempt.at.state.observed.latency().p50(now)));
         let timers = match &attempt.request.tool {
             Some(tool) => TimersPolicy::of_tool(tool.timeout).for_attempt(false, remaining, next),
             None => attempt

@@ -123,7 +123,7 @@ fn wire_target(
 ) -> v1::Target {
     let target = &state.target;
     let latency = {
-        let latency = state.latency();
+        let latency = state.observed.latency();
         v1::TargetLatency {
             p50_first_token_ms: latency.p50(now).map(millis),
             p95_first_token_ms: latency.p95(now).map(millis),
@@ -158,8 +158,8 @@ fn wire_target(
         gates: gates.collect(),
         latency: Some(latency),
         budget: Some(v1::RetryBudget {
-            level: state.budget_left(now),
-            capacity: state.budget_capacity(),
+            level: state.extra.budget_left(now),
+            capacity: state.extra.budget_capacity(),
         }),
         concurrency: Some(v1::Concurrency {
             in_flight: state.slots.in_flight(),

@@ -73,7 +73,12 @@ impl<S> RetryLoop<S> {
     /// Returns the bytes of a prompt that leaves room for its answer at a target.
     fn room(&self, state: &TargetState) -> Option<u64> {
         let answer = self.request.call.max_output_tokens.unwrap_or_default();
-        Some(state.token_ratio().room(state.window()?, answer.into()))
+        Some(
+            state
+                .observed
+                .token_ratio()
+                .room(state.window()?, answer.into()),
+        )
     }
 
     fn states(&self) -> Vec<Arc<TargetState>> {

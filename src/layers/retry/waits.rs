@@ -83,7 +83,9 @@ impl<S> RetryLoop<S> {
     async fn let_others_probe(&mut self, awaited: &[Arc<TargetState>], turn: Duration) {
         loop {
             let now = Instant::now();
-            let failed = awaited.iter().map(|state| state.health().failed_last());
+            let failed = awaited
+                .iter()
+                .map(|state| state.observed.health().failed_last());
             let Some(Some(failed)) = failed.min() else {
                 return;
             };
@@ -110,7 +112,7 @@ async fn wait_or_recovered(wait: Duration, awaited: &[Arc<TargetState>], turn: D
     }
     let recoveries = awaited
         .iter()
-        .map(|state| Box::pin(state.recovered.notified()));
+        .map(|state| Box::pin(state.notices.recovered.notified()));
     tokio::select! {
         biased;
         () = tokio::time::sleep_until(ends) => false,

@@ -54,9 +54,9 @@ impl Targets {
                 (circuit.degraded(), !circuit.state().is_closed())
             });
             let health = state
-                .map(|state| state.health().verdict(now))
+                .map(|state| state.observed.health().verdict(now))
                 .unwrap_or_default();
-            let first_token = state.and_then(|state| state.latency().p50(now));
+            let first_token = state.and_then(|state| state.observed.latency().p50(now));
             let load = state
                 .filter(|_| is_load_compared)
                 .map(|state| state.slots.in_use());

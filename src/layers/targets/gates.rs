@@ -158,9 +158,7 @@ impl TargetState {
         };
         drop(closed_by);
         shared.sooner.notify_waiters();
-        self.events.publish(None, 0, Some(target), body);
-        self.changed.notify_waiters();
-        self.moved.notify_one();
+        self.notices.publish(target, body);
         if gate == GateKind::Rate && matches!(change, GateChange::Closed { .. }) {
             self.reopen_in_time(key);
         }

@@ -57,11 +57,12 @@ impl Targets {
         {
             return Some(Parked::Until(Box::pin(async move {
                 let _place = place;
-                state.changed.notified().await;
+                state.notices.changed.notified().await;
             })));
         }
         // A place in a line that is too long for all is for those to whom it is of use.
         let needed = state
+            .observed
             .whole()
             .p95(now)
             .unwrap_or_default()

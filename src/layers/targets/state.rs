@@ -1,21 +1,22 @@
-//! The state of one target: its circuit, gates, budget, slots and latencies, each behind its own
+//! The state of one target: its circuit, gates, budget, slots and measures, each behind its own
 //! short lock.
 //!
 //! Every move of a circuit or gate is published once, here, and wakes the invocations that are
 //! parked for it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicU32};
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     ReplicaPart,
+    causes::Causes,
+    extra_attempts::ExtraAttempts,
     keys::{KeyHistory, Keys, PlaceInLine},
+    notices::TargetNotices,
+    observations::Observations,
     slots::Slots,
 };
 use crate::layers::spans::{AttemptTrace, TargetChoice};
@@ -27,33 +28,11 @@ use crate::{
         ids::TenantId,
         target::Target,
     },
-    events::EventBus,
     policy::{
         circuit::{Circuit, Forced, Peek, Permit, Reject, Transition, TransitionKind},
-        health::Health,
-        hedge::HedgeShare,
-        latency::Latency,
         retry::Availability,
-        retry_budget::RetryBudget,
-        window::TokenRatio,
     },
 };
-
-/// Longest reason of an operator that is kept, in characters.
-const MAX_REASON_CHARS: usize = 200;
-
-/// The last failures of a target.
-#[derive(Debug, Default)]
-pub(super) struct Causes {
-    /// The failure that counted last against its circuit.
-    reported: Option<FailureClass>,
-    /// The failure that opened its circuit last.
-    opened: Option<FailureClass>,
-    /// Reason why an operator forced its circuit, in the operator's words.
-    forced_for: String,
-    /// Operator's name, if operators are authenticated.
-    forced_by: Option<String>,
-}
 
 /// The state of one target, shared by all invocations.
 #[derive(Debug)]
@@ -62,26 +41,19 @@ pub struct TargetState {
     pub target: Arc<Target>,
     /// Its slots.
     pub slots: Slots,
+    /// Measures of its attempts.
+    pub observed: Observations,
+    /// Amount of attempts beyond the first ones that it may have.
+    pub extra: ExtraAttempts,
+    /// Those who hear of its moves.
+    pub notices: TargetNotices,
     pub(super) circuit: Mutex<Circuit>,
+    pub(super) causes: Mutex<Causes>,
     pub(super) keys: Keys,
-    pub(super) budget: Mutex<RetryBudget>,
-    pub(super) health: Mutex<Health>,
-    pub(super) latency: Mutex<Latency>,
-    pub(super) whole: Mutex<Latency>,
-    pub(super) hedges: Mutex<HedgeShare>,
-    pub(super) tokens: Mutex<TokenRatio>,
-    pub(super) note_refused: AtomicBool,
     /// Time at which it became known, on both clocks.
     pub(super) known_since: (Instant, Timestamp),
-    pub(super) causes: Mutex<Causes>,
-    pub(super) changed: Notify,
     /// Calls that have a place among the probes of all replicas, or ask for one.
     pub(super) probing: AtomicU32,
-    /// Notified whenever something moved that replicas share; one for all targets.
-    pub(super) moved: Arc<Notify>,
-    /// Notified at the first success after failures in a row.
-    pub recovered: Notify,
-    pub(super) events: EventBus,
 }
 
 // === impl TargetState ===
@@ -92,33 +64,14 @@ impl TargetState {
         self.circuit.lock()
     }
 
-    /// Returns the health of its last attempts. The lock is held briefly.
-    pub fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock()
-    }
-
-    /// Returns the latency samples. Held shortly.
-    pub fn latency(&self) -> MutexGuard<'_, Latency> {
-        self.latency.lock()
-    }
-
-    /// Returns the duration of complete answers, for invocations with little time left. The lock is
-    /// held briefly.
-    pub fn whole(&self) -> MutexGuard<'_, Latency> {
-        self.whole.lock()
-    }
-
-    pub(super) fn budget(&self) -> MutexGuard<'_, RetryBudget> {
-        self.budget.lock()
-    }
-
     /// Shares its budget, slots and the return of its rate limit with other replicas.
     pub(super) fn share_with(&self, part: ReplicaPart, now: Instant) {
         let ReplicaPart {
             place,
             probes_alone,
         } = part;
-        self.budget()
+        self.extra
+            .budget()
             .share_with(if probes_alone { 1 } else { place.live }, now);
         self.slots.share_with(place.live);
         for key in self.keys().iter() {
@@ -126,22 +79,11 @@ impl TargetState {
         }
     }
 
-    /// Counts a hedge if it is within the share of calls that may have one, and returns whether it
-    /// is.
-    pub fn may_hedge(&self, now: Instant, max_share: f64) -> bool {
-        self.hedges.lock().try_hedge(now, max_share)
-    }
-
-    /// Counts a call, as the base of the share of hedges.
-    pub fn called(&self, now: Instant) {
-        self.hedges.lock().call_started(now);
-    }
-
     /// Writes into an attempt's span why this target was chosen, and in which state; nothing else
     /// has that.
     pub fn trace_choice(&self, trace: &AttemptTrace, now: Instant, reason: &str) {
         let circuit = self.circuit().snapshot(now).state;
-        let budget_left = Some(self.budget().level(now));
+        let budget_left = Some(self.extra.budget_left(now));
         trace.chose(TargetChoice {
             target: &self.target.id,
             circuit: circuit.as_str(),
@@ -155,30 +97,10 @@ impl TargetState {
         self.target.capabilities.context_window_tokens
     }
 
-    /// Returns how many bytes its tokens have.
-    pub fn token_ratio(&self) -> TokenRatio {
-        *self.tokens.lock()
-    }
-
-    /// Learns from a prompt of so many bytes how many tokens it has.
-    pub fn learn_tokens(&self, bytes: u64, tokens: u64) {
-        self.tokens.lock().learn(bytes, tokens);
-    }
-
     /// Returns whether a prompt of so many bytes surely does not fit its window.
     pub fn is_outgrown_by(&self, bytes: u64) -> bool {
-        let exceeds = |window| self.token_ratio().surely_exceeds(bytes, window);
+        let exceeds = |window| self.observed.token_ratio().surely_exceeds(bytes, window);
         bytes > 0 && self.window().is_some_and(exceeds)
-    }
-
-    /// Returns the rest of the budget, in tokens.
-    pub fn budget_left(&self, now: Instant) -> f64 {
-        self.budget().level(now)
-    }
-
-    /// Returns the size of the full budget, in tokens.
-    pub fn budget_capacity(&self) -> f64 {
-        self.budget().capacity()
     }
 
     /// Returns the time at which a tenant may call the target, as far as gates and circuit decide,
@@ -236,10 +158,7 @@ impl TargetState {
             let Some(body) = self.body_of(&moved, cause) else {
                 continue;
             };
-            self.events
-                .publish(None, 0, Some(self.target.id.clone()), body);
-            self.changed.notify_waiters();
-            self.moved.notify_one();
+            self.notices.publish(self.target.id.clone(), body);
         }
     }
 
@@ -264,7 +183,7 @@ impl TargetState {
                     // Silence of a target that answered as usual until then is no queue.
                     self.slots.outage(silence && moved.slowed);
                 }
-                let class = self.opened_by(moved, cause);
+                let class = self.causes.lock().opened_by(moved, cause);
                 let reason = if forced {
                     self.forced_by_words()
                 } else {
@@ -311,30 +230,16 @@ impl TargetState {
         })
     }
 
-    /// Returns the failure that tripped the circuit: the failure that was just reported; if calls
-    /// were silent, that; else the failure that was reported last, since evidence may have waited
-    /// for the call before it. An operator is not a failure.
-    fn opened_by(&self, moved: &Transition, cause: Option<FailureClass>) -> Option<FailureClass> {
-        let mut causes = self.causes.lock();
-        causes.opened = match cause {
-            _ if moved.forced => None,
-            Some(class) => Some(class),
-            None if moved.silent => Some(FailureClass::Timeout),
-            None => causes.reported,
-        };
-        causes.opened
-    }
-
     /// Remembers how the target failed last.
     pub fn failed_by(&self, class: FailureClass) {
-        self.causes.lock().reported = Some(class);
-        self.moved.notify_one();
+        self.causes.lock().report(class);
+        self.notices.to_replicas();
     }
 
     /// Returns the class of the failure that opened its circuit last; `None` if none did, or an
     /// operator did.
     pub fn circuit_cause(&self) -> Option<FailureClass> {
-        self.causes.lock().opened
+        self.causes.lock().opened()
     }
 
     /// Returns the time at which its circuit entered its state; for the first state: the time at
@@ -351,26 +256,17 @@ impl TargetState {
 
     /// That an operator forced the circuit, and why; callers do not read who it was.
     pub fn forced_words(&self) -> String {
-        forced_words(None, &self.causes.lock().forced_for)
+        self.causes.lock().forced_words()
     }
 
     /// That an operator forced the circuit, who it was, and why.
     pub fn forced_by_words(&self) -> String {
-        let causes = self.causes.lock();
-        forced_words(causes.forced_by.as_deref(), &causes.forced_for)
+        self.causes.lock().forced_by_words()
     }
 
     /// Forces the circuit for an operator: the operator's name, if known, and reason are kept.
     pub fn force(&self, forced: Forced, operator: Option<&str>, reason: &str) {
-        let reason = reason
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_REASON_CHARS)
-            .collect();
-        {
-            let mut causes = self.causes.lock();
-            (causes.forced_for, causes.forced_by) = (reason, operator.map(str::to_owned));
-        }
+        self.causes.lock().force(operator, reason);
         let transitions = self.circuit().force(forced, Instant::now());
         self.moved(transitions, None);
     }
@@ -384,26 +280,4 @@ impl TargetState {
         *self.causes.lock() = Causes::default();
         self.moved(transitions, None);
     }
-
-    /// Returns whether the target refused a request because of a note.
-    pub fn note_refused(&self) -> bool {
-        self.note_refused.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that it did.
-    pub fn remember_note_refused(&self) {
-        self.note_refused.store(true, Ordering::Relaxed);
-    }
-}
-
-fn forced_words(operator: Option<&str>, reason: &str) -> String {
-    let operator = operator
-        .map(|name| format!(" ({name})"))
-        .unwrap_or_default();
-    let reason = if reason.is_empty() {
-        String::new()
-    } else {
-        format!(": {reason}")
-    };
-    format!("forced open by an operator{operator}{reason}")
 }

@@ -64,10 +64,10 @@ async fn cancellation_reaches_a_sleeping_call() {
         (2, 0),
         "after a short wait it waits long for its last retry"
     );
-    let level = stack.state(0).budget_left(Instant::now());
+    let level = stack.state(0).extra.budget_left(Instant::now());
     assert!(cancel(&stack, call).await <= SOON);
     assert!(
-        stack.state(0).budget_left(Instant::now()) > level,
+        stack.state(0).extra.budget_left(Instant::now()) > level,
         "what was reserved came back"
     );
     tokio::time::sleep(SECOND * 30).await;

@@ -207,7 +207,7 @@ impl<S> RetryLoop<S> {
         let state = self.targets.state(&tool_call.called.offer.target.id);
         let usual = state
             .as_ref()
-            .and_then(|state| state.latency().p50(now))
+            .and_then(|state| state.observed.latency().p50(now))
             .unwrap_or(GUESSED_P50);
         let current = tool_call.plan.catalogue.offer(
             &tool_call.called.offer.target.provider,
@@ -233,7 +233,7 @@ impl<S> RetryLoop<S> {
             chunk_rules: &tool_call.called.offer.chunk_rules,
             failing: state.is_some_and(|state| {
                 let is_open = !state.circuit().state().is_closed();
-                is_open || !state.is_healthy() || state.health().verdict(now).failing
+                is_open || !state.is_healthy() || state.observed.health().verdict(now).failing
             }),
             attempts_left: allowed
                 .min(HARD_CAP_ATTEMPTS)
