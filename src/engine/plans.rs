@@ -12,7 +12,10 @@ use crate::{
         ids::{Operation, RouteName, TargetId},
         target::Target,
     },
-    layers::{invocation::Plan, targets::TargetSpec},
+    layers::{
+        invocation::{ConversationChanges, Plan, PlannedSelection},
+        targets::TargetSpec,
+    },
     policy::texts::Texts,
 };
 
@@ -72,12 +75,8 @@ impl PlanParts {
             route: name.clone(),
             targets: self.targets(&route.targets),
             retry: policy.retry,
-            injection_mode: policy.injection.mode,
-            injection: Arc::new(policy.injection),
-            overflow: route.overflow,
-            select: Arc::new(route.select.clone()),
-            conversation: None,
-            key_stays: None,
+            changes: ConversationChanges::new(policy.injection, route.overflow),
+            selection: PlannedSelection::by(route.select.clone()),
             timers: self.config.timers_for(route).clone(),
             hedge: route.hedge.clone(),
             tool: None,

@@ -91,8 +91,7 @@ impl Resolver {
         if let Call::Model(call) = &request.call {
             let tenant = &request.arrival.tenant;
             let given = request.conversation();
-            plan.conversation = plan.select.affinity_key(tenant, given, call);
-            plan.key_stays = plan.select.pool_key(tenant, given, call);
+            plan.selection.keep(tenant, given, call);
             prefer_able(&mut plan.targets, call);
             if call.endpoint != Endpoint::Answer {
                 keep_servers_of(call.endpoint, &mut plan);
@@ -307,12 +306,12 @@ impl Resolver {
         if !matches!(kept, KeptTargets::All) {
             plan.targets = self.parts.targets(kept.of_route(&route.targets));
         }
-        plan.select = kept.in_order(plan.select);
+        plan.selection.policy = kept.in_order(plan.selection.policy);
         if let Some(max_retries) = overrides.max_retries {
             plan.retry = plan.retry.with_max_retries(max_retries);
         }
         if let Some(mode) = overrides.injection {
-            plan.injection_mode = mode;
+            plan.changes.injection_mode = mode;
         }
         plan
     }
@@ -360,7 +359,7 @@ fn reportable(timeout: Duration) -> Duration {
 /// Keeps the targets whose dialect has this endpoint. No model reads what is requested of it, so
 /// none gets a note.
 fn keep_servers_of(endpoint: Endpoint, plan: &mut Plan) {
-    plan.injection_mode = InjectionMode::Never;
+    plan.changes.injection_mode = InjectionMode::Never;
     plan.targets.retain(|target| match endpoint {
         Endpoint::Answer => true,
         Endpoint::Embeddings => matches!(

@@ -148,8 +148,8 @@ fn note(route: &Plan, facts: &FailureFacts, failure: &Failure) -> String {
         return String::new();
     };
     let placement = inject::inject(
-        &route.injection,
-        route.injection_mode,
+        &route.changes.injection,
+        route.changes.injection_mode,
         &facts.operation,
         &call,
         target,

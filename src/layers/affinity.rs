@@ -122,6 +122,7 @@ impl AttemptGuard for ConversationGuard {
     fn on_delta(&mut self, delta: &Delta) {
         let plan = &self.attempt.scope.plan;
         let Some(key) = plan
+            .selection
             .conversation
             .filter(|_| self.silent && delta.is_content())
         else {
@@ -131,14 +132,20 @@ impl AttemptGuard for ConversationGuard {
         let now = Instant::now();
         let by = &self.attempt.target().id;
         let own = plan.own_target().filter(|own| *own == by);
-        let until = own.is_none().then(|| now + plan.select.affinity.keep);
+        let until = own
+            .is_none()
+            .then(|| now + plan.selection.policy.affinity.keep);
         self.moved.answered(key, by, until, now);
     }
 
     fn on_failure(&mut self, failure: &Failure) {
         let plan = &self.attempt.scope.plan;
         // What any target would refuse says nothing about this one.
-        if let Some(key) = plan.conversation.filter(|_| failure.fallback_helps) {
+        if let Some(key) = plan
+            .selection
+            .conversation
+            .filter(|_| failure.fallback_helps)
+        {
             self.moved.failed(key, &self.attempt.target().id);
         }
     }

@@ -198,7 +198,14 @@ where
         }
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         match (
-            choose(&scope.plan.select, &candidates, None, None, None, &mut rng),
+            choose(
+                &scope.plan.selection.policy,
+                &candidates,
+                None,
+                None,
+                None,
+                &mut rng,
+            ),
             retry_at,
         ) {
             (Choice::Target(index), _) => {

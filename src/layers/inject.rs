@@ -106,15 +106,15 @@ fn noted(mut attempt: Attempt) -> Attempt {
     let plan = &scope.plan;
     let operation = &scope.invocation.operation;
     match inject(
-        &plan.injection,
-        plan.injection_mode,
+        &plan.changes.injection,
+        plan.changes.injection_mode,
         operation,
         &attempt.request.call,
         attempt.target(),
         &failures,
     ) {
         Placement::NotNeeded => {
-            let reason = why_not_needed(plan.injection_mode, last);
+            let reason = why_not_needed(plan.changes.injection_mode, last);
             attempt.prepared.injection_skipped = Some(reason.to_owned());
         }
         Placement::Skipped { reason } => skipped(&mut attempt, reason, last),

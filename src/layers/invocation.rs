@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, time::Instant};
 pub use self::{
     allowance::sent_of,
     incoming::{InvocationContext, PreviousRun},
-    plan::Plan,
+    plan::{ConversationChanges, Plan, PlannedSelection},
     unfit::UnfitAnswer,
 };
 use super::{

@@ -91,7 +91,7 @@ impl<S> Select<S> {
         let scope = &pending.scope;
         let now = Instant::now();
         let candidates = self.targets.candidates(scope, now);
-        let key = scope.plan.conversation;
+        let key = scope.plan.selection.conversation;
         let conversation = key.map(|key| self.moved.conversation(key, now));
         let conversation = conversation.as_ref();
         let index = self.index_of_target(pending, &candidates, conversation, now)?;
@@ -138,7 +138,7 @@ impl<S> Select<S> {
                 .and_then(|state| state.closed_for())
         };
         let cause = cause(&facts, &candidates, index, closed_by);
-        let reason = reason(cause, scope.plan.select.order, conversation);
+        let reason = reason(cause, scope.plan.selection.policy.order, conversation);
         state.trace_choice(&pending.trace, now, &reason);
         if let Some((_, change)) = pending
             .request
@@ -192,7 +192,7 @@ impl<S> Select<S> {
         let mut rng = SeededRng::new(scope.plan.seed, &scope.invocation.id, scope.next_number());
         let avoid = pending.before.avoided_target();
         match choose(
-            &scope.plan.select,
+            &scope.plan.selection.policy,
             candidates,
             avoid,
             pending.hint.as_ref(),

@@ -33,7 +33,7 @@ use crate::{
     events::EventBus,
     fleet::FleetHost,
     layers::{
-        invocation::{InvocationContext, Plan},
+        invocation::{InvocationContext, Plan, PlannedSelection},
         spans::{EntryPoint, Spans},
         targets::{SharedPolicies, TargetSpec, Targets},
     },
@@ -101,7 +101,7 @@ impl LoadGenerator {
                 .filter_map(|one| all.get(one).map(Arc::clone));
             Arc::new(Plan {
                 retry,
-                select: Arc::new(policy.select.clone()),
+                selection: PlannedSelection::by(policy.select.clone()),
                 timers: policy.timers.clone(),
                 hedge: policy.hedge.clone(),
                 seed,

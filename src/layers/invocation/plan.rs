@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     domain::{
-        ids::{RouteName, TargetId},
+        ids::{RouteName, TargetId, TenantId},
         invocation::InjectionMode,
+        message::ModelCall,
         target::Target,
     },
     layers::tools::ToolPlan,
@@ -29,18 +30,10 @@ pub struct Plan {
     pub targets: Vec<Arc<Target>>,
     /// Number of retries, and the waits before them.
     pub retry: RetryPolicy,
-    /// Form of a note about a failure.
-    pub injection: Arc<InjectionPolicy>,
-    /// Condition under which a note about a failure is injected.
-    pub injection_mode: InjectionMode,
-    /// What is done about a conversation that outgrew all targets.
-    pub overflow: Overflow,
-    /// In which order targets are tried.
-    pub select: Arc<SelectPolicy>,
-    /// The conversation that stays at one of them, if it does.
-    pub conversation: Option<AffinityKey>,
-    /// The conversation that stays with one key of a pool, if it does.
-    pub key_stays: Option<AffinityKey>,
+    /// Changes of the conversation that are allowed.
+    pub changes: ConversationChanges,
+    /// Choice among the targets.
+    pub selection: PlannedSelection,
     /// Time that an attempt may be silent.
     pub timers: TimersPolicy,
     /// Policy of a second attempt beside a slow first.
@@ -53,21 +46,40 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// Changes that an invocation allows of its conversation.
+#[derive(Debug, Clone)]
+pub struct ConversationChanges {
+    /// Form of a note about a failure.
+    pub injection: Arc<InjectionPolicy>,
+    /// Condition under which a note about a failure is injected.
+    pub injection_mode: InjectionMode,
+    /// Action on a conversation that outgrew all targets.
+    pub overflow: Overflow,
+}
+
+/// Choice of an invocation among its targets and their keys.
+#[derive(Debug, Clone, Default)]
+pub struct PlannedSelection {
+    /// In which order targets are tried.
+    pub policy: Arc<SelectPolicy>,
+    /// The conversation that stays at one of them, if it does.
+    pub conversation: Option<AffinityKey>,
+    /// The conversation that stays with one key of a pool, if it does.
+    pub key_stays: Option<AffinityKey>,
+}
+
+// === impl Plan ===
+
 impl Plan {
     /// These targets, in this order, with the default policies.
     #[must_use]
     pub fn new(route: RouteName, targets: Vec<Arc<Target>>) -> Self {
-        let injection = InjectionPolicy::default();
         Self {
             route,
             targets,
             retry: RetryPolicy::default(),
-            injection_mode: injection.mode,
-            injection: Arc::new(injection),
-            overflow: Overflow::default(),
-            select: Arc::default(),
-            conversation: None,
-            key_stays: None,
+            changes: ConversationChanges::new(InjectionPolicy::default(), Overflow::default()),
+            selection: PlannedSelection::default(),
             timers: TimersPolicy::default(),
             hedge: HedgePolicy::default(),
             tool: None,
@@ -79,6 +91,43 @@ impl Plan {
     /// Returns the target that is the conversation's own, if it stays at one.
     pub fn own_target(&self) -> Option<&TargetId> {
         let targets = self.targets.iter().map(|target| &target.id);
-        self.select.own_target(self.conversation?, targets)
+        let selection = &self.selection;
+        selection
+            .policy
+            .own_target(selection.conversation?, targets)
+    }
+}
+
+// === impl ConversationChanges ===
+
+impl ConversationChanges {
+    /// Notes of this form, under its own condition, and this action on what is too long.
+    #[must_use]
+    pub fn new(injection: InjectionPolicy, overflow: Overflow) -> Self {
+        Self {
+            injection_mode: injection.mode,
+            injection: Arc::new(injection),
+            overflow,
+        }
+    }
+}
+
+// === impl PlannedSelection ===
+
+impl PlannedSelection {
+    /// A choice by this policy that keeps no conversation at its place.
+    #[must_use]
+    pub fn by(policy: SelectPolicy) -> Self {
+        Self {
+            policy: Arc::new(policy),
+            ..Self::default()
+        }
+    }
+
+    /// Keeps the conversation of a call at one target and one key, if the policy does; `given`: its
+    /// name, if the caller gave one.
+    pub fn keep(&mut self, tenant: &TenantId, given: Option<&str>, call: &ModelCall) {
+        self.conversation = self.policy.affinity_key(tenant, given, call);
+        self.key_stays = self.policy.pool_key(tenant, given, call);
     }
 }

@@ -60,7 +60,7 @@ impl<S> RetryLoop<S> {
     /// Shortens the conversation to so many bytes, if the route allows that; returns what was left
     /// out, in words.
     fn shorten_to(&mut self, bytes: u64) -> Option<String> {
-        let overflow = self.scope.plan.overflow;
+        let overflow = self.scope.plan.changes.overflow;
         if overflow == Overflow::Fail {
             return None;
         }

@@ -31,7 +31,7 @@ impl Targets {
         let states = self.shared.states.load();
         let history = KeyHistory::new(&attempts);
         let tenant = &scope.invocation.tenant;
-        let is_load_compared = scope.plan.select.order == Order::LeastBusy;
+        let is_load_compared = scope.plan.selection.policy.order == Order::LeastBusy;
         let candidate = |target: &Arc<Target>| {
             let state = states.get(&target.id);
             let own = attempts

@@ -103,7 +103,7 @@ impl TargetState {
             })
             .collect();
         let turn = self.keys.turns.fetch_add(1, Ordering::Relaxed);
-        let chosen = choose_key(&candidates, scope.plan.key_stays, turn, now)?;
+        let chosen = choose_key(&candidates, scope.plan.selection.key_stays, turn, now)?;
         keys.get(chosen).map(Arc::clone)
     }
 }

@@ -203,14 +203,14 @@ impl TestStack {
         let id = InvocationId::from(format!("call-{number}"));
         let invocation =
             Invocation::new(id, RouteName::from("route"), call, Instant::now() + allowed);
-        let plan = Plan {
+        let mut plan = Plan {
             retry: settings.retry.clone(),
-            injection_mode: InjectionMode::Never,
             timers: settings.timers.clone(),
             hedge: settings.hedge.clone(),
             seed: 7,
             ..Plan::new(RouteName::from("route"), self.route.clone())
         };
+        plan.changes.injection_mode = InjectionMode::Never;
         let entry = EntryPoint::Grpc("relight.v1.RecoveryService/InvokeWithRecovery");
         self.stack
             .clone()
