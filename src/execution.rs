@@ -18,7 +18,9 @@ mod follower;
 mod idle_timer;
 mod journal_health;
 mod journal_queue;
+mod journal_use;
 mod launch;
+mod leases;
 mod live;
 mod lost;
 mod maintenance;
@@ -26,6 +28,7 @@ mod recorder;
 mod rejoin;
 mod releases;
 mod replay_buffer;
+mod replica_tasks;
 mod run;
 mod start;
 mod steadiness;
@@ -36,19 +39,12 @@ mod upstream;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::time::timeout;
 
 pub use self::{
     follower::{Follower, StreamItem},
@@ -59,14 +55,11 @@ pub use self::{
     start::{Disposition, Started},
 };
 use self::{
-    journal_queue::JournalQueue, live::Execution, steadiness::Steadiness,
+    journal_use::JournalUse, leases::Leases, live::Execution, replica_tasks::ReplicaTasks,
     thread_queue::ThreadQueues,
 };
 use crate::{
-    domain::{
-        ids::{InvocationId, RequestId},
-        upstream::BackgroundResponses,
-    },
+    domain::ids::{InvocationId, RequestId},
     engine::Engine,
     journal::{
         CancelWish, Compacted, Held, Journal, JournalConfig, JournalError, JournalMode, LEASE,
@@ -142,20 +135,10 @@ struct ExecutionShared {
     releases: Releases,
     settings: Settings,
     running: Mutex<HashMap<InvocationId, Arc<Execution>>>,
-    /// Invocations that this replica owns and does not run yet.
-    claims: Mutex<HashSet<Held>>,
-    tasks: Mutex<JoinSet<()>>,
-    queue: Arc<JournalQueue>,
-    /// Invocations that ran without a record.
-    unrecorded: AtomicU64,
     queues: Arc<ThreadQueues>,
-    /// Content of the journal after its newest compaction, and the total that all of them removed.
-    kept: Mutex<(Stats, Compacted)>,
-    journal_standing: Mutex<JournalHealth>,
-    /// Until when the leases of this replica are good for sure.
-    leased_until: watch::Sender<Instant>,
-    steadiness: Mutex<Steadiness>,
-    closing: AtomicBool,
+    leases: Leases,
+    journal_use: JournalUse,
+    tasks: ReplicaTasks,
 }
 
 /// Name by which a caller refers to an invocation.
@@ -176,20 +159,6 @@ pub enum Cancelled {
     Ended,
     /// There is no such invocation.
     Unknown,
-}
-
-/// Has the lease of an invocation renewed until it runs, or is given up.
-struct Claim {
-    shared: Arc<ExecutionShared>,
-    held: Held,
-}
-
-// === impl Claim ===
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.shared.claims.lock().remove(&self.held);
-    }
 }
 
 // === impl Settings ===
@@ -218,25 +187,16 @@ impl Settings {
 impl Executions {
     /// No executions yet.
     pub fn new(engine: Engine, journal: Arc<dyn Journal>, settings: Settings) -> Self {
-        let leased_until = watch::Sender::new(Instant::now() + settings.lease);
-        let steadiness = Mutex::new(Steadiness::new(settings.lease));
-        let queue = Arc::new(JournalQueue::new(settings.queue));
         let shared = ExecutionShared {
-            queue,
-            unrecorded: AtomicU64::new(0),
-            queues: Arc::default(),
-            kept: Mutex::default(),
-            journal_standing: Mutex::default(),
             releases: Releases::new(engine.clone(), Arc::clone(&journal)),
+            leases: Leases::new(settings.lease),
+            journal_use: JournalUse::new(settings.queue),
             engine,
             journal,
             settings,
             running: Mutex::default(),
-            claims: Mutex::default(),
-            steadiness,
-            tasks: Mutex::default(),
-            leased_until,
-            closing: AtomicBool::new(false),
+            queues: Arc::default(),
+            tasks: ReplicaTasks::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -245,7 +205,7 @@ impl Executions {
 
     /// Returns whether the journal can be reached, and since when.
     pub fn journal_standing(&self) -> JournalHealth {
-        self.shared.journal_standing.lock().clone()
+        self.shared.journal_use.health()
     }
 
     /// Returns the settings.
@@ -259,16 +219,15 @@ impl Executions {
         let tails = running.iter().map(|execution| execution.replay.held());
         let (tail_steps, tail_bytes) =
             tails.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
-        let queue = &self.shared.queue;
-        let (kept, removed) = *self.shared.kept.lock();
+        let journal_use = &self.shared.journal_use;
+        let (kept, removed) = journal_use.kept_and_removed();
         ExecutionLevels {
             kept,
             removed,
             running: running.len(),
-            waiting: queue.waiting(),
-            dropped: queue.dropped(),
-            unrecorded: self.shared.unrecorded.load(Ordering::Relaxed)
-                + self.shared.journal.unrecorded(),
+            waiting: journal_use.queue.waiting(),
+            dropped: journal_use.queue.dropped(),
+            unrecorded: journal_use.unrecorded() + self.shared.journal.unrecorded(),
             tail_steps,
             tail_bytes,
         }
@@ -315,7 +274,7 @@ impl Executions {
 
     /// Stops whatever still runs without ending it, so that another replica continues it at once.
     pub async fn hand_over(&self) {
-        self.shared.closing.store(true, Ordering::SeqCst);
+        self.shared.tasks.close();
         let held = self.shared.held();
         if let Err(error) = self.shared.synchronize_learning().await {
             tracing::debug!(%error, "what was learnt about tools last could not be kept");
@@ -323,7 +282,7 @@ impl Executions {
         for execution in self.shared.all() {
             self.shared.fence(&execution);
         }
-        let mut tasks = std::mem::take(&mut *self.shared.tasks());
+        let mut tasks = self.shared.tasks.take();
         let left = async { while tasks.join_next().await.is_some() {} };
         if timeout(LEFT_WITHIN, left).await.is_err() {
             tasks.shutdown().await;
@@ -344,10 +303,6 @@ impl Executions {
 impl ExecutionShared {
     fn running(&self) -> MutexGuard<'_, HashMap<InvocationId, Arc<Execution>>> {
         self.running.lock()
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.tasks.lock()
     }
 
     fn execution(&self, id: &InvocationId) -> Option<Arc<Execution>> {
@@ -374,7 +329,7 @@ impl ExecutionShared {
 
     /// Everything whose lease this replica renews: what runs here, and what is about to.
     fn held(&self) -> Vec<Held> {
-        let claimed = self.claims.lock().clone();
+        let claimed = self.leases.claimed();
         let running = self.running();
         let recorded = running.values().filter(|execution| execution.is_recorded);
         let recorded = recorded.map(|execution| Held {
@@ -389,47 +344,6 @@ impl ExecutionShared {
             .collect()
     }
 
-    /// Has the lease of an invocation renewed that is this replica's and does not run yet.
-    fn claim(self: &Arc<Self>, held: Held) -> Claim {
-        self.claims.lock().insert(held.clone());
-        Claim {
-            shared: Arc::clone(self),
-            held,
-        }
-    }
-
-    fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
-    }
-
-    /// Returns whether the others take this replica to be alive.
-    fn holds_leases(&self) -> bool {
-        Instant::now() < *self.leased_until.borrow()
-    }
-
-    /// Returns the link between an invocation of this replica and completions that are made in the
-    /// background.
-    fn background(&self) -> BackgroundResponses {
-        BackgroundResponses::leased(self.leased_until.subscribe())
-    }
-
-    /// Notes a renewal that succeeded, or not, and was sent at `asked_at`.
-    fn leases_renewed(&self, asked_at: Instant, succeeded: bool) {
-        let mut steadiness = self.steadiness.lock();
-        if succeeded {
-            steadiness.renewed(asked_at, Instant::now());
-            self.leased_until
-                .send_replace(asked_at + self.settings.lease);
-        } else {
-            steadiness.failed();
-        }
-    }
-
-    /// Returns whether an expired lease means that its owner is gone.
-    fn may_take_over(&self) -> bool {
-        self.steadiness.lock().may_take_over(Instant::now())
-    }
-
     /// Returns whether the journal is known to be away.
     fn journal_is_away(&self) -> bool {
         self.journal
@@ -439,18 +353,8 @@ impl ExecutionShared {
 
     /// Notes whether the journal was available; an event is emitted when that changes.
     fn journal_was(&self, failure: Option<&JournalError>) {
-        let event = self.journal_standing.lock().take(failure);
-        if let Some(body) = event {
+        if let Some(body) = self.journal_use.was(failure) {
             self.engine.events().publish(None, 0, None, body);
-        }
-    }
-
-    /// Runs a task that ends with this replica at the latest.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks();
-        while tasks.try_join_next().is_some() {}
-        if !self.is_closing() {
-            tasks.spawn(task);
         }
     }
 }

@@ -150,7 +150,7 @@ impl ExecutionShared {
                 .map_or(Ok(None), |running| Err(busy(&running)));
         };
         while let Some(running) = self.runs_on(key).await {
-            if Instant::now() >= deadline || self.is_closing() {
+            if Instant::now() >= deadline || self.tasks.are_closing() {
                 return Err(busy(&running));
             }
             self.wait_for(&running, deadline).await;
@@ -174,7 +174,7 @@ impl ExecutionShared {
             };
             if self.settings.thread_queue == 0
                 || Instant::now() >= invocation.deadline
-                || self.is_closing()
+                || self.tasks.are_closing()
             {
                 return busy;
             }

@@ -49,7 +49,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(running) = self.running().take() {
-            self.shared.spawn(running);
+            self.shared.tasks.spawn(running);
         }
     }
 }

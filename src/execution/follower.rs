@@ -209,7 +209,7 @@ impl Follower {
             }
             ReadResult::Steps(_) if fenced => {
                 self.subscription = None;
-                if self.shared.is_closing() {
+                if self.shared.tasks.are_closing() {
                     Err(Lost::Closing)
                 } else {
                     Ok(())
@@ -279,7 +279,7 @@ impl Follower {
 
     /// Reads the journal, or waits for it; takes an orphan over.
     async fn fetch_recorded(&mut self) -> Result<(), Lost> {
-        if self.shared.is_closing() {
+        if self.shared.tasks.are_closing() {
             return Err(Lost::Closing);
         }
         if self.changes.is_none() {

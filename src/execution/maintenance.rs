@@ -37,7 +37,7 @@ async fn keep_leases(shared: &Arc<ExecutionShared>) {
     loop {
         let asked_at = Instant::now();
         let renewed = renew(shared).await;
-        shared.leases_renewed(asked_at, renewed.is_ok());
+        shared.leases.renewed(asked_at, renewed.is_ok());
         let next = match renewed {
             Ok(()) => asked_at + usual,
             Err(error) => {
@@ -92,13 +92,7 @@ async fn compact(shared: &Arc<ExecutionShared>) {
         Ok::<_, JournalError>((removed, shared.journal.stats().await?))
     };
     match done.await {
-        Ok((removed, stats)) => {
-            let mut kept = shared.kept.lock();
-            kept.0 = stats;
-            kept.1.stripped += removed.stripped;
-            kept.1.deleted += removed.deleted;
-            kept.1.threads += removed.threads;
-        }
+        Ok((removed, left)) => shared.journal_use.compacted(removed, left),
         Err(error) => tracing::warn!(%error, "the journal's retention could not be applied"),
     }
 }
@@ -166,7 +160,7 @@ async fn adopt_orphans(shared: &Arc<ExecutionShared>, seen: &mut HashMap<Held, I
 /// Returns the invocations that were released, and, if this replica may judge it, those that
 /// expired.
 async fn orphans(shared: &ExecutionShared) -> Result<Vec<Held>, JournalError> {
-    if shared.may_take_over() {
+    if shared.leases.may_take_over() {
         shared.journal.expired(clock::wall_now(), ORPHANS).await
     } else {
         shared.journal.released(ORPHANS).await

@@ -82,7 +82,7 @@ impl StepRecorder {
         } else {
             WriteMode::Never
         };
-        let share = QueueReservation::of(Arc::clone(&shared.queue));
+        let share = QueueReservation::of(Arc::clone(&shared.journal_use.queue));
         Self {
             shared,
             execution,
@@ -227,7 +227,7 @@ impl StepRecorder {
     /// promised beyond this call: then no other replica takes it over by itself.
     fn publishes_first(&self) -> bool {
         self.mode() == JournalMode::Fast
-            && (self.shared.holds_leases() || !self.execution.is_promised)
+            && (self.shared.leases.are_good() || !self.execution.is_promised)
     }
 
     fn launch(&mut self) {

@@ -123,7 +123,7 @@ impl Run {
         tokio::pin!(fenced);
         let mut handles =
             UpstreamHandleRecorder::new(Arc::clone(&self.shared), Arc::clone(&execution));
-        let queue = Arc::clone(&self.shared.queue);
+        let queue = Arc::clone(&self.shared.journal_use.queue);
         let outcome = loop {
             let has_room = self.recorder.has_room();
             tokio::select! {
@@ -161,7 +161,7 @@ impl Run {
     /// Writes what followers have seen and the journal has not, if this replica ends: who continues
     /// the invocation continues behind that.
     async fn leave(mut self) {
-        if !self.shared.is_closing() || self.recorder.writes_nothing() {
+        if !self.shared.tasks.are_closing() || self.recorder.writes_nothing() {
             return;
         }
         let Ok(rest) = self.recorder.rest().await else {

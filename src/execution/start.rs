@@ -1,10 +1,7 @@
 //! How an invocation starts: as a new one, by joining the same one that runs, or by replaying its
 //! end.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::stream;
 use jiff::Timestamp;
@@ -93,7 +90,7 @@ impl Executions {
     pub async fn start(&self, mut incoming: InvocationContext) -> Result<Started, CallError> {
         let shared = &self.shared;
         shared.recall_attempts(&mut incoming).await;
-        if shared.is_closing() {
+        if shared.tasks.are_closing() {
             return Err(CallError::new(DRAINING));
         }
         // It is compared only if a request id is used again, or a stream is resumed.
@@ -132,7 +129,7 @@ impl ExecutionShared {
         mut incoming: InvocationContext,
         fingerprint: Fingerprint,
     ) -> Result<Started, CallError> {
-        incoming.background = self.background();
+        incoming.background = self.leases.background();
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.background.clone());
         // No target is called before the steps are polled, so that a refusal leaves no record.
@@ -163,7 +160,7 @@ impl ExecutionShared {
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::debug!(invocation = %invocation.id, "an invocation runs without a record");
-                self.unrecorded.fetch_add(1, Ordering::Relaxed);
+                self.journal_use.runs_unrecorded();
                 (1, false)
             }
         };
@@ -231,7 +228,7 @@ impl ExecutionShared {
             }
         };
         drop(in_line);
-        incoming.background = self.background();
+        incoming.background = self.leases.background();
         let invocation = Arc::clone(&incoming.invocation);
         let ends = (incoming.cancel.clone(), incoming.background.clone());
         let steps = match self.run_engine(incoming, &[]).await {

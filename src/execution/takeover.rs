@@ -15,6 +15,7 @@ use super::{
     ExecutionShared, RECONNECT_GRACE,
     checkpoint::ThreadUnusable,
     launch::{Launch, PublishedBefore, mode_of_record},
+    leases::Claim,
 };
 use crate::{
     domain::{
@@ -48,7 +49,9 @@ impl ExecutionShared {
         let Some(record) = self.journal.get(id).await? else {
             return Ok(false);
         };
-        if record.is_released() || record.is_orphaned(clock::wall_now()) && self.may_take_over() {
+        if record.is_released()
+            || record.is_orphaned(clock::wall_now()) && self.leases.may_take_over()
+        {
             self.take_over(
                 &Held {
                     id: record.id,
@@ -93,7 +96,7 @@ impl ExecutionShared {
         expected: &Held,
         is_wanted: bool,
     ) -> Result<(), JournalError> {
-        if self.is_closing() {
+        if self.tasks.are_closing() {
             return Ok(());
         }
         match self
@@ -116,10 +119,13 @@ impl ExecutionShared {
     ) -> Result<(), JournalError> {
         tracing::info!(invocation = %record.id, epoch = record.epoch, "an invocation is taken over");
         // Its lease is good while it waits for room.
-        let _claim = self.claim(Held {
-            id: record.id.clone(),
-            epoch: record.epoch,
-        });
+        let _claim = Claim::new(
+            Arc::clone(self),
+            Held {
+                id: record.id.clone(),
+                epoch: record.epoch,
+            },
+        );
         let mut left = self.load(&record).await?;
         let id = record.id.clone();
         let epoch = record.epoch;
@@ -153,7 +159,7 @@ impl ExecutionShared {
                 }
             }
         };
-        let ends = (Cancel::default(), self.background());
+        let ends = (Cancel::default(), self.leases.background());
         (incoming.cancel, incoming.background) = ends.clone();
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);

@@ -125,10 +125,8 @@ impl Executions {
     /// Ends this replica as a crash would, and lets the time pass until its leases are over.
     pub(super) async fn crash(&self) {
         let held = self.shared.held();
-        let mut tasks = std::mem::take(&mut *self.shared.tasks());
-        self.shared
-            .closing
-            .store(true, std::sync::atomic::Ordering::SeqCst);
+        let mut tasks = self.shared.tasks.take();
+        self.shared.tasks.close();
         tasks.shutdown().await;
         self.shared
             .journal
