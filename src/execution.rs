@@ -258,7 +258,7 @@ impl Executions {
     /// When the journal fails.
     pub async fn cancel(&self, id: &InvocationId, reason: &str) -> Result<Cancelled, JournalError> {
         if let Some(execution) = self.shared.execution(id) {
-            execution.cancel.cancel(reason);
+            execution.links.cancel.cancel(reason);
             return Ok(Cancelled::Accepted);
         }
         match self.shared.journal.request_cancel(id).await? {
@@ -331,7 +331,9 @@ impl ExecutionShared {
     fn held(&self) -> Vec<Held> {
         let claimed = self.leases.claimed();
         let running = self.running();
-        let recorded = running.values().filter(|execution| execution.is_recorded);
+        let recorded = running
+            .values()
+            .filter(|execution| execution.commitments.is_recorded);
         let recorded = recorded.map(|execution| Held {
             id: execution.id.clone(),
             epoch: execution.epoch,

@@ -55,7 +55,7 @@ impl ExecutionShared {
             }
             let ending = self
                 .execution(&record.id)
-                .filter(|running| running.cancel.reason() == Some(CLIENT_GONE));
+                .filter(|running| running.links.cancel.reason() == Some(CLIENT_GONE));
             let Some(ending) = ending.filter(|_| !record.is_finished()) else {
                 return Ok(Some(record));
             };

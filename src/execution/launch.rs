@@ -7,7 +7,7 @@ use super::{
     ExecutionShared, append_only,
     checkpoint::ThreadCheckpoint,
     delivery_filter::DeliveryFilter,
-    live::Execution,
+    live::{Commitments, Execution, LayerLinks},
     recorder::StepRecorder,
     replay_buffer::ReplayBuffer,
     run::{Run, failed},
@@ -19,22 +19,17 @@ use crate::{
         fold::{Block, StreamStep},
         ids::InvocationId,
         invocation::{AttemptRecord, Invocation, Outcome, RewindMode},
-        upstream::BackgroundResponses,
     },
     journal::{Entry, Finish, Record},
-    layers::{StepStream, cancel::Cancel, invocation::InvocationContext},
+    layers::{StepStream, invocation::InvocationContext},
 };
 
 /// An invocation that is about to run here.
 pub(super) struct Launch {
     pub(super) id: InvocationId,
     pub(super) epoch: u64,
-    /// `true` if the journal knows of it.
-    pub(super) is_recorded: bool,
-    /// `true` if more was promised than to serve this call.
-    pub(super) is_promised: bool,
-    /// Request for it to end, and its links to responses that are made in the background.
-    pub(super) ends: (Cancel, BackgroundResponses),
+    pub(super) commitments: Commitments,
+    pub(super) links: LayerLinks,
     pub(super) steps: StepStream,
     pub(super) mode: RewindMode,
     /// Content that earlier owners published of it.
@@ -64,15 +59,17 @@ impl Launch {
     pub(super) fn new(
         invocation: &Invocation,
         epoch: u64,
-        ends: (Cancel, BackgroundResponses),
+        links: LayerLinks,
         steps: StepStream,
     ) -> Self {
         Self {
             id: invocation.id.clone(),
             epoch,
-            is_recorded: true,
-            is_promised: true,
-            ends,
+            commitments: Commitments {
+                is_recorded: true,
+                is_promised: true,
+            },
+            links,
             steps,
             mode: mode_of(invocation),
             before: PublishedBefore::default(),
@@ -92,9 +89,8 @@ impl ExecutionShared {
         let Launch {
             id,
             epoch,
-            is_recorded,
-            is_promised,
-            ends,
+            commitments,
+            links,
             steps,
             mode,
             before,
@@ -109,8 +105,7 @@ impl ExecutionShared {
         } = before;
         let filter = DeliveryFilter::new(mode, &blocks);
         let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks);
-        let execution = Execution::new(id, epoch, is_recorded, ends, replay).promised(is_promised);
-        let execution = Arc::new(execution);
+        let execution = Arc::new(Execution::new(id, epoch, commitments, links, replay));
         Run {
             shared: Arc::clone(self),
             recorder: StepRecorder::new(Arc::clone(self), Arc::clone(&execution), attempts),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::replay_buffer::ReplayBuffer;
 use crate::{
     domain::{ids::InvocationId, upstream::BackgroundResponses},
-    layers::cancel::Cancel,
+    layers::{cancel::Cancel, invocation::InvocationContext},
 };
 
 /// One running invocation.
@@ -24,17 +24,31 @@ pub(super) struct Execution {
     pub(super) epoch: u64,
     /// Number of steps that were published before this owner's first.
     pub(super) base: u64,
+    pub(super) commitments: Commitments,
+    pub(super) replay: ReplayBuffer,
+    pub(super) links: LayerLinks,
+    fenced: CancellationToken,
+    is_ending: AtomicBool,
+    subscribers: watch::Sender<usize>,
+}
+
+/// Commitments of an execution beyond the call that started it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Commitments {
     /// `true` if the journal knows of it.
     pub(super) is_recorded: bool,
     /// `true` if more was promised than to serve this call: a request id, a thread, or a stream
     /// that can be resumed.
     pub(super) is_promised: bool,
-    pub(super) replay: ReplayBuffer,
+}
+
+/// Links of an execution to the layers below, which hold the other ends.
+#[derive(Debug, Clone)]
+pub(super) struct LayerLinks {
+    /// Request for it to end.
     pub(super) cancel: Cancel,
+    /// Responses that are made for it in the background.
     pub(super) background: BackgroundResponses,
-    fenced: CancellationToken,
-    is_ending: AtomicBool,
-    subscribers: watch::Sender<usize>,
 }
 
 /// A follower's subscription; as long as one exists, the invocation has a client.
@@ -46,35 +60,25 @@ pub(super) struct SubscriberGuard {
 // === impl Execution ===
 
 impl Execution {
-    /// Creates an execution of which both `ends` are held by the layers below: the request for it
-    /// to end, and its links to responses that are made in the background.
+    /// Creates an execution whose next step follows those of `replay`.
     pub(super) fn new(
         id: InvocationId,
         epoch: u64,
-        is_recorded: bool,
-        ends: (Cancel, BackgroundResponses),
+        commitments: Commitments,
+        links: LayerLinks,
         replay: ReplayBuffer,
     ) -> Self {
-        let (cancel, background) = ends;
         Self {
             id,
             epoch,
             base: replay.last(),
-            is_recorded,
-            is_promised: true,
+            commitments,
             replay,
-            cancel,
-            background,
+            links,
             fenced: CancellationToken::new(),
             is_ending: AtomicBool::new(false),
             subscribers: watch::channel(0).0,
         }
-    }
-
-    /// The same execution, of which more was promised than to serve its call, or not.
-    pub(super) const fn promised(mut self, is_promised: bool) -> Self {
-        self.is_promised = is_promised;
-        self
     }
 
     /// Takes a place among the followers.
@@ -106,7 +110,7 @@ impl Execution {
     /// execution off the list: a follower that wakes up must not find it there again.
     pub(super) fn mark_fenced(&self) {
         // First, because what is below is dropped next.
-        self.background.hand_over();
+        self.links.background.hand_over();
         self.fenced.cancel();
         self.replay.wake();
     }
@@ -131,6 +135,18 @@ impl Execution {
     /// Returns when it is executed here no longer. Cancel safe.
     pub(super) async fn fenced(&self) {
         self.fenced.cancelled().await;
+    }
+}
+
+// === impl LayerLinks ===
+
+impl LayerLinks {
+    /// Returns the links of an invocation that is about to run.
+    pub(super) fn of(incoming: &InvocationContext) -> Self {
+        Self {
+            cancel: incoming.cancel.clone(),
+            background: incoming.background.clone(),
+        }
     }
 }
 

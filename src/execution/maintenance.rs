@@ -120,7 +120,7 @@ async fn renew(shared: &Arc<ExecutionShared>) -> Result<(), JournalError> {
     }
     for id in &renewed.cancel_requested {
         if let Some(execution) = shared.execution(id) {
-            execution.cancel.cancel("CancelInvocation");
+            execution.links.cancel.cancel("CancelInvocation");
         }
     }
     Ok(())

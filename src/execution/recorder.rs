@@ -77,7 +77,7 @@ impl StepRecorder {
         attempt: u32,
     ) -> Self {
         let next_seq = execution.base + 1;
-        let writing = if execution.is_recorded {
+        let writing = if execution.commitments.is_recorded {
             WriteMode::Batches
         } else {
             WriteMode::Never
@@ -227,7 +227,7 @@ impl StepRecorder {
     /// promised beyond this call: then no other replica takes it over by itself.
     fn publishes_first(&self) -> bool {
         self.mode() == JournalMode::Fast
-            && (self.shared.leases.are_good() || !self.execution.is_promised)
+            && (self.shared.leases.are_good() || !self.execution.commitments.is_promised)
     }
 
     fn launch(&mut self) {

@@ -131,7 +131,7 @@ impl Run {
                 () = &mut fenced => break None,
                 () = &mut abandoned, if !left => {
                     left = true;
-                    execution.cancel.cancel(CLIENT_GONE);
+                    execution.links.cancel.cancel(CLIENT_GONE);
                 }
                 written = self.recorder.turn() => match written {
                     WriteResult::GoOn => {}
@@ -190,7 +190,7 @@ impl Run {
         let last = self.filter.pass(StreamStep::Terminal(Arc::clone(&outcome)));
         entries.extend(last.into_iter().map(|step| self.recorder.number(step)));
         self.execution.mark_ending();
-        if !self.execution.is_recorded {
+        if !self.execution.commitments.is_recorded {
             self.execution.replay.publish(entries);
             return;
         }

@@ -13,6 +13,7 @@ use super::{
     driver::Driver,
     follower::Follower,
     launch::{Launch, mode_of, mode_of_record},
+    live::{Commitments, LayerLinks},
     run::failed,
 };
 use crate::{
@@ -131,7 +132,7 @@ impl ExecutionShared {
     ) -> Result<Started, CallError> {
         incoming.background = self.leases.background();
         let invocation = Arc::clone(&incoming.invocation);
-        let ends = (incoming.cancel.clone(), incoming.background.clone());
+        let links = LayerLinks::of(&incoming);
         // No target is called before the steps are polled, so that a refusal leaves no record.
         let steps = self
             .run_engine(incoming, &[])
@@ -151,11 +152,11 @@ impl ExecutionShared {
         let (epoch, is_recorded) = match begun {
             Ok(Ok(BeginResult::New { epoch })) => (epoch, true),
             Ok(Ok(other)) => {
-                ends.0.cannot_begin(begun_already(&other));
+                links.cancel.cannot_begin(begun_already(&other));
                 return Box::pin(self.begun_before(other, &invocation)).await;
             }
             Ok(Err(error)) if is_promised => {
-                ends.0.cannot_begin(unrecorded(&error));
+                links.cancel.cannot_begin(unrecorded(&error));
                 return Err(error.into());
             }
             Ok(Err(_)) | Err(_) => {
@@ -165,9 +166,11 @@ impl ExecutionShared {
             }
         };
         let launch = Launch {
-            is_recorded,
-            is_promised,
-            ..Launch::new(&invocation, epoch, ends, steps)
+            commitments: Commitments {
+                is_recorded,
+                is_promised,
+            },
+            ..Launch::new(&invocation, epoch, links, steps)
         };
         Ok(self.started(&invocation, launch))
     }
@@ -230,7 +233,7 @@ impl ExecutionShared {
         drop(in_line);
         incoming.background = self.leases.background();
         let invocation = Arc::clone(&incoming.invocation);
-        let ends = (incoming.cancel.clone(), incoming.background.clone());
+        let links = LayerLinks::of(&incoming);
         let steps = match self.run_engine(incoming, &[]).await {
             Ok(steps) => steps,
             Err(refused) => {
@@ -241,7 +244,7 @@ impl ExecutionShared {
         };
         let launch = Launch {
             turn: Some(turn),
-            ..Launch::new(&invocation, epoch, ends, steps)
+            ..Launch::new(&invocation, epoch, links, steps)
         };
         Ok(self.started(&invocation, launch))
     }
@@ -306,13 +309,16 @@ impl ExecutionShared {
             unloaded(error),
             "It ended before a target was called.",
         );
-        let ends = (incoming.cancel.clone(), incoming.background.clone());
+        let links = LayerLinks::of(incoming);
         let steps = Box::pin(stream::iter([StreamStep::Terminal(Arc::new(outcome))]));
         let launch = Launch {
-            is_recorded: epoch.is_some(),
+            commitments: Commitments {
+                is_recorded: epoch.is_some(),
+                is_promised: true,
+            },
             calls_no_target: true,
             grace: Duration::ZERO,
-            ..Launch::new(invocation, epoch.unwrap_or(1), ends, steps)
+            ..Launch::new(invocation, epoch.unwrap_or(1), links, steps)
         };
         self.started(invocation, launch)
     }
@@ -384,7 +390,7 @@ impl ExecutionShared {
             deadline_at: wall_deadline(invocation.deadline),
             epoch: 1,
             mode: mode_of(invocation),
-            events_kept: if run.execution.is_recorded {
+            events_kept: if run.execution.commitments.is_recorded {
                 self.settings.events_kept
             } else {
                 Duration::ZERO

@@ -16,6 +16,7 @@ use super::{
     checkpoint::ThreadUnusable,
     launch::{Launch, PublishedBefore, mode_of_record},
     leases::Claim,
+    live::LayerLinks,
 };
 use crate::{
     domain::{
@@ -159,8 +160,9 @@ impl ExecutionShared {
                 }
             }
         };
-        let ends = (Cancel::default(), self.leases.background());
-        (incoming.cancel, incoming.background) = ends.clone();
+        incoming.cancel = Cancel::default();
+        incoming.background = self.leases.background();
+        let links = LayerLinks::of(&incoming);
         let blocks = left.fold.blocks().to_vec();
         let attempts = u32::try_from(left.attempts.len()).unwrap_or(u32::MAX);
         let upstream = self.response_to_read_on(&record, &mut left, &incoming);
@@ -195,7 +197,7 @@ impl ExecutionShared {
             },
             turn,
             grace,
-            ..Launch::new(&invocation, epoch, ends, steps)
+            ..Launch::new(&invocation, epoch, links, steps)
         });
         // No caller waits for it here: it is a task from its beginning.
         drop(run.begin());

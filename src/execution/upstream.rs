@@ -35,7 +35,7 @@ pub(super) struct UpstreamHandleRecorder {
 
 impl UpstreamHandleRecorder {
     pub(super) fn new(shared: Arc<ExecutionShared>, execution: Arc<Execution>) -> Self {
-        let running = execution.background.running();
+        let running = execution.links.background.running();
         Self {
             shared,
             execution,
@@ -48,7 +48,7 @@ impl UpstreamHandleRecorder {
     /// Records new handles, and returns the result. Returns only if something was written; cancel
     /// safe.
     pub(super) async fn turn(&mut self) -> WriteResult {
-        if !self.execution.is_recorded {
+        if !self.execution.commitments.is_recorded {
             return std::future::pending().await;
         }
         loop {
@@ -68,7 +68,10 @@ impl UpstreamHandleRecorder {
 
     fn launch(&mut self, handle: UpstreamHandle, after: Duration) {
         // In doubt the next owner finds it: a write whose response is lost may have been made.
-        self.execution.background.set_findable(Some(handle.clone()));
+        self.execution
+            .links
+            .background
+            .set_findable(Some(handle.clone()));
         let journal = Arc::clone(&self.shared.journal);
         let held = Held {
             id: self.execution.id.clone(),
@@ -89,12 +92,12 @@ impl UpstreamHandleRecorder {
         match result {
             Ok(is_findable) => {
                 if !is_findable {
-                    self.execution.background.set_findable(None);
+                    self.execution.links.background.set_findable(None);
                 }
                 self.settled = Some(handle);
             }
             Err(AppendError::Fenced { .. } | AppendError::Finished) => {
-                self.execution.background.set_findable(None);
+                self.execution.links.background.set_findable(None);
                 return WriteResult::Lost;
             }
             Err(AppendError::Store(JournalError::Unavailable(_)))

@@ -316,6 +316,7 @@ async fn an_end_does_not_wait_for_the_record_of_where_its_answer_was_made() {
         .shared
         .execution(&started.id)
         .unwrap()
+        .links
         .background
         .register(handle);
     let mut client = Client::default();
