@@ -5,6 +5,7 @@
 //! does not know gRPC or HTTP listeners.
 
 mod chain;
+mod in_force;
 mod listed_tools;
 mod misspelt;
 mod parts;
@@ -28,13 +29,13 @@ use std::{
 
 use arc_swap::ArcSwap;
 use futures_util::{TryStreamExt as _, stream};
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt as _};
 
 pub use self::{
     chain::TARGETS_HEADER,
+    in_force::{ChangedSettings, Configuration, Rejection},
     listed_tools::{ListedTools, UnavailableServer},
     parts::PartsError,
     request::{Arrival, InvocationRequest},
@@ -45,9 +46,7 @@ use crate::{
     config::Config,
     domain::{
         adaptation::DialectOverrides,
-        clock,
         completion::{Delta, FinishReason},
-        event::{EventBody, SettingFault},
         failure::{Failure, ProviderError},
         ids::{InvocationId, Operation, RouteName, TargetId, TenantId, ThreadId},
         invocation::{Call, TraceContext},
@@ -65,7 +64,6 @@ use crate::{
     },
     policy::{
         admission::Admission,
-        classify::Classifier,
         release::{ReleaseRouting, ReleaseVersion},
         secrets::Secrets,
         tenant_limits::{LimitKind, LimitUse, TenantMeters},
@@ -75,7 +73,7 @@ use crate::{
     tool::{ListFreshness, OnProgress},
 };
 
-use self::tools::Tools;
+use self::{in_force::InForce, tools::Tools};
 
 /// A running configuration; cheap to clone.
 #[derive(Clone)]
@@ -83,45 +81,11 @@ pub struct Engine {
     stack: Stack,
     events: EventBus,
     targets: Targets,
-    classifier: Arc<ArcSwap<Classifier>>,
+    tools: Tools,
+    in_force: InForce,
     admission: Arc<Mutex<Admission>>,
     meters: Arc<Mutex<TenantMeters>>,
-    providers: Arc<ArcSwap<Providers>>,
-    config: Arc<ArcSwap<Config>>,
-    resolver: Arc<ArcSwap<resolve::Resolver>>,
     releases: Arc<ArcSwap<ReleaseRouting>>,
-    tools: Tools,
-    configuration: Arc<ArcSwap<Configuration>>,
-    secrets: Arc<ArcSwap<Secrets>>,
-}
-
-/// The configuration in force, and whether a newer one was rejected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Configuration {
-    /// 1 for the one at the start; grows with every one that took its place.
-    pub generation: u64,
-    /// Rejection of a newer configuration, if it was refused.
-    pub rejected: Option<Rejection>,
-}
-
-/// The settings that a new configuration changed, by path.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ChangedSettings {
-    /// The settings that are others than before.
-    pub changed: Vec<String>,
-    /// Those among them that are read at the start only.
-    pub needs_restart: Vec<String>,
-}
-
-/// A rejected configuration and the reasons.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
-    /// In one text.
-    pub reason: String,
-    /// One by one.
-    pub faults: Vec<SettingFault>,
-    /// Time of the rejection.
-    pub at: Timestamp,
 }
 
 /// Bottom service of the stack: calls the providers and tool servers in force when an attempt
@@ -131,6 +95,19 @@ struct Wire {
     providers: Arc<ArcSwap<Providers>>,
     tools: Tools,
     secrets: Arc<ArcSwap<Secrets>>,
+}
+
+// === impl Wire ===
+
+impl Wire {
+    /// Calls what is in force when an attempt starts.
+    fn new(in_force: &InForce, tools: &Tools) -> Self {
+        Self {
+            providers: Arc::clone(&in_force.providers),
+            tools: tools.clone(),
+            secrets: Arc::clone(&in_force.secrets),
+        }
+    }
 }
 
 // === impl Engine ===
@@ -144,57 +121,36 @@ impl Engine {
     pub fn new(config: Config, spans: Spans, events: EventBus) -> Result<Self, PartsError> {
         let parts = parts::build(&config)?;
         let targets = Targets::new(events.clone(), &parts.targets, &parts.shared);
-        let providers = Arc::new(ArcSwap::from_pointee(parts.providers));
-        let classifier = Arc::new(ArcSwap::from_pointee(parts.classifier));
+        let resolver = resolve::Resolver::new(&config, &parts.targets);
         let admission = Arc::new(Mutex::new(Admission::new(config.admission.clone())));
         let meters = TenantMeters::new(config.server.tenant_limits());
         let meters = Arc::new(Mutex::new(meters));
+        let in_force = InForce::new(config, resolver, parts.providers, parts.classifier);
         let shared = Shared {
             events: events.clone(),
             spans,
             targets: targets.clone(),
             meters: Arc::clone(&meters),
             admission: Arc::clone(&admission),
-            classifier: Arc::clone(&classifier),
+            classifier: Arc::clone(&in_force.classifier),
         };
-        let secrets = Arc::new(ArcSwap::from_pointee(Secrets::new(config.secret_values())));
-        let tools = Tools::new(parts.tools, Arc::clone(&secrets));
-        let wire = Wire {
-            providers: Arc::clone(&providers),
-            tools: tools.clone(),
-            secrets: Arc::clone(&secrets),
-        };
-        let stack = stack(shared, wire);
-        let resolver = Arc::new(ArcSwap::from_pointee(resolve::Resolver::new(
-            &config,
-            &parts.targets,
-        )));
-        let config = Arc::new(ArcSwap::from_pointee(config));
-        let configuration = Arc::new(ArcSwap::from_pointee(Configuration {
-            generation: 1,
-            rejected: None,
-        }));
-        let releases = Arc::default();
+        let tools = Tools::new(parts.tools, Arc::clone(&in_force.secrets));
+        let stack = stack(shared, Wire::new(&in_force, &tools));
         Ok(Self {
             stack,
             events,
             targets,
-            classifier,
+            tools,
+            in_force,
             admission,
             meters,
-            providers,
-            config,
-            resolver,
-            releases,
-            tools,
-            configuration,
-            secrets,
+            releases: Arc::default(),
         })
     }
 
     /// Returns the configured secrets, which belong into no log.
     pub fn secrets(&self) -> Arc<ArcSwap<Secrets>> {
-        Arc::clone(&self.secrets)
+        Arc::clone(&self.in_force.secrets)
     }
 
     /// Applies another configuration, as a whole or not at all.
@@ -203,11 +159,12 @@ impl Engine {
     /// When a part cannot be built; the old configuration then stays in force.
     pub fn reload(&self, config: Config) -> Result<(), PartsError> {
         let parts = parts::rebuild(&config, &self.tools.in_force().servers)?;
-        self.secrets
+        self.in_force
+            .secrets
             .store(Arc::new(Secrets::new(config.secret_values())));
         // First, so that the first call which passes a gate that new settings opened is made with
         // them.
-        self.providers.store(Arc::new(parts.providers));
+        self.in_force.providers.store(Arc::new(parts.providers));
         let tools = self
             .targets
             .all()
@@ -216,13 +173,14 @@ impl Engine {
         let targets: Vec<_> = parts.targets.iter().cloned().chain(tools).collect();
         self.tools.replace(parts.tools);
         self.targets.update(&targets, &parts.shared);
-        self.classifier.store(Arc::new(parts.classifier));
+        self.in_force.classifier.store(Arc::new(parts.classifier));
         self.admission.lock().reconfigure(config.admission.clone());
         let limits = config.server.tenant_limits();
         self.meters.lock().reconfigure(limits);
-        self.resolver
+        self.in_force
+            .resolver
             .store(Arc::new(resolve::Resolver::new(&config, &parts.targets)));
-        self.config.store(Arc::new(config));
+        self.in_force.config.store(Arc::new(config));
         Ok(())
     }
 
@@ -231,7 +189,10 @@ impl Engine {
     /// # Errors
     /// When the route does not exist, or an override is not allowed.
     pub fn resolve(&self, request: InvocationRequest) -> Result<InvocationContext, CallError> {
-        self.resolver.load().resolve(request, &self.releases.load())
+        self.in_force
+            .resolver
+            .load()
+            .resolve(request, &self.releases.load())
     }
 
     /// Has the releases of targets serve new invocations as this says.
@@ -258,7 +219,11 @@ impl Engine {
             .map_or(id.as_str(), ThreadId::as_str);
         let plan = self.tools.plan(call, (&releases, key)).await?;
         let in_force = self.tools.in_force();
-        let incoming = self.resolver.load().resolve_tool(request, plan, id)?;
+        let incoming = self
+            .in_force
+            .resolver
+            .load()
+            .resolve_tool(request, plan, id)?;
         if let Some(tool) = &incoming.plan.tool {
             self.targets.ensure(
                 &in_force.specs(&tool.offers),
@@ -277,7 +242,7 @@ impl Engine {
         route: Option<&RouteName>,
         operation: &Operation,
     ) -> Result<Plan, CallError> {
-        self.resolver.load().bare_plan(route, operation)
+        self.in_force.resolver.load().bare_plan(route, operation)
     }
 
     /// Runs an invocation. Dropping what is returned cancels it, upstream included.
@@ -312,22 +277,12 @@ impl Engine {
             attach: Some(handle),
         };
         // Attaching to a response and dropping the future cancels it.
-        let providers = Arc::clone(&self.providers);
-        let secrets = Arc::clone(&self.secrets);
-        drop(
-            Wire {
-                providers,
-                tools: self.tools.clone(),
-                secrets,
-            }
-            .call(call),
-        );
+        drop(Wire::new(&self.in_force, &self.tools).call(call));
     }
 
     /// Judges bare facts as an attempt's would be.
     pub fn classify(&self, facts: &ProviderError) -> Failure {
-        let facts = self.secrets.load().take_out_of(facts.clone());
-        self.classifier.load().classify(&facts, clock::wall_now())
+        self.in_force.classify(facts)
     }
 
     /// Judges bare facts of a target.
@@ -376,54 +331,18 @@ impl Engine {
 
     /// Returns the configuration in force.
     pub fn config(&self) -> Arc<Config> {
-        self.config.load_full()
+        self.in_force.config.load_full()
     }
 
     /// Records the result of the last configuration change and emits its event.
     pub fn configuration_changed(&self, changed: Result<ChangedSettings, Rejection>) {
-        let configuration = self.configuration();
-        let (configuration, body) = match changed {
-            Ok(ChangedSettings {
-                changed,
-                needs_restart,
-            }) => {
-                let generation = configuration.generation + 1;
-                let body = EventBody::ConfigurationReloaded {
-                    generation,
-                    changed,
-                    needs_restart,
-                };
-                (
-                    Configuration {
-                        generation,
-                        rejected: None,
-                    },
-                    body,
-                )
-            }
-            Err(rejection) => {
-                let Rejection {
-                    reason,
-                    faults,
-                    at: _,
-                } = rejection.clone();
-                let body = EventBody::ConfigurationRejected { reason, faults };
-                (
-                    Configuration {
-                        rejected: Some(rejection),
-                        ..Configuration::clone(&configuration)
-                    },
-                    body,
-                )
-            }
-        };
-        self.configuration.store(Arc::new(configuration));
+        let body = self.in_force.changed(changed);
         self.events.publish(None, 0, None, body);
     }
 
     /// Returns the configuration in force.
     pub fn configuration(&self) -> Arc<Configuration> {
-        self.configuration.load_full()
+        self.in_force.status()
     }
 
     /// Invocations in flight.

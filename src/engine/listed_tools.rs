@@ -102,7 +102,7 @@ impl Engine {
     /// Returns the tool servers whose tools cannot be listed, by name.
     pub fn unavailable_tool_servers(&self) -> Vec<UnavailableServer> {
         let in_force = self.tools.in_force();
-        let secrets = self.secrets.load();
+        let secrets = self.in_force.secrets.load();
         let shown = |(server, trouble): (&str, ListTrouble)| UnavailableServer {
             server: Arc::from(server),
             reason: reason(trouble.error, &secrets),
