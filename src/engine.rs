@@ -38,7 +38,7 @@ pub use self::{
     in_force::{ChangedSettings, Configuration, Rejection},
     listed_tools::{ListedTools, UnavailableServer},
     parts::PartsError,
-    request::{Arrival, InvocationRequest},
+    request::{Arrival, ConversationNames, InvocationRequest, RequestedLifetime},
     tool_progress::FollowedProgress,
 };
 use crate::{

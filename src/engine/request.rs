@@ -43,14 +43,28 @@ pub struct InvocationRequest {
     pub request_id: Option<RequestId>,
     /// The conversation that Relight keeps.
     pub thread: Option<ThreadId>,
-    /// The name by which the caller wants a conversation to stay at one target, if it gives one.
-    pub affinity: Option<String>,
-    /// The session of the caller's program, by its own header.
-    pub session: Option<String>,
+    /// Other names of the conversation.
+    pub names: ConversationNames,
     /// The caller's labels.
     pub labels: BTreeMap<String, String>,
     /// Deviations that the caller wants. Its grace is set only if the caller named one.
     pub overrides: Overrides,
+    /// Time for which the caller wants the invocation to live.
+    pub lifetime: RequestedLifetime,
+}
+
+/// Names by which a caller tells conversations apart that Relight does not keep.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConversationNames {
+    /// The name by which the caller wants a conversation to stay at one target, if it gives one.
+    pub affinity: Option<String>,
+    /// The session of the caller's program, by its own header.
+    pub session: Option<String>,
+}
+
+/// Time for which a caller wants an invocation to live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestedLifetime {
     /// The caller's deadline for the whole invocation.
     pub deadline: Option<Duration>,
     /// If set, the invocation continues when its client is gone; without a grace period, for as
@@ -87,12 +101,10 @@ impl InvocationRequest {
             call,
             request_id: None,
             thread: None,
-            affinity: None,
-            session: None,
+            names: ConversationNames::default(),
             labels: BTreeMap::new(),
             overrides: Overrides::default(),
-            deadline: None,
-            resumable: false,
+            lifetime: RequestedLifetime::default(),
         }
     }
 
@@ -105,10 +117,10 @@ impl InvocationRequest {
             Call::Tool(_) => None,
         };
         let names = [
-            self.affinity.as_deref(),
+            self.names.affinity.as_deref(),
             self.thread.as_ref().map(ThreadId::as_str),
             extra.and_then(serde_json::Value::as_str),
-            self.session.as_deref(),
+            self.names.session.as_deref(),
             self.labels.get(USER).map(String::as_str),
         ];
         names.into_iter().flatten().find(|name| !name.is_empty())
@@ -119,8 +131,12 @@ impl InvocationRequest {
     /// leaves the time to the route, whose cap holds in any case.
     #[must_use]
     pub fn time_allowed(&self) -> Option<Duration> {
-        match (self.deadline, self.arrival.timeout) {
-            (Some(deadline), Some(_)) if self.resumable => Some(deadline),
+        let RequestedLifetime {
+            deadline,
+            resumable,
+        } = self.lifetime;
+        match (deadline, self.arrival.timeout) {
+            (Some(deadline), Some(_)) if resumable => Some(deadline),
             (Some(deadline), Some(timeout)) => Some(deadline.min(timeout)),
             (deadline, timeout) => deadline.or(timeout),
         }
@@ -152,8 +168,10 @@ mod tests {
             };
             let call = Call::Model(Arc::default());
             let request = InvocationRequest {
-                deadline,
-                resumable,
+                lifetime: RequestedLifetime {
+                    deadline,
+                    resumable,
+                },
                 ..InvocationRequest::new(arrival, call)
             };
             assert_eq!(

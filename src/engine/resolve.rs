@@ -329,7 +329,7 @@ fn context(
         .map_or(route.deadline, reportable)
         .min(route.max_deadline);
     let mut overrides = request.overrides;
-    if request.resumable && overrides.resumable_grace.is_none() {
+    if request.lifetime.resumable && overrides.resumable_grace.is_none() {
         overrides.resumable_grace = Some(route.allow_overrides.max_resumable_grace);
     }
     let invocation = Invocation {

@@ -25,7 +25,7 @@ use crate::{
         invocation::{Call, Outcome, Overrides, RewindMode},
         message::ModelCall,
     },
-    engine::{Arrival, InvocationRequest},
+    engine::{Arrival, ConversationNames, InvocationRequest},
     execution::Started,
     layers::{invocation::InvocationContext, spans::EntryPoint},
 };
@@ -111,8 +111,10 @@ impl Front {
             operation: headers.operation,
             request_id: headers.request_id,
             thread: headers.thread.or(named),
-            affinity: headers.affinity,
-            session: headers.session,
+            names: ConversationNames {
+                affinity: headers.affinity,
+                session: headers.session,
+            },
             labels: requested.labels,
             overrides,
             ..InvocationRequest::new(arrival, Call::Model(Arc::new(requested.call)))

@@ -197,7 +197,7 @@ impl ResumeHeaders {
         }
         match self.wish {
             None => {}
-            Some(ResumeWish::AsAllowed) => request.resumable = true,
+            Some(ResumeWish::AsAllowed) => request.lifetime.resumable = true,
             Some(ResumeWish::For(time)) => request.overrides.resumable_grace = Some(time),
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::{
         invocation::{Call, DEFAULT_OPERATION, Overrides, RewindMode, SideEffects, ToolInvocation},
         tool::passed_on_meta,
     },
-    engine::{Arrival, InvocationRequest},
+    engine::{Arrival, ConversationNames, InvocationRequest, RequestedLifetime},
     grpc::v1,
 };
 
@@ -79,8 +79,10 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
         };
     let labels = labels(&at.field("labels"), wire.labels, &mut faults);
     let wire_overrides = wire.overrides.unwrap_or_default();
-    let deadline = wire_overrides.deadline_ms.map(Duration::from_millis);
-    let resumable = wire_overrides.resumable.is_some();
+    let lifetime = RequestedLifetime {
+        deadline: wire_overrides.deadline_ms.map(Duration::from_millis),
+        resumable: wire_overrides.resumable.is_some(),
+    };
     let overrides = overrides(&at.field("overrides"), wire_overrides, &mut faults);
     let operation = if wire.operation.is_empty() {
         DEFAULT_OPERATION.into()
@@ -94,12 +96,10 @@ pub fn request(wire: v1::Invocation, arrival: Arrival) -> Result<InvocationReque
         call,
         request_id: named(wire.request_id).map(RequestId::from),
         thread: named(wire.thread_id).map(ThreadId::from),
-        affinity: None,
-        session: None,
+        names: ConversationNames::default(),
         labels,
         overrides,
-        deadline,
-        resumable,
+        lifetime,
     });
     faults.or_some(requested)
 }

@@ -72,7 +72,7 @@ fn every_field_of_a_request_arrives() {
         (Some("r1".into()), Some("t1".into()))
     );
     assert_eq!(
-        (read.deadline, read.resumable),
+        (read.lifetime.deadline, read.lifetime.resumable),
         (Some(Duration::from_millis(1500)), true)
     );
     assert_eq!(read.labels.get("team").map(String::as_str), Some("a"));
