@@ -277,7 +277,8 @@ impl Judge {
 
     /// Reports that the response passed without a check of its shape.
     fn unchecked(&self, reason: &'static str) {
-        let (scope, number) = (&self.attempt.scope, self.attempt.number());
+        let scope = &self.attempt.scope;
+        let number = self.attempt.number();
         let is_first = scope
             .record(number)
             .is_some_and(|record| record.unchecked.is_none());

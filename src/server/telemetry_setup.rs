@@ -101,7 +101,8 @@ pub(super) fn read_levels(
 ) {
     let engine = engine.clone();
     let executions = executions.clone();
-    let (drain, peers) = (drain.clone(), peers.clone());
+    let drain = drain.clone();
+    let peers = peers.clone();
     metrics.read_levels(move || GaugeLevels {
         inflight: i64::from(engine.in_flight()),
         parked: i64::try_from(engine.targets().parked()).unwrap_or(i64::MAX),
