@@ -40,7 +40,7 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// One client's stream on its way out.
-struct EventStream {
+struct ClientStream {
     id: InvocationId,
     /// Position of its newest event.
     last: EventPosition,
@@ -161,7 +161,7 @@ impl Recovery {
         let withdrawn = withdrawn(access, move |now| {
             now.tenant == tenant && now.may_invoke() && now.may_use(&route).is_ok()
         });
-        let response = EventStream {
+        let response = ClientStream {
             id,
             last: EventPosition {
                 epoch,
@@ -182,9 +182,9 @@ impl Recovery {
     }
 }
 
-// === impl EventStream ===
+// === impl ClientStream ===
 
-impl EventStream {
+impl ClientStream {
     /// Returns the next event; an error is the last, and nothing follows the end of the steps.
     async fn next(&mut self) -> Option<Result<v1::StreamEvent, Status>> {
         if self.has_failed {

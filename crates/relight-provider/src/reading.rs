@@ -152,7 +152,7 @@ enum Taken {
 }
 
 /// A response that is read: its deltas one by one, and at its end the error, if there is one.
-struct Reading<D: ResponseParser> {
+struct BodyReader<D: ResponseParser> {
     facts: ResponseMeta,
     body: ReplyBody,
     parser: D,
@@ -162,11 +162,11 @@ struct Reading<D: ResponseParser> {
     batches: Batches,
     /// Parsed deltas, which are returned before anything else is done.
     ready: VecDeque<Delta>,
-    next: Step,
+    next: ReadStep,
 }
 
-/// What is done once all that was parsed is returned.
-enum Step {
+/// The step that is taken once all that was parsed is returned.
+enum ReadStep {
     /// The kind of the body is found.
     Open,
     /// These bytes of a stream are parsed.
@@ -178,7 +178,7 @@ enum Step {
 }
 
 /// A stream that ended without its mark.
-struct Cut {
+struct CutStream {
     error: ProviderError,
     /// Nothing came for too long, so that more may still come.
     is_silence: bool,
@@ -190,7 +190,7 @@ pub(super) fn read<D: ResponseParser>(
     limits: ReadLimits,
     parser: D,
 ) -> DeltaStream {
-    let reading = Reading {
+    let reader = BodyReader {
         facts: ResponseMeta {
             provider: Arc::clone(&limits.provider),
             status: reply.status,
@@ -204,28 +204,28 @@ pub(super) fn read<D: ResponseParser>(
         batches: Batches::new(limits.is_read_along),
         limits,
         ready: VecDeque::new(),
-        next: Step::Open,
+        next: ReadStep::Open,
     };
-    Box::pin(stream::unfold(Box::new(reading), async |mut reading| {
-        let delta = reading.next().await?;
-        Some((delta.map_err(Box::new), reading))
+    Box::pin(stream::unfold(Box::new(reader), async |mut reader| {
+        let delta = reader.next().await?;
+        Some((delta.map_err(Box::new), reader))
     }))
 }
 
-// === impl Reading ===
+// === impl BodyReader ===
 
-impl<D: ResponseParser> Reading<D> {
+impl<D: ResponseParser> BodyReader<D> {
     /// Returns the next delta; an error is the last.
     async fn next(&mut self) -> Option<Result<Delta, ProviderError>> {
         loop {
             if let Some(delta) = self.ready.pop_front() {
                 return Some(Ok(delta));
             }
-            let step = match mem::replace(&mut self.next, Step::End) {
-                Step::Open => self.open().await,
-                Step::Parse(bytes) => Ok(self.parse(bytes).await),
-                Step::Continue(taken) => self.go_on(taken).await,
-                Step::End => return None,
+            let step = match mem::replace(&mut self.next, ReadStep::End) {
+                ReadStep::Open => self.open().await,
+                ReadStep::Parse(bytes) => Ok(self.parse(bytes).await),
+                ReadStep::Continue(taken) => self.go_on(taken).await,
+                ReadStep::End => return None,
             };
             match step {
                 Ok(next) => self.next = next,
@@ -234,10 +234,10 @@ impl<D: ResponseParser> Reading<D> {
         }
     }
 
-    async fn open(&mut self) -> Result<Step, ProviderError> {
+    async fn open(&mut self) -> Result<ReadStep, ProviderError> {
         let (kind, first) = self.facts.open::<D::Frames>(&mut self.body).await?;
         match kind {
-            Kind::Events => Ok(Step::Parse(first)),
+            Kind::Events => Ok(ReadStep::Parse(first)),
             Kind::Document => self.document(first).await,
             Kind::Neither => {
                 let mut garbage = first;
@@ -253,7 +253,7 @@ impl<D: ResponseParser> Reading<D> {
         }
     }
 
-    async fn document(&mut self, first: Bytes) -> Result<Step, ProviderError> {
+    async fn document(&mut self, first: Bytes) -> Result<ReadStep, ProviderError> {
         let (facts, limits) = (&mut self.facts, &self.limits);
         let document = facts.document(&mut self.body, first, limits).await?;
         let mut out = Vec::new();
@@ -261,10 +261,10 @@ impl<D: ResponseParser> Reading<D> {
             .and_then(|parsed| self.parser.document(&parsed, &mut out))
             .map_err(|flaw| self.facts.flawed(flaw, Surface::Http))?;
         self.ready = out.into();
-        Ok(Step::End)
+        Ok(ReadStep::End)
     }
 
-    async fn parse(&mut self, bytes: Bytes) -> Step {
+    async fn parse(&mut self, bytes: Bytes) -> ReadStep {
         self.facts.remember(&bytes);
         let mut out = Vec::new();
         let taken = take(
@@ -287,31 +287,31 @@ impl<D: ResponseParser> Reading<D> {
             // be reused.
             self.body.discard_rest().await;
         }
-        Step::Continue(taken)
+        ReadStep::Continue(taken)
     }
 
-    async fn go_on(&mut self, taken: Taken) -> Result<Step, ProviderError> {
+    async fn go_on(&mut self, taken: Taken) -> Result<ReadStep, ProviderError> {
         let cut = match taken {
-            Taken::Complete => return Ok(Step::End),
+            Taken::Complete => return Ok(ReadStep::End),
             Taken::NotNeeded => None,
             Taken::Flawed(flaw) => Some(self.cut(flaw)?),
             Taken::More => match self.more().await {
-                Ok(Some(bytes)) => return Ok(Step::Parse(bytes)),
+                Ok(Some(bytes)) => return Ok(ReadStep::Parse(bytes)),
                 Ok(None) => None,
                 Err(_) if self.linger.left().is_some() => None,
-                Err(error) => Some(Cut {
+                Err(error) => Some(CutStream {
                     is_silence: error.fault == Some(TransportFault::IdleTimeout),
                     error,
                 }),
             },
         };
         let mut last = Vec::new();
-        let Cut { error, is_silence } = match cut {
+        let CutStream { error, is_silence } = match cut {
             Some(cut) => cut,
             None => match finish(self.new_frames(), &mut self.parser, &mut last) {
                 Ok(()) => {
                     self.ready = last.into();
-                    return Ok(Step::End);
+                    return Ok(ReadStep::End);
                 }
                 Err(flaw) => self.cut(flaw)?,
             },
@@ -323,10 +323,10 @@ impl<D: ResponseParser> Reading<D> {
                 self.body = body;
                 self.new_frames();
                 self.batches = Batches::new(self.limits.is_read_along);
-                Ok(Step::Parse(first))
+                Ok(ReadStep::Parse(first))
             }
             // A silent body may still continue.
-            Err(_) if is_silence => Ok(Step::Parse(Bytes::new())),
+            Err(_) if is_silence => Ok(ReadStep::Parse(Bytes::new())),
             Err(error) => Err(error),
         }
     }
@@ -348,13 +348,13 @@ impl<D: ResponseParser> Reading<D> {
     }
 
     /// Returns the cut that a flaw is; an error if it is another one.
-    fn cut(&self, flaw: ParseError) -> Result<Cut, ProviderError> {
+    fn cut(&self, flaw: ParseError) -> Result<CutStream, ProviderError> {
         let is_cut = matches!(flaw, ParseError::Cut(_));
         let error = self.facts.flawed(flaw, Surface::Stream);
         if !is_cut {
             return Err(error);
         }
-        Ok(Cut {
+        Ok(CutStream {
             error,
             is_silence: false,
         })
