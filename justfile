@@ -52,8 +52,8 @@ book:
 bench KIND="":
     cargo bench --locked --bench overhead -- "{{KIND}}"
 
-# The same with other gateways beside Relight, which are installed into target/peers (tensorzero, litellm; needs PyPI). `just
-# bench-peers "under faults"` is what an answer costs while one request in ten fails upstream.
+# The same with other gateways beside Relight: tensorzero and litellm, which are installed into target/peers (needs PyPI), and agentgateway,
+# whose binary AGENTGATEWAY names. `just bench-peers "under faults"` is what an answer costs while one request in ten fails upstream.
 bench-peers KIND="" PEERS="tensorzero":
     benches/peers.sh "{{KIND}}" {{PEERS}}
 

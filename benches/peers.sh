@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Measures other gateways beside Relight, in the same rounds; installs them from PyPI into target/peers first.
+# Measures other gateways beside Relight, in the same rounds; installs TensorZero and LiteLLM from PyPI into target/peers first.
 #
 #   benches/peers.sh "front unary"                        # TensorZero
 #   benches/peers.sh "front unary" tensorzero litellm
+#   AGENTGATEWAY=/path/to/agentgateway benches/peers.sh "front unary" agentgateway   # a binary that you have
 #
 # The kinds are those of `cargo bench --bench overhead`. Needs Python 3.11 with venv.
 set -euo pipefail
@@ -24,12 +25,24 @@ peer() {
   RELIGHT_PEERS+="$name $version=$venv/bin/python -W ignore benches/peers/$program;"
 }
 
+# agentgateway, which no registry has: the binary that AGENTGATEWAY names.
+agentgateway() {
+  local binary version
+  [[ -n ${AGENTGATEWAY-} ]] || { echo "agentgateway: AGENTGATEWAY must name its binary; nothing is built or downloaded" >&2; exit 2; }
+  binary=$(realpath -e "$AGENTGATEWAY") || exit 2
+  version=$("$binary" -V) || { echo "agentgateway: $binary does not run" >&2; exit 2; }
+  # The command is split at blanks, and the peers at semicolons.
+  [[ $binary != *[[:space:]\;]* ]] || { echo "agentgateway: a blank or a semicolon in the path $binary" >&2; exit 2; }
+  RELIGHT_PEERS+="agentgateway $version=python3 benches/peers/agentgateway_file.py $binary;"
+}
+
 RELIGHT_PEERS=
 for name; do
   case $name in
     tensorzero) peer TensorZero 2026.6.0 tensorzero_gateway.py tensorzero openai==3.54.0 ;;
     litellm) peer LiteLLM 1.108.7 litellm_proxy.py "litellm[proxy]" ;;
-    *) echo "no peer is called $name: tensorzero, litellm" >&2; exit 2 ;;
+    agentgateway) agentgateway ;;
+    *) echo "no peer is called $name: tensorzero, litellm, agentgateway" >&2; exit 2 ;;
   esac
 done
 export RELIGHT_PEERS
