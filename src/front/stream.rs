@@ -47,7 +47,7 @@ pub(super) trait AnswerEvents: Send + 'static {
         matches!(kind, BlockKind::ToolCall { .. })
     }
 
-    /// Returns a block grew by this text. What is sent only whole (tool calls) is sent when it
+    /// Handles a block that grew by this text. What is sent only whole (tool calls) is sent when it
     /// stops.
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes>;
 

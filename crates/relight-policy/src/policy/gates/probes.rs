@@ -94,7 +94,7 @@ impl ProbePlan {
 // === impl StatedEnd ===
 
 impl StatedEnd {
-    /// Returns a refusal states a wait; returns the end that is believed.
+    /// Takes a refusal that states a wait; returns the end that is believed.
     pub(super) fn stated(&mut self, now: Instant, wait: Option<Duration>) -> Option<Instant> {
         let wait = wait.filter(|wait| !wait.is_zero());
         let Some(end) = wait.and_then(|wait| now.checked_add(wait)) else {
