@@ -155,7 +155,7 @@ impl Begun {
     /// Follows the invocation at the second server to its end.
     async fn continues_at_the_second(&mut self) {
         let client = self.second.recovery();
-        tokio::time::timeout(Duration::from_secs(40), self.folding.insist(&client))
+        tokio::time::timeout(PATIENCE, self.folding.insist(&client))
             .await
             .expect("it is taken over");
         assert_eq!(self.folding.text(), ANSWER);
@@ -330,9 +330,7 @@ async fn an_owner_that_slept_too_long_does_not_take_the_answer_from_the_next_one
     // It cancels the one that it had requested ...
     upstream.await_cancel(1).await;
     let ended = early.follow(&mut begun.stream, usize::MAX);
-    tokio::time::timeout(Duration::from_secs(20), ended)
-        .await
-        .unwrap();
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
     early.insist(&begun.second.recovery()).await;
     assert_eq!(
         (early.text().as_str(), &early.terminal),
@@ -361,7 +359,7 @@ async fn a_response_that_was_taken_over_is_cancelled_when_it_has_no_reader_any_m
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(40), reading_on)
+    tokio::time::timeout(PATIENCE, reading_on)
         .await
         .expect("it is taken over");
     assert_eq!(
@@ -387,7 +385,7 @@ async fn a_response_whose_invocation_is_cancelled_before_its_takeover_is_cancell
     assert_eq!(begun.cancel_at_the_second().await, InvocationState::Running);
     begun.first.kill().await;
     let client = begun.second.recovery();
-    tokio::time::timeout(Duration::from_secs(40), begun.folding.insist(&client))
+    tokio::time::timeout(PATIENCE, begun.folding.insist(&client))
         .await
         .expect("it is taken over");
     assert!(matches!(
