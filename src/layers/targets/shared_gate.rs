@@ -72,7 +72,7 @@ impl SharedGate {
     ) -> GatePass {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _in_line = InLine(self);
-        self.lock().comes(Instant::now());
+        self.lock().joins_line(Instant::now());
         let _turn = self.turn.lock().await;
         loop {
             let sooner = self.sooner.notified();

@@ -268,8 +268,17 @@ impl Gate {
         self.change.take()
     }
 
-    /// A call comes that will wait for its turn.
-    pub fn comes(&mut self, now: Instant) {
+    /// A call comes that will wait for its turn. If the end of the limit is not known, the next probe
+    /// passes for it eight seconds after the last one at the latest, for it has nowhere else to go.
+    pub fn joins_line(&mut self, now: Instant) {
+        self.comes(now);
+        if self.stated.believed(now).is_none() {
+            let probes = self.closed.iter_mut().flat_map(|closed| &mut closed.probes);
+            probes.for_each(ProbePlan::awaited);
+        }
+    }
+
+    fn comes(&mut self, now: Instant) {
         self.coming.add(now, 1);
     }
 
@@ -280,12 +289,14 @@ impl Gate {
     pub fn peek_after(&self, now: Instant, tenant: &TenantId, before: u32) -> Result<(), Duration> {
         if let Some(probes) = self.probes_of(tenant) {
             let due = self.due_here(probes);
-            let opens = self.stated.believed(now).map_or(due, |end| end.max(due));
-            let wait = opens.saturating_duration_since(now);
-            return if wait.is_zero() && before == 0 {
+            let opens = match self.stated.believed(now) {
+                Some(end) => end.max(due),
+                None => due.min(probes.due_if_awaited() + self.back),
+            };
+            return if due <= now && opens <= now && before == 0 {
                 Ok(())
             } else {
-                Err(wait.max(RESULT))
+                Err(opens.saturating_duration_since(now).max(RESULT))
             };
         }
         let pace = self.pace.as_ref();

@@ -21,6 +21,8 @@ const TOLERANCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(super) struct ProbePlan {
     closed: Instant,
+    /// Time of the last one, of any replica; of the closing before the first.
+    last: Instant,
     /// Time at which the next one may pass.
     due: Instant,
     /// The believed end for which a probe went half-way.
@@ -42,6 +44,7 @@ impl ProbePlan {
     pub(super) const fn new(now: Instant) -> Self {
         Self {
             closed: now,
+            last: now,
             due: now,
             halved: None,
         }
@@ -52,9 +55,21 @@ impl ProbePlan {
         self.due
     }
 
-    /// Another replica knows that none should pass before this time.
-    pub(super) fn not_before(&mut self, due: Instant) {
-        self.due = self.due.max(due);
+    /// Returns the time at which the next one may pass once a call waits for it.
+    pub(super) fn due_if_awaited(&self) -> Instant {
+        self.due.min(self.last + WHILE_CALLS_WAIT)
+    }
+
+    /// A call waits for the next one: it passes as soon as if calls had waited all along.
+    pub(super) fn awaited(&mut self) {
+        self.due = self.due_if_awaited();
+    }
+
+    /// Another replica, which sent one, knows that none should pass before this time.
+    pub(super) fn not_before(&mut self, now: Instant, due: Instant) {
+        if due > self.due {
+            (self.due, self.last) = (due, now);
+        }
     }
 
     /// One passes, or was refused: when the next one may pass. `end`: the believed end; `rate`: how
@@ -80,6 +95,7 @@ impl ProbePlan {
                 }
             }
         };
+        self.last = now;
         self.due = now + wait.clamp(shortest, longest);
     }
 

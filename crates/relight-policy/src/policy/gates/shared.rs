@@ -129,7 +129,7 @@ impl Gate {
             let probes = self.closed.as_mut().zip(place);
             let probes = probes.and_then(|(closed, place)| closed.probes.get_mut(place));
             if let Some((probes, due)) = probes.zip(after(one.probe_ms)) {
-                probes.not_before(due);
+                probes.not_before(now, due);
             }
         }
         let earlier = now.checked_sub(Duration::from_millis(closing.closed_ms));

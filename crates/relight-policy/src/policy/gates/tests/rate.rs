@@ -38,7 +38,7 @@ fn traffic(per_second: u32, seconds: u32, mut refuses: impl FnMut(Duration) -> b
             due -= 1.0;
             line.push_back(it.now);
             if it.gate.is_paced(it.now, &"a".into()) {
-                it.gate.comes(it.now);
+                it.gate.joins_line(it.now);
             }
         }
         coming.push_back(Vec::new());
@@ -170,4 +170,67 @@ fn one_to_which_nobody_comes_any_more_opens() {
         Ok(GateChange::Opened { .. })
     ));
     assert!(it.pass("a").is_ok_and(|pass| !pass.probe));
+}
+
+/// Refuses the probes of a closed gate at which nobody waits, until it was closed for two minutes.
+fn long_closed() -> Calls {
+    let mut it = Calls::new(GateKind::Rate);
+    it.close("a");
+    loop {
+        match it.pass("a") {
+            Err(wait) => it.now += wait,
+            Ok(probe) => {
+                it.refuse(probe);
+                if it.since_start() > secs(120) {
+                    return it;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_probe_is_brought_forward_for_calls_that_have_nowhere_else_to_go() {
+    let tenant = TenantId::from("a");
+    let mut it = long_closed();
+    let alone = it.gate.peek(it.now, &tenant).unwrap_err();
+    assert!(alone > secs(50), "{alone:?} while others serve");
+    it.now += secs(3);
+    // Who asks where to wait is told so, and moves nothing.
+    assert_eq!(it.gate.peek_after(it.now, &tenant, 0), Err(secs(5)));
+    assert_eq!(it.gate.peek(it.now, &tenant), Err(alone - secs(3)));
+    it.gate.joins_line(it.now);
+    assert_eq!(it.gate.peek(it.now, &tenant), Err(secs(5)));
+    it.now += secs(5);
+    let probe = it.pass("a").unwrap();
+    // No more than one such probe in eight seconds, however many calls wait.
+    it.refuse(probe);
+    for _ in 0..3 {
+        it.gate.joins_line(it.now);
+    }
+    assert!(it.gate.peek(it.now, &tenant).unwrap_err() > secs(7));
+}
+
+#[test]
+fn a_call_that_comes_long_after_the_last_probe_is_one_at_once() {
+    let tenant = TenantId::from("a");
+    let mut it = long_closed();
+    it.now += secs(20);
+    assert!(it.gate.peek_after(it.now, &tenant, 0).unwrap_err() < secs(1));
+    assert!(it.pass("a").is_err(), "while others serve");
+    it.gate.joins_line(it.now);
+    assert!(it.pass("a").is_ok());
+}
+
+#[test]
+fn a_stated_end_is_waited_for_by_those_who_have_nowhere_else_to_go_too() {
+    let tenant = TenantId::from("a");
+    let mut it = Calls::new(GateKind::Rate);
+    let headers = nothing_left("30s");
+    it.gate.observe_limits(it.now, &headers, &tenant);
+    let probe = it.pass("a").unwrap();
+    it.refuse(probe);
+    it.now += secs(9);
+    it.gate.joins_line(it.now);
+    assert_eq!(it.pass("a").err(), Some(secs(6)), "half-way");
 }
