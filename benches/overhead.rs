@@ -81,10 +81,15 @@ const LOADS: &[(&str, &str, u32, Pace)] = &[
     ("unary", ", 64 connections", 64, Pace::AtOnce),
 ];
 
-/// Long answers, which are measured under the first load.
-const LONG: &[(&str, usize)] = &[
-    ("front stream of 500", 500),
-    ("front stream of 2,000", 2_000),
+/// Long answers: how many events they have, and how these come.
+const LONG: &[(usize, &str, Pace)] = &[
+    (500, "500", Pace::AtOnce),
+    (
+        500,
+        "500, 2 ms apart",
+        Pace::Apart(Duration::from_millis(2)),
+    ),
+    (2_000, "2,000", Pace::AtOnce),
 ];
 
 /// A row of the table.
@@ -206,19 +211,6 @@ async fn measure(wanted: &[String]) {
 
 /// Each kind under each load that it is measured under.
 fn rows() -> impl Iterator<Item = Row> {
-    let long = LONG.iter().map(|&(name, pieces)| Row {
-        name: name.to_owned(),
-        store: "memory",
-        kind: Kind::Front {
-            stream: true,
-            pieces,
-            prompt_bytes: 20,
-            turns: 0,
-            tools: 0,
-        },
-        connections: CONNECTIONS,
-        pace: Pace::AtOnce,
-    });
     let loaded = LOADS.iter().flat_map(|&(words, added, connections, pace)| {
         KINDS
             .iter()
@@ -231,7 +223,34 @@ fn rows() -> impl Iterator<Item = Row> {
                 pace,
             })
     });
-    loaded.chain(long)
+    loaded.chain(LONG.iter().flat_map(long_rows))
+}
+
+/// A long answer as each interface gives it: whole, and as a stream.
+fn long_rows(&(pieces, words, pace): &(usize, &str, Pace)) -> impl Iterator<Item = Row> {
+    [("unary", false), ("stream", true)]
+        .into_iter()
+        .flat_map(move |(way, stream)| {
+            let front = Kind::Front {
+                stream,
+                pieces,
+                prompt_bytes: 20,
+                turns: 0,
+                tools: 0,
+            };
+            let grpc = Kind::Grpc {
+                stream,
+                pieces,
+                request_id: false,
+            };
+            [("front", front), ("grpc", grpc)].map(|(interface, kind)| Row {
+                name: format!("{interface} {way} of {words}"),
+                store: "memory",
+                kind,
+                connections: CONNECTIONS,
+                pace,
+            })
+        })
 }
 
 impl Row {
