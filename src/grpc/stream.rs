@@ -51,8 +51,6 @@ struct ClientStream {
     withdrawn: BoxFuture<'static, Withdrawn>,
     follower: Follower,
     timer: IdleTimer,
-    /// If set, its last event was an error.
-    has_failed: bool,
 }
 
 impl Recovery {
@@ -173,32 +171,25 @@ impl Recovery {
             withdrawn: Box::pin(withdrawn),
             follower,
             timer: IdleTimer::new(HEARTBEAT),
-            has_failed: false,
         };
-        Box::pin(stream::unfold(Box::new(response), async |mut response| {
-            let event = response.next().await?;
-            Some((event.map(message), response))
-        }))
+        Box::pin(stream::try_unfold(
+            Box::new(response),
+            async |mut response| {
+                let event = response.next().await?;
+                Ok(event.map(|event| (message(event), response)))
+            },
+        ))
     }
 }
 
 // === impl ClientStream ===
 
 impl ClientStream {
-    /// Returns the next event; an error is the last, and nothing follows the end of the steps.
-    async fn next(&mut self) -> Option<Result<v1::StreamEvent, Status>> {
-        if self.has_failed {
-            return None;
-        }
+    /// Returns the next event; `None` after the end of the steps.
+    async fn next(&mut self) -> Result<Option<v1::StreamEvent>, Status> {
         if let Some(header) = self.header.take() {
-            return Some(Ok(self.writer.accepted(self.last, &header)));
+            return Ok(Some(self.writer.accepted(self.last, &header)));
         }
-        let event = self.awaited().await.transpose();
-        self.has_failed = matches!(event, Some(Err(_)));
-        event
-    }
-
-    async fn awaited(&mut self) -> Result<Option<v1::StreamEvent>, Status> {
         loop {
             let item = tokio::select! {
                 biased;

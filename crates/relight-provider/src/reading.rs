@@ -206,31 +206,27 @@ pub(super) fn read<D: ResponseParser>(
         ready: VecDeque::new(),
         next: ReadStep::Open,
     };
-    Box::pin(stream::unfold(Box::new(reader), async |mut reader| {
+    Box::pin(stream::try_unfold(Box::new(reader), async |mut reader| {
         let delta = reader.next().await?;
-        Some((delta.map_err(Box::new), reader))
+        Ok(delta.map(|delta| (delta, reader)))
     }))
 }
 
 // === impl BodyReader ===
 
 impl<D: ResponseParser> BodyReader<D> {
-    /// Returns the next delta; an error is the last.
-    async fn next(&mut self) -> Option<Result<Delta, ProviderError>> {
+    /// Returns the next delta; `None` after the last.
+    async fn next(&mut self) -> Result<Option<Delta>, ProviderError> {
         loop {
             if let Some(delta) = self.ready.pop_front() {
-                return Some(Ok(delta));
+                return Ok(Some(delta));
             }
-            let step = match mem::replace(&mut self.next, ReadStep::End) {
-                ReadStep::Open => self.open().await,
-                ReadStep::Parse(bytes) => Ok(self.parse(bytes).await),
-                ReadStep::Continue(taken) => self.go_on(taken).await,
-                ReadStep::End => return None,
+            self.next = match mem::replace(&mut self.next, ReadStep::End) {
+                ReadStep::Open => self.open().await?,
+                ReadStep::Parse(bytes) => self.parse(bytes).await,
+                ReadStep::Continue(taken) => self.go_on(taken).await?,
+                ReadStep::End => return Ok(None),
             };
-            match step {
-                Ok(next) => self.next = next,
-                Err(error) => return Some(Err(error)),
-            }
         }
     }
 
@@ -254,8 +250,8 @@ impl<D: ResponseParser> BodyReader<D> {
     }
 
     async fn document(&mut self, first: Bytes) -> Result<ReadStep, ProviderError> {
-        let (facts, limits) = (&mut self.facts, &self.limits);
-        let document = facts.document(&mut self.body, first, limits).await?;
+        let read = self.facts.document(&mut self.body, first, &self.limits);
+        let document = read.await?;
         let mut out = Vec::new();
         parse(&document)
             .and_then(|parsed| self.parser.document(&parsed, &mut out))
