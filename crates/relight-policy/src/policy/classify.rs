@@ -122,19 +122,24 @@ impl Classifier {
     /// if the failure has no `date` of its own.
     #[must_use]
     pub fn classify(&self, error: &ProviderError, now: Timestamp) -> Failure {
-        let (shorter, whole) = readings(error);
-        let judge = |quotes: &Quotes| self.classify_without(*quotes, error, now);
-        let mut verdicts = shorter.iter().map(judge);
-        verdicts
-            .find(|verdict| is_of_request(verdict.class))
-            .unwrap_or_else(|| judge(&whole))
+        let (readings, whole) = readings(error);
+        let mut verdicts = Vec::new();
+        for quotes in readings {
+            let verdict = self.classify_without(*quotes, error, now);
+            if is_of_request(verdict.class) {
+                return verdict;
+            }
+            verdicts.push(verdict);
+        }
+        verdicts.swap_remove(whole)
     }
 
     /// Returns the built-in rules besides the deciding one that hold as well, in their order.
     #[must_use]
     pub fn also_holding(&self, error: &ProviderError) -> Vec<HoldingRule> {
         let decided = self.classify(error, Timestamp::UNIX_EPOCH).rule;
-        let error = &without(readings(error).1, error);
+        let (readings, whole) = readings(error);
+        let error = &without(readings[whole], error);
         let reading = read(error);
         let evidence = NumericEvidence::gather(error, &reading);
         let scene = RuleContext::of(error, &evidence);
@@ -257,7 +262,8 @@ impl Classifier {
     ) -> VerdictBasis {
         let is_class = |class| class == judgement.class;
         let by_status = error.status.and_then(status::http);
-        let by_grpc = error.grpc_status.and_then(status::grpc);
+        let by_number = by_status.or_else(|| error.grpc_status.and_then(status::grpc));
+        let is_stated = by_number.is_some_and(|(class, ..)| is_class(class));
         let codes = || {
             let scene = RuleContext {
                 codes: &evidence.keyed,
@@ -267,11 +273,7 @@ impl Classifier {
         };
         if error.fault.is_some() {
             VerdictBasis::Own
-        } else if by_status
-            .or(by_grpc)
-            .is_some_and(|(class, ..)| is_class(class))
-            || judgement.rule == "rate.exhausted_window"
-        {
+        } else if is_stated || judgement.rule == "rate.exhausted_window" {
             VerdictBasis::Status
         } else if codes().is_some_and(|found| is_class(found.rule.class)) {
             VerdictBasis::Code
@@ -281,14 +283,12 @@ impl Classifier {
     }
 }
 
-/// Returns the readings that count if they find the request at fault, and the one that counts else.
-fn readings(error: &ProviderError) -> (&[Quotes], Quotes) {
+/// Returns the readings in order, and which one counts if none finds the request at fault.
+fn readings(error: &ProviderError) -> (&[Quotes], usize) {
     match error.status {
-        Some(status) if status::blames_request(status) => {
-            (&[Quotes::Refused, Quotes::All], Quotes::Refused)
-        }
-        _ if error.surface == Surface::Tool => (&[Quotes::Names], Quotes::Pairs),
-        _ => (&[], Quotes::Pairs),
+        Some(status) if status::blames_request(status) => (&[Quotes::Refused, Quotes::All], 0),
+        _ if error.surface == Surface::Tool => (&[Quotes::Names, Quotes::Pairs], 1),
+        _ => (&[Quotes::Pairs], 0),
     }
 }
 
