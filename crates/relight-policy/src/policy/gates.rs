@@ -291,9 +291,9 @@ impl Gate {
             let due = self.due_here(probes);
             let opens = match self.stated.believed(now) {
                 Some(end) => end.max(due),
-                None => due.min(probes.due_if_awaited() + self.back),
+                None => probes.due_if_awaited() + self.back,
             };
-            return if due <= now && opens <= now && before == 0 {
+            return if due.max(opens) <= now && before == 0 {
                 Ok(())
             } else {
                 Err(opens.saturating_duration_since(now).max(RESULT))
