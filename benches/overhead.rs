@@ -56,7 +56,7 @@ mod upstream;
 
 use std::time::Duration;
 
-use calls::{FRONT_UNARY, KINDS, Kind, SQLITE};
+use calls::{FRONT_UNARY, KINDS, Kind, SQLITE, front, grpc};
 use load::{CONNECTIONS, Measured, RATE, SCHEDULED, closed_loop, ms, open_loop};
 use peers::Peer;
 use process::{COUNTS, Process};
@@ -231,19 +231,11 @@ fn long_rows(&(pieces, words, pace): &(usize, &str, Pace)) -> impl Iterator<Item
     [("unary", false), ("stream", true)]
         .into_iter()
         .flat_map(move |(way, stream)| {
-            let front = Kind::Front {
-                stream,
-                pieces,
-                prompt_bytes: 20,
-                turns: 0,
-                tools: 0,
-            };
-            let grpc = Kind::Grpc {
-                stream,
-                pieces,
-                request_id: false,
-            };
-            [("front", front), ("grpc", grpc)].map(|(interface, kind)| Row {
+            let kinds = [
+                ("front", front(stream, pieces)),
+                ("grpc", grpc(stream, pieces)),
+            ];
+            kinds.map(|(interface, kind)| Row {
                 name: format!("{interface} {way} of {words}"),
                 store: "memory",
                 kind,

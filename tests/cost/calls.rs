@@ -41,13 +41,23 @@ pub(crate) enum Kind {
     },
 }
 
-const fn front(stream: bool, pieces: usize) -> Kind {
+/// A call through the HTTP front for an answer of so many pieces.
+pub(crate) const fn front(stream: bool, pieces: usize) -> Kind {
     Kind::Front {
         stream,
         pieces,
         prompt_bytes: 20,
         turns: 0,
         tools: 0,
+    }
+}
+
+/// The same over gRPC, without a request id.
+pub(crate) const fn grpc(stream: bool, pieces: usize) -> Kind {
+    Kind::Grpc {
+        stream,
+        pieces,
+        request_id: false,
     }
 }
 
@@ -65,11 +75,7 @@ const fn long_front(prompt_bytes: usize, turns: usize, tools: usize) -> Kind {
 pub(crate) const FRONT_UNARY: Kind = front(false, 8);
 
 /// The same over gRPC.
-pub(crate) const GRPC_UNARY: Kind = Kind::Grpc {
-    stream: false,
-    pieces: 8,
-    request_id: false,
-};
+pub(crate) const GRPC_UNARY: Kind = grpc(false, 8);
 
 /// Each kind with its name and its journal.
 pub(crate) const KINDS: &[(&str, &str, Kind)] = &[
@@ -90,24 +96,8 @@ pub(crate) const KINDS: &[(&str, &str, Kind)] = &[
             request_id: true,
         },
     ),
-    (
-        "grpc stream of 8",
-        "memory",
-        Kind::Grpc {
-            stream: true,
-            pieces: 8,
-            request_id: false,
-        },
-    ),
-    (
-        "grpc stream of 64",
-        "memory",
-        Kind::Grpc {
-            stream: true,
-            pieces: 64,
-            request_id: false,
-        },
-    ),
+    ("grpc stream of 8", "memory", grpc(true, 8)),
+    ("grpc stream of 64", "memory", grpc(true, 64)),
 ];
 
 /// Where a server takes calls, and what its front calls the model.
