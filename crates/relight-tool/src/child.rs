@@ -71,6 +71,7 @@ impl ChildProcess {
         if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
         }
+        child_guard::ready();
         let mut child = command.spawn().map_err(|error| not_started(spec, &error))?;
         let group = child
             .id()

@@ -45,6 +45,14 @@ pub fn guard_children() {
     *GUARD.lock() = program.map_or(Guard::Off, Guard::Wanted);
 }
 
+/// Starts the guard unless it runs: what it is told takes no time then.
+///
+/// Called before a child starts, so that a server which is killed while its guard starts has not
+/// started anything else.
+pub(super) fn ready() {
+    GUARD.lock().start();
+}
+
 /// Notes that a process group has begun.
 pub(super) fn begun(group: Pid) {
     GUARD.lock().tell('+', group);
@@ -82,7 +90,7 @@ fn left_behind(input: impl BufRead) -> Vec<Pid> {
 // === impl Guard ===
 
 impl Guard {
-    fn tell(&mut self, what: char, group: Pid) {
+    fn start(&mut self) {
         if let Self::Wanted(program) = self {
             *self = match start(program) {
                 Ok(process) => Self::Running(process),
@@ -94,6 +102,9 @@ impl Guard {
                 }
             };
         }
+    }
+
+    fn tell(&mut self, what: char, group: Pid) {
         let Self::Running(process) = self else { return };
         let line = format!("{what}{}\n", group.as_raw_nonzero());
         let pipe = process.stdin.as_mut();
