@@ -57,6 +57,8 @@ def definitions(schema):
     for path in schema["x-retired"]:
         *sections, old = path.split(".")
         result[type_of(schema, sections)]["properties"][old] = {}
+    # It was a switch once.
+    result["StreamMode"]["anyOf"].append({"type": "boolean"})
     # The chart writes addresses and certificates, and rejects values for them.
     for name in ("listen", "admin_listen", "tls"):
         result["ServerConfig"]["properties"][name] = {}

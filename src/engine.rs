@@ -52,7 +52,7 @@ use crate::{
         invocation::{Call, TraceContext},
         tool::{ToolList, ToolRequest},
         upstream::{BackgroundResponses, UpstreamHandle},
-        wire::{DeltaStream, ProviderRequest, SentTo},
+        wire::{CompletionForm, DeltaStream, ProviderRequest, SentTo},
     },
     events::EventBus,
     layers::{
@@ -268,7 +268,7 @@ impl Engine {
             call: Arc::default(),
             tool: None,
             wording: DialectOverrides::default(),
-            is_streamed: false,
+            form: CompletionForm::Whole,
             deadline: incoming.invocation.deadline,
             idle: None,
             trace: TraceContext::default(),

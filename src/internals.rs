@@ -73,7 +73,7 @@ pub mod domain {
         pub use crate::domain::upstream::{BackgroundResponses, UpstreamHandle};
     }
     pub mod wire {
-        pub use crate::domain::wire::{DeltaStream, ProviderRequest, SentTo};
+        pub use crate::domain::wire::{CompletionForm, DeltaStream, ProviderRequest, SentTo};
     }
 }
 pub mod engine {
@@ -178,7 +178,7 @@ pub mod policy {
     }
 }
 pub mod provider {
-    pub use crate::provider::{BuildError, KeyHeader, ProviderSpec, Providers};
+    pub use crate::provider::{BuildError, KeyHeader, ProviderSpec, Providers, StreamMode};
     pub mod known {
         pub use crate::provider::known::{ModelRef, capabilities};
     }

@@ -234,6 +234,8 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, DecodeError> {
         match &self.value {
             Value::Text(text) => visitor.visit_enum(text.as_str().into_deserializer()),
+            // A choice that was a switch once has these as names of two of its values.
+            Value::Bool(bool) => visitor.visit_enum(bool.to_string().into_deserializer()),
             Value::Map(members) if members.len() == 1 => visitor.visit_enum(ChoiceWithSettings {
                 node: self,
                 member: &members[0],

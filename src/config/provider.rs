@@ -17,7 +17,7 @@ use super::{
 use crate::{
     domain::{target::Dialect, units},
     policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
-    provider::{CapabilityOverrides, KeyHeader},
+    provider::{CapabilityOverrides, KeyHeader, StreamMode},
 };
 
 /// The name of the credential that a provider's own `api_key` is.
@@ -120,9 +120,9 @@ pub struct CredentialConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatConfig {
-    /// If set, responses are requested as a stream, in every dialect; without it a response comes
-    /// complete, as a stream of one.
-    pub stream: bool,
+    /// Way in which completions are requested, in every dialect. `true` and `false` are older names
+    /// of `always` and `never`.
+    pub stream: StreamMode,
     /// The field in which reasoning is sent back; unset: as is known of the provider
     /// (`reasoning_content` for `DeepSeek`), else none is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -311,7 +311,7 @@ impl ProviderConfig {
 impl Default for ChatConfig {
     fn default() -> Self {
         Self {
-            stream: true,
+            stream: StreamMode::default(),
             reasoning_field: None,
             path: "/chat/completions".to_owned(),
         }

@@ -95,7 +95,7 @@ impl Executions {
             return Err(CallError::new(DRAINING));
         }
         // It is compared only if a request id is used again, or a stream is resumed.
-        let is_compared = is_promised(&incoming.invocation);
+        let is_compared = incoming.invocation.is_promised();
         let fingerprint = if is_compared {
             Fingerprint::of(&incoming.invocation)
         } else {
@@ -138,7 +138,7 @@ impl ExecutionShared {
             .run_engine(incoming, &[])
             .await
             .map_err(|refused| shed(&refused))?;
-        let is_promised = is_promised(&invocation);
+        let is_promised = invocation.is_promised();
         let begun = self.journal.begin(
             self.new_invocation(&invocation, fingerprint),
             clock::wall_now(),
@@ -419,11 +419,6 @@ impl ExecutionShared {
             owner: self.settings.owner.clone(),
         }
     }
-}
-
-/// Returns whether more is promised than to serve this call.
-fn is_promised(invocation: &Invocation) -> bool {
-    invocation.request_id.is_some() || invocation.overrides.resumable_grace.is_some()
 }
 
 /// Returns the error for a call that the engine does not take.

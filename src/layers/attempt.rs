@@ -24,7 +24,7 @@ use crate::{
         target::Target,
         tool::{ExecutedTool, ToolRequest},
         upstream::UpstreamHandle,
-        wire::{SentTo, request_id},
+        wire::{CompletionForm, SentTo, request_id},
     },
     policy::{
         continuation::{self, Way},
@@ -164,6 +164,10 @@ pub struct SentRequest {
     pub to: SentTo,
     /// The trace context that the provider may be sent; set when its spans are open.
     pub outgoing: OnceLock<TraceContext>,
+    /// Silence after which another attempt may start beside it; unset if none may.
+    pub raced_after: OnceLock<Duration>,
+    /// Form in which the completion is wanted; set when it is requested.
+    pub form: OnceLock<CompletionForm>,
 }
 
 // === impl Attempt ===
@@ -233,6 +237,16 @@ impl Attempt {
         if let Some(id) = request_id(headers) {
             self.amend(|record| id.clone_into(&mut record.upstream_request_id));
         }
+    }
+}
+
+// === impl SentRequest ===
+
+impl SentRequest {
+    /// Returns whether the completion was requested as a document, where the provider has streams:
+    /// its first token is its end, and shows nothing.
+    pub fn is_document(&self) -> bool {
+        self.form.get() == Some(&CompletionForm::Document)
     }
 }
 

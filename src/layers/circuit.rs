@@ -177,7 +177,7 @@ impl AttemptGuard for Admitted {
         if self.reported || !delta.is_content() {
             return;
         }
-        if is_own {
+        if is_own && !self.attempt.sent.is_document() {
             self.attempt
                 .at
                 .state

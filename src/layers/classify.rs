@@ -16,6 +16,7 @@ use self::bounded::BoundedCheck;
 use super::{Deltas, attempt::Attempt, guarded::NextLayer};
 use crate::{
     domain::{
+        adaptation::Adaptation,
         clock,
         completion::Delta,
         failure::{Failure, ProviderError, TransportFault},
@@ -265,6 +266,10 @@ impl Judge {
             return tool.effects.judged(failure.of_tool(&tool.request.tool));
         }
         adapt::record(facts, &mut failure, &self.attempt.request.call);
+        if self.attempt.sent.is_document() && adapt::wants_stream(facts, &failure) {
+            failure.adaptation = Some(Adaptation::AsStream);
+            self.attempt.at.state.observed.document_refused();
+        }
         failure
     }
 

@@ -84,9 +84,11 @@ where
 
     async fn call(&self, attempt: Arc<Attempt>) -> Result<Deltas, Failure> {
         let delays = hedge_delays(&self.targets, &attempt);
-        if delays.is_empty() {
+        let Some(first) = delays.first() else {
             return Ok(Box::pin(self.inner.call(attempt).await?));
-        }
+        };
+        // Set once, here.
+        let _ = attempt.sent.raced_after.set(first.delay);
         let race = Race {
             inner: &self.inner,
             targets: &self.targets,

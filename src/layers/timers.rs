@@ -22,8 +22,10 @@ use crate::{
     domain::{
         completion::Delta,
         failure::{ProviderError, TransportFault},
+        message::Endpoint,
+        target::Dialect,
         units,
-        wire::{DeltaStream, ProviderRequest},
+        wire::{CompletionForm, DeltaStream, ProviderRequest},
     },
     policy::timers::{AttemptTimers, TimersPolicy},
 };
@@ -171,7 +173,7 @@ where
             },
             timers,
         };
-        let call = wire_call(&attempt, timers.idle);
+        let call = wire_call(&attempt, &timers, now);
         drop(attempt);
         let mut alarm = Box::pin(sleep_until(first_token_by));
         let opened = tokio::select! {
@@ -358,7 +360,49 @@ impl Throughput {
     }
 }
 
-fn wire_call(attempt: &Attempt, idle: Duration) -> ProviderRequest {
+/// Returns the form in which the completion is wanted of an attempt with these limits.
+///
+/// Only the first attempt of a call is one for a document, and only if no caller reads along and
+/// none was promised to find what had come: what follows a failure is to show its pieces.
+fn form_of(attempt: &Attempt, timers: &AttemptTimers, now: Instant) -> CompletionForm {
+    let invocation = &attempt.scope.invocation;
+    if invocation.is_streamed() {
+        return CompletionForm::Pieces;
+    }
+    let target = attempt.target();
+    let is_plain = !invocation.is_promised()
+        && attempt.number() == 1
+        && !attempt.calls_tool()
+        && !attempt.is_attached()
+        && attempt.request.goes_on.is_none()
+        && attempt.request.call.endpoint == Endpoint::Answer
+        // A key of Bedrock may be allowed one of the two methods and not the other.
+        && target.dialect != Dialect::Bedrock
+        // Hedging goes by the first tokens of all calls.
+        && !attempt.scope.plan.hedge.enabled
+        // What is generated in the background is read on after a cut.
+        && !target.capabilities.background
+        && timers.min_bytes_per_second.is_none();
+    if !is_plain {
+        return CompletionForm::Whole;
+    }
+    let state = &attempt.at.state;
+    let raced_after = attempt.sent.raced_after.get().copied();
+    let patience = timers
+        .first_token
+        .min(raced_after.unwrap_or(Duration::MAX))
+        .min(state.circuit().policy().slow_threshold);
+    if state.observed.allows_document(patience, now) {
+        CompletionForm::Document
+    } else {
+        CompletionForm::Whole
+    }
+}
+
+fn wire_call(attempt: &Attempt, timers: &AttemptTimers, now: Instant) -> ProviderRequest {
+    let form = form_of(attempt, timers, now);
+    // Set once, here.
+    let _ = attempt.sent.form.set(form);
     ProviderRequest {
         invocation: attempt.scope.invocation.id.clone(),
         attempt: attempt.number(),
@@ -370,9 +414,9 @@ fn wire_call(attempt: &Attempt, idle: Duration) -> ProviderRequest {
             .as_ref()
             .map(|tool| Arc::clone(&tool.request)),
         wording: attempt.request.wording.clone(),
-        is_streamed: attempt.scope.invocation.is_streamed(),
+        form,
         deadline: attempt.deadline(),
-        idle: Some(idle),
+        idle: Some(timers.idle),
         trace: attempt.sent.outgoing.get().cloned().unwrap_or_default(),
         sent_to: attempt.sent.to.clone(),
         background: attempt.scope.background().clone(),

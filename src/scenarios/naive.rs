@@ -19,8 +19,8 @@ use super::{
 use crate::{
     domain::{
         adaptation::DialectOverrides, completion::Delta, invocation::TraceContext,
-        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::ProviderRequest,
-        wire::SentTo,
+        message::ModelCall, target::Target, upstream::BackgroundResponses, wire::CompletionForm,
+        wire::ProviderRequest, wire::SentTo,
     },
     policy::rng::SeededRng,
 };
@@ -129,7 +129,7 @@ impl Naive {
                 target: Arc::clone(target),
                 call: Arc::clone(&self.request),
                 wording: DialectOverrides::default(),
-                is_streamed: false,
+                form: CompletionForm::Whole,
                 deadline,
                 idle: None,
                 trace: TraceContext::default(),

@@ -27,8 +27,9 @@ use self::{
 
 const LIMITS: &str = include_str!("../fixtures/cost.tsv");
 
-/// Calls of each caller before the count, so that connections, buffers and tables are there.
-const WARM_UP: u32 = 20;
+/// Calls of each caller before the count, so that connections, buffers and tables are there, and
+/// that the target is known well enough to be asked for documents.
+const WARM_UP: u32 = 120;
 
 /// Counted calls of each caller.
 const CALLS: u32 = 20;

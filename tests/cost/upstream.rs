@@ -12,6 +12,9 @@ pub(crate) async fn start() -> WireServer {
             .get("max_completion_tokens")
             .or_else(|| body.get("max_tokens"));
         let words = usize::try_from(limit.and_then(Value::as_u64).unwrap()).unwrap();
+        if body["stream"] != true {
+            return document(words);
+        }
         let mut events = vec![openai::chunk(
             &json!({"role": "assistant", "content": ""}),
             None,
@@ -35,4 +38,16 @@ pub(crate) async fn start() -> WireServer {
         )
     });
     upstream
+}
+
+fn document(words: usize) -> Reply {
+    let text: String = (0..words).map(|word| format!("word {word} ")).collect();
+    let message = json!({"role": "assistant", "content": text});
+    Reply::document(&json!({
+        "id": "c-1",
+        "object": "chat.completion",
+        "model": "m-1",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": words, "total_tokens": 10 + words},
+    }))
 }

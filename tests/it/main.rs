@@ -36,6 +36,7 @@ mod conventions;
 mod costly_schema;
 mod demo_wires;
 mod docs_as_written;
+mod documents_asked;
 mod drained_calls;
 mod early_refusals;
 mod ends_without_reason;

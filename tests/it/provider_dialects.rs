@@ -13,9 +13,10 @@ use relight::internals::{
             Message, ModelCall, Opaque, Part, Reasoning, Role, ToolCall, ToolDefinition, ToolResult,
         },
         target::{Capabilities, Dialect},
-        wire::ProviderRequest,
+        wire::{CompletionForm, ProviderRequest},
     },
     policy::inject::{InjectionPolicy, Placement, inject, repair, validators},
+    provider::StreamMode,
 };
 use serde_json::{Value, json};
 
@@ -388,26 +389,35 @@ async fn every_dialect_can_request_a_response_in_one_document() {
             None,
         ),
     ] {
-        let upstream = Upstream::start().await;
-        upstream.push(Reply::document(&document));
-        let mut given = speaking(dialect, upstream.base_url());
-        given.chat.stream = false;
-        let seen = ask(&providers(given), attempt_in(dialect, asking("Hi"))).await;
-        assert_eq!(
-            (seen.text().as_str(), seen.finish()),
-            ("Hello.", Some(FinishReason::Stop)),
-            "{dialect:?}: {seen:?}"
-        );
-        let request = upstream.await_request(1).await;
-        assert_eq!(
-            (request.path.as_str(), request.body["stream"].as_bool()),
-            (path, flag),
-            "{dialect:?}"
-        );
-        assert_eq!(
-            request.header("accept"),
-            Some("application/json"),
-            "{dialect:?}"
-        );
+        for (mode, form) in [
+            (StreamMode::Never, CompletionForm::Pieces),
+            (StreamMode::Auto, CompletionForm::Document),
+        ] {
+            let upstream = Upstream::start().await;
+            upstream.push(Reply::document(&document));
+            let mut given = speaking(dialect, upstream.base_url());
+            given.chat.stream = mode;
+            let asked = ProviderRequest {
+                form,
+                ..attempt_in(dialect, asking("Hi"))
+            };
+            let seen = ask(&providers(given), asked).await;
+            assert_eq!(
+                (seen.text().as_str(), seen.finish()),
+                ("Hello.", Some(FinishReason::Stop)),
+                "{dialect:?}, {mode:?}: {seen:?}"
+            );
+            let request = upstream.await_request(1).await;
+            assert_eq!(
+                (request.path.as_str(), request.body["stream"].as_bool()),
+                (path, flag),
+                "{dialect:?}, {mode:?}"
+            );
+            assert_eq!(
+                request.header("accept"),
+                Some("application/json"),
+                "{dialect:?}, {mode:?}"
+            );
+        }
     }
 }

@@ -5,7 +5,7 @@ use relight::internals::domain::{
     completion::{BlockKind, Delta, Exactness, FinishReason},
     failure::{Surface, TransportFault},
 };
-use relight::internals::provider::{KeyHeader, ProviderSpec};
+use relight::internals::provider::{KeyHeader, ProviderSpec, StreamMode};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -184,7 +184,7 @@ async fn a_document_is_requested_of_a_server_without_streaming() {
     let choice = json!({"message": {"content": "All."}, "finish_reason": "stop"});
     upstream.push(Reply::document(&json!({"choices": [choice]})));
     let mut given = spec(upstream.base_url());
-    given.chat.stream = false;
+    given.chat.stream = StreamMode::Never;
     let seen = ask(&providers(given), attempt(asking("Hi"))).await;
     assert_eq!(
         (seen.text().as_str(), seen.finish()),

@@ -17,7 +17,7 @@ use super::{
     http::{Post, accepted, lasting},
     keys::{KeyedClients, with_header},
     reading::{self, ReadLimits},
-    spec::ProviderSpec,
+    spec::{ProviderSpec, StreamMode},
 };
 use crate::domain::{
     failure::ProviderError,
@@ -42,7 +42,7 @@ const BETA: &str = "anthropic-beta";
 pub struct MessagesClient {
     clients: KeyedClients,
     path: &'static str,
-    stream: bool,
+    stream: StreamMode,
     /// The betas of every call, as the configuration has them.
     betas: String,
 }
@@ -113,10 +113,11 @@ impl MessagesClient {
 
     /// Sends the call; fails at once if it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
-        let body = request::body(&call, self.stream)?;
+        let stream = self.stream.streams(&call);
+        let body = request::body(&call, stream)?;
         let http = self.clients.of(&call)?.clone();
         let path = self.path.to_owned();
-        let accept = accepted(self.stream);
+        let accept = accepted(stream);
         let headers = self.headers(&call.call);
         if call.call.endpoint == Endpoint::CountTokens {
             let path = format!("{path}/count_tokens");

@@ -22,7 +22,7 @@ use super::{
     identity::CloudIdentity,
     keys::{KeyedClients, missing},
     reading::{self, ReadLimits},
-    spec::{KeyHeader, ProviderSpec},
+    spec::{KeyHeader, ProviderSpec, StreamMode},
 };
 use crate::domain::{clock, failure::ProviderError, wire::ProviderRequest};
 
@@ -47,7 +47,7 @@ pub struct ConverseClient {
     /// For API keys, and for requests without any.
     bearer: KeyedClients,
     signed: Option<Arc<Signed>>,
-    stream: bool,
+    stream: StreamMode,
 }
 
 /// Way in which one request is sent.
@@ -150,7 +150,7 @@ impl ConverseClient {
     /// Sends the call; fails at once if it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let body = request::body(&call)?;
-        let (method, accept) = if self.stream {
+        let (method, accept) = if self.stream.streams(&call) {
             ("converse-stream", ACCEPT)
         } else {
             ("converse", accepted(false))

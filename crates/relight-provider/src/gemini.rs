@@ -16,7 +16,7 @@ use super::{
     http::{HttpClient, Post, accepted, lasting},
     keys::KeyedClients,
     reading::{self, ReadLimits},
-    spec::{KeyHeader, ProviderSpec},
+    spec::{KeyHeader, ProviderSpec, StreamMode},
 };
 use crate::domain::{failure::ProviderError, wire::ProviderRequest};
 
@@ -32,7 +32,7 @@ pub struct GeminiClient {
     clients: Clients,
     /// The base URL's own query, sent behind `alt=sse`.
     query: String,
-    stream: bool,
+    stream: StreamMode,
 }
 
 #[derive(Debug, Clone)]
@@ -82,20 +82,21 @@ impl GeminiClient {
 
     /// Sends the call; fails at once if it cannot be expressed in this dialect.
     pub(super) fn answer(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
+        let stream = self.stream.streams(&call);
         let body = request::body(&call)?;
         let http = match &self.clients {
             Clients::Keyed(clients) => clients.of(&call)?.clone(),
             Clients::Bearer(http) => http.clone(),
         };
         let model = call.target.model.trim_start_matches("models/");
-        let (method, query) = match (self.stream, self.query.as_str()) {
+        let (method, query) = match (stream, self.query.as_str()) {
             (true, "") => ("streamGenerateContent", "?alt=sse".to_owned()),
             (true, more) => ("streamGenerateContent", format!("?alt=sse&{more}")),
             (false, "") => ("generateContent", String::new()),
             (false, more) => ("generateContent", format!("?{more}")),
         };
         let path = format!("/models/{model}:{method}{query}");
-        let accept = accepted(self.stream);
+        let accept = accepted(stream);
         Ok(Box::pin(async move {
             let reply = http
                 .post(

@@ -61,7 +61,7 @@ use domain::{
 pub use self::{
     capabilities::CapabilityOverrides,
     identity_spec::{Cloud, IdentitySpec, Variables},
-    spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec},
+    spec::{ChatOptions, HttpSettings, KeyHeader, ProviderSpec, StreamMode},
 };
 
 /// The future of a call; resolves once the response head is received.
@@ -212,6 +212,7 @@ impl Client {
             Dialect::OpenaiChat => Ok(Self::OpenaiChat(Box::new(openai::ChatClient::build(spec)?))),
             Dialect::Scripted => Ok(Self::Scripted(scripted::Player::new(
                 spec.scripted.clone().unwrap_or_default(),
+                spec.chat.stream,
             ))),
             Dialect::Tool => Err(BuildError::BaseUrl {
                 provider: Arc::clone(&spec.name),

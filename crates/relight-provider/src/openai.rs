@@ -51,6 +51,7 @@ pub struct ChatClient {
 #[derive(Debug, Clone)]
 pub(super) struct ChatDialect<'a> {
     pub(super) options: &'a ChatOptions,
+    pub(super) stream: bool,
     pub(super) output_limit_field: OutputLimitField,
     pub(super) developer_role: bool,
     pub(super) stream_usage: bool,
@@ -78,9 +79,15 @@ impl ChatClient {
         if call.call.endpoint == Endpoint::Embeddings {
             return embeddings(&self.http, call);
         }
+        let stream = self.options.stream.streams(&call);
         let body = request::body(
             &call,
-            &ChatDialect::of(&self.options, &call.target.capabilities, &call.wording),
+            &ChatDialect::of(
+                &self.options,
+                stream,
+                &call.target.capabilities,
+                &call.wording,
+            ),
         );
         let client = self.clone();
         Ok(Box::pin(async move {
@@ -92,7 +99,7 @@ impl ChatClient {
                     Post {
                         path,
                         body,
-                        accept: accepted(client.options.stream),
+                        accept: accepted(stream),
                         ..Post::default()
                     },
                 )
@@ -143,16 +150,18 @@ pub(super) fn embeddings(
 impl<'a> ChatDialect<'a> {
     pub(super) fn of(
         options: &'a ChatOptions,
+        stream: bool,
         able: &Capabilities,
         wording: &DialectOverrides,
     ) -> Self {
         Self {
             options,
+            stream,
             output_limit_field: wording
                 .output_limit_field
                 .unwrap_or(able.output_limit_field),
             developer_role: able.developer_role && !wording.developer_as_system,
-            stream_usage: options.stream && !wording.without_stream_usage,
+            stream_usage: stream && !wording.without_stream_usage,
             parallel_tools: able.parallel_tools,
             prefill_mark: if able.assistant_prefill {
                 able.prefill_mark

@@ -27,7 +27,7 @@ use super::{
     http::{HttpClient, Post, accepted, lasting},
     openai::embeddings,
     reading::{self, ReadLimits},
-    spec::ProviderSpec,
+    spec::{ProviderSpec, StreamMode},
 };
 pub use crate::domain::left_out::{ITEM, NAMESPACE};
 use crate::domain::{
@@ -100,7 +100,7 @@ pub fn custom_names(tools: &[Value]) -> impl Iterator<Item = &str> {
 #[derive(Debug, Clone)]
 pub struct ResponsesClient {
     http: HttpClient,
-    stream: bool,
+    stream: StreamMode,
     cancels: attach::Cancels,
 }
 
@@ -129,13 +129,14 @@ impl ResponsesClient {
         if call.call.endpoint == Endpoint::Embeddings {
             return embeddings(&self.http, call);
         }
+        let stream = self.stream.streams(&call);
         let request::RequestBody {
             body,
             in_background,
-        } = request::body(&call, self.stream)?;
+        } = request::body(&call, stream)?;
         let http = self.http.clone();
         let cancels = self.cancels.clone();
-        let accept = accepted(self.stream);
+        let accept = accepted(stream);
         Ok(Box::pin(async move {
             let post = Post {
                 path: "/responses".to_owned(),
@@ -156,7 +157,7 @@ impl ResponsesClient {
     fn take_over(&self, call: ProviderRequest) -> Result<ProviderFuture, ProviderError> {
         let family = Arc::clone(&call.target.family);
         let limits = ReadLimits::of(&call, self.http.settings());
-        let able = self.stream && call.target.capabilities.background;
+        let able = self.stream != StreamMode::Never && call.target.capabilities.background;
         let register = attach::Hold::taking_over(self.http.clone(), call, self.cancels.clone())
             .filter(|_| able);
         let Some(mut register) = register else {

@@ -12,15 +12,17 @@ pub(super) mod tests;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
+use futures_util::{TryStreamExt as _, stream::iter};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::ProviderFuture;
+use super::{ProviderFuture, spec::StreamMode};
 use crate::domain::{
+    completion::Delta,
     ids::TargetId,
     message::{ModelCall, Part},
-    wire::ProviderRequest,
+    wire::{DeltaStream, ProviderRequest},
 };
 
 pub use self::script::{Outage, Script, Step};
@@ -33,6 +35,7 @@ const NOTE_PHRASES: [&str; 2] = ["previous model call failed", "previous call fa
 #[derive(Clone)]
 pub struct Player {
     script: Arc<Script>,
+    stream: StreamMode,
     progress: Arc<Mutex<HashMap<TargetId, PlayProgress>>>,
 }
 
@@ -48,9 +51,10 @@ struct PlayProgress {
 impl Player {
     /// A player at the beginning of a script.
     #[must_use]
-    pub fn new(script: Script) -> Self {
+    pub fn new(script: Script, stream: StreamMode) -> Self {
         Self {
             script: Arc::new(script),
+            stream,
             progress: Arc::default(),
         }
     }
@@ -60,7 +64,15 @@ impl Player {
     pub(super) fn answer(&self, call: ProviderRequest) -> ProviderFuture {
         let step = self.next_step(&call);
         let informed = has_note(&call.call);
-        Box::pin(async move { play::play(step, informed, &call).await })
+        let streams = self.stream.streams(&call);
+        Box::pin(async move {
+            let deltas = play::play(step, informed, &call).await?;
+            if streams {
+                return Ok(deltas);
+            }
+            let document: Vec<Delta> = deltas.try_collect().await.map_err(|error| *error)?;
+            Ok(Box::pin(iter(document.into_iter().map(Ok))) as DeltaStream)
+        })
     }
 
     fn next_step(&self, call: &ProviderRequest) -> Step {

@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{identity_spec::IdentitySpec, scripted::Script};
 use crate::{
-    domain::target::Dialect,
+    domain::{
+        target::Dialect,
+        wire::{CompletionForm, ProviderRequest},
+    },
     outbound::{ClientTls, Proxy},
 };
 
@@ -96,12 +99,32 @@ pub struct HttpSettings {
     pub tls: Option<ClientTls>,
 }
 
+/// Way in which completions are requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamMode {
+    /// As a stream, or as a document if a stream would show nothing sooner: for the first attempt of
+    /// a call that asks for no stream, has no request id and is not resumable, if 99 of 100 of the
+    /// target's last completions (20 at least, of 5 minutes) were whole within half of the shortest
+    /// of three times: its first-token limit, the silence after which another target is called
+    /// beside it, and the `slow_threshold` of its circuit. Bedrock, targets that respond in the
+    /// background and routes with `hedge` always have streams.
+    #[default]
+    Auto,
+    /// As a stream.
+    #[serde(alias = "true")]
+    Always,
+    /// As a document, for servers without streams: a stall, a cut and a late first token are seen
+    /// only when all is over.
+    #[serde(alias = "false")]
+    Never,
+}
+
 /// Differences between servers of the chat completions dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatOptions {
-    /// If set, responses are requested as a stream, in every dialect; otherwise, a response comes
-    /// complete, as a stream of one.
-    pub stream: bool,
+    /// Way in which completions are requested, in every dialect.
+    pub stream: StreamMode,
     /// The field in which reasoning is sent back (`reasoning_content` for `DeepSeek`); unset sends
     /// none back.
     pub reasoning_field: Option<String>,
@@ -151,10 +174,22 @@ impl Default for HttpSettings {
     }
 }
 
+impl StreamMode {
+    /// Returns whether this call's completion is requested as a stream.
+    #[must_use]
+    pub fn streams(self, call: &ProviderRequest) -> bool {
+        match self {
+            Self::Auto => call.form != CompletionForm::Document,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
 impl Default for ChatOptions {
     fn default() -> Self {
         Self {
-            stream: true,
+            stream: StreamMode::default(),
             reasoning_field: None,
             path: "/chat/completions".to_owned(),
         }

@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        domain::{failure::TransportFault, target::Dialect},
+        domain::{failure::TransportFault, target::Dialect, wire::CompletionForm},
         scripted::tests::request,
     };
 
@@ -215,7 +215,7 @@ mod tests {
 
     /// Returns the text of a call whose provider sends this many words, 2 ms apart, and the number of
     /// deltas in which it came.
-    async fn dripped(words: usize, is_streamed: bool) -> (String, usize) {
+    async fn dripped(words: usize, form: CompletionForm) -> (String, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
         let serve = async {
@@ -238,7 +238,7 @@ mod tests {
             let client =
                 ToyClient::build(&ProviderSpec::new("toy", Dialect::Scripted, base_url)).unwrap();
             let request = ProviderRequest {
-                is_streamed,
+                form,
                 ..request("toy", &["Hello"])
             };
             let (mut text, mut deltas) = (String::new(), 0);
@@ -256,7 +256,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_nobody_reads_along_is_the_same_and_read_in_batches() {
-        let (along, at_the_end) = tokio::join!(dripped(400, true), dripped(400, false));
+        let (along, at_the_end) = tokio::join!(
+            dripped(400, CompletionForm::Pieces),
+            dripped(400, CompletionForm::Whole)
+        );
         assert_eq!(along.0, at_the_end.0);
         assert!(along.0.ends_with("398 399 "), "{}", along.0);
         assert!(

@@ -1,12 +1,20 @@
 //! Measures of a target's attempts: whether they fail, how long they take, and how it counts.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 use crate::{
     domain::target::Dialect,
-    policy::{health::Health, latency::Latency, window::TokenRatio},
+    policy::{
+        health::Health,
+        latency::{Latency, document_in_time},
+        window::TokenRatio,
+    },
 };
 
 /// Measures of the attempts of one target.
@@ -17,7 +25,11 @@ pub struct Observations {
     whole: Mutex<Latency>,
     tokens: Mutex<TokenRatio>,
     note_refused: AtomicBool,
+    document_refused: Mutex<Option<Instant>>,
 }
+
+/// Time for which a target that wanted a stream is not asked for a document again.
+const NO_DOCUMENT_FOR: Duration = Duration::from_mins(10);
 
 // === impl Observations ===
 
@@ -30,6 +42,7 @@ impl Observations {
             whole: Mutex::new(Latency::new()),
             tokens: Mutex::new(TokenRatio::assumed(dialect)),
             note_refused: AtomicBool::new(false),
+            document_refused: Mutex::default(),
         }
     }
 
@@ -67,5 +80,18 @@ impl Observations {
     /// Remembers that it did.
     pub fn remember_note_refused(&self) {
         self.note_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a completion that nobody reads along may be requested as a document: its
+    /// completions are usually whole within `patience`.
+    pub fn allows_document(&self, patience: Duration, now: Instant) -> bool {
+        let is_refused = |at| now.saturating_duration_since(at) < NO_DOCUMENT_FOR;
+        document_in_time(&self.latency(), &self.whole(), patience, now)
+            && !self.document_refused.lock().is_some_and(is_refused)
+    }
+
+    /// Remembers that the target refused a request because it was one for a document.
+    pub fn document_refused(&self) {
+        *self.document_refused.lock() = Some(Instant::now());
     }
 }

@@ -13,7 +13,7 @@ use relight::internals::{
         message::{Message, ModelCall, Role},
         target::{Capabilities, Dialect, Target},
         upstream::BackgroundResponses,
-        wire::{ProviderRequest, SentTo},
+        wire::{CompletionForm, ProviderRequest, SentTo},
     },
     provider::{ProviderSpec, Providers},
 };
@@ -61,7 +61,7 @@ pub(crate) fn attempt(call: ModelCall) -> ProviderRequest {
         target: Arc::new(target),
         call: Arc::new(call),
         wording: DialectOverrides::default(),
-        is_streamed: true,
+        form: CompletionForm::Pieces,
         deadline: Instant::now() + Duration::from_mins(1),
         idle: None,
         trace: TraceContext::default(),

@@ -89,7 +89,8 @@ async fn a_killed_server_leaves_nothing_of_what_its_tool_servers_started() {
     let noted = folder.path().join("noted");
     // It outlives its input, and what it started is no child of the server. A first line has come
     // once the server has begun to use it.
-    let script = "trap '' TERM HUP; read -r _; sleep 1000 & echo $! >\"$0.new\"; mv \"$0.new\" \"$0\"; wait";
+    let script =
+        "trap '' TERM HUP; read -r _; sleep 1000 & echo $! >\"$0.new\"; mv \"$0.new\" \"$0\"; wait";
     let child = json!({ "command": "sh", "args": ["-c", script, noted] });
     let config = json!({ "tools": { "servers": { "s": child } } });
     let mut server = Process::start(&config.to_string()).await;

@@ -44,6 +44,8 @@ pub enum Adaptation {
     DropReasoning,
     /// Developer messages are sent as system messages.
     DeveloperAsSystem,
+    /// The completion is requested as a stream and not as a document.
+    AsStream,
 }
 
 /// A request parameter that may be removed without changing the shape of the completion.
@@ -127,7 +129,7 @@ impl Adaptation {
             }
             Self::OutputLimit { to, .. } => call.max_output_tokens = Some(*to),
             Self::DropReasoning => call.messages.retain_mut(strip_signed_reasoning),
-            Self::OutputLimitField { .. } | Self::DeveloperAsSystem => {}
+            Self::OutputLimitField { .. } | Self::DeveloperAsSystem | Self::AsStream => {}
         }
     }
 
@@ -142,7 +144,8 @@ impl Adaptation {
             Self::DropParameter { .. }
             | Self::DropExtra { .. }
             | Self::OutputLimit { .. }
-            | Self::DropReasoning => {}
+            | Self::DropReasoning
+            | Self::AsStream => {}
         }
     }
 }
@@ -172,6 +175,7 @@ impl fmt::Display for Adaptation {
             Self::DeveloperAsSystem => {
                 f.write_str("developer messages were sent as system messages")
             }
+            Self::AsStream => f.write_str("the completion was requested as a stream"),
         }
     }
 }

@@ -1,21 +1,20 @@
 //! An invocation: its request, its attempts, and its one outcome.
 
+mod attempt_record;
 mod history;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::history::HistoryPatch;
+pub use self::{attempt_record::AttemptRecord, history::HistoryPatch};
 pub use super::tool::SideEffects;
 use super::{
     completion::{Completion, Usage},
-    failure::{Failure, FailureClass, Wait},
+    failure::{Failure, FailureClass},
     ids::{InvocationId, Operation, RequestId, RouteName, TargetId, TenantId, ThreadId},
     message::ModelCall,
-    tool::ExecutedTool,
 };
 
 /// The operation of callers that name none.
@@ -71,6 +70,13 @@ impl Invocation {
     #[must_use]
     pub const fn is_streamed(&self) -> bool {
         self.overrides.rewind_mode.is_some()
+    }
+
+    /// Returns whether more is promised than to serve this call: it is found again by its request
+    /// id, or can be resumed.
+    #[must_use]
+    pub const fn is_promised(&self) -> bool {
+        self.request_id.is_some() || self.overrides.resumable_grace.is_some()
     }
 }
 
@@ -284,131 +290,6 @@ impl RecoveryStrategy {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
-    }
-}
-
-/// One attempt, as reported to callers, in spans and in the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent fact about the attempt"
-)]
-pub struct AttemptRecord {
-    /// 1 for the first.
-    pub number: u32,
-    /// Reason for which it was made.
-    pub cause: AttemptCause,
-    /// The target; `None` when none could be called.
-    pub target: Option<TargetId>,
-    /// The model that was called.
-    pub model: String,
-    /// Time at which it began, after its wait.
-    pub started_at: Timestamp,
-    /// The wait before it.
-    pub wait: Option<Wait>,
-    /// Time from its start to its end, wait not included.
-    pub duration: Duration,
-    /// From the request to the first token.
-    pub first_token: Option<Duration>,
-    /// `true` if anything was sent to the provider.
-    pub sent: bool,
-    /// Its failure; `None` when it succeeded or is running.
-    pub failure: Option<Failure>,
-    /// The note that the model was given.
-    pub note: Option<String>,
-    /// Reason for which no note was added for the model, if one should have been.
-    pub injection_skipped: Option<String>,
-    /// `true` if the target refused the request because of its note.
-    pub note_refused: bool,
-    /// `true` if it ended with the replica that made it: nobody's allowance counts it.
-    #[serde(default)]
-    pub lost_with_replica: bool,
-    /// Change of the request for the same target because of this failure, in words.
-    #[serde(default)]
-    pub adaptation: Option<String>,
-    /// What of the request was repaired or left out for it, in words, if not reported before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repaired: Option<String>,
-    /// Reason for which the shape of its response was not checked, if it should have been.
-    #[serde(default)]
-    pub unchecked: Option<String>,
-    /// Cost of the attempt.
-    pub usage: Usage,
-    /// Hex trace id; empty without tracing.
-    pub trace_id: String,
-    /// Hex id of its span; empty without tracing.
-    #[serde(default)]
-    pub span_id: String,
-    /// Provider's id of the request, to quote to its support; empty if it sent none.
-    #[serde(default)]
-    pub upstream_request_id: String,
-    /// `true` if its completion was kept.
-    pub winner: bool,
-    /// Execution that it was, if a tool was called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<Box<ExecutedTool>>,
-    /// Label of its key, if its provider has a pool of keys.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-}
-
-impl AttemptRecord {
-    /// Returns an attempt at this target's model that begins then, of which nothing was sent.
-    #[must_use]
-    pub fn begun(
-        number: u32,
-        cause: AttemptCause,
-        target: TargetId,
-        model: String,
-        started_at: Timestamp,
-    ) -> Self {
-        Self {
-            number,
-            cause,
-            target: Some(target),
-            model,
-            started_at,
-            wait: None,
-            duration: Duration::ZERO,
-            first_token: None,
-            sent: false,
-            failure: None,
-            note: None,
-            injection_skipped: None,
-            note_refused: false,
-            lost_with_replica: false,
-            adaptation: None,
-            repaired: None,
-            unchecked: None,
-            usage: Usage::default(),
-            trace_id: String::new(),
-            span_id: String::new(),
-            upstream_request_id: String::new(),
-            winner: false,
-            tool: None,
-            key: None,
-        }
-    }
-
-    /// Returns the changes of the request before it and because of it, in words.
-    pub fn changes(&self) -> impl Iterator<Item = &String> {
-        self.repaired.iter().chain(&self.adaptation)
-    }
-
-    /// Returns whether Relight itself refused it: such an attempt costs nothing and is not counted.
-    #[must_use]
-    pub fn refused_locally(&self) -> bool {
-        !self.sent
-            && self
-                .failure
-                .as_ref()
-                .is_some_and(|failure| failure.class.is_local_refusal())
-    }
-
-    /// Returns whether no end of it is known: it neither failed nor was its completion kept.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.failure.is_none() && !self.winner
     }
 }
 

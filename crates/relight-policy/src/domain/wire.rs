@@ -38,8 +38,8 @@ pub struct ProviderRequest {
     pub tool: Option<Arc<ToolRequest>>,
     /// Deviations of this target from its dialect that were found.
     pub wording: DialectOverrides,
-    /// The caller reads the completion piece by piece, rather than once it is whole.
-    pub is_streamed: bool,
+    /// Form in which the completion is wanted.
+    pub form: CompletionForm,
     /// Time by which the whole invocation must be over.
     pub deadline: Instant,
     /// Longest silence between two tokens before the attempt is abandoned; `None` for no limit.
@@ -53,6 +53,18 @@ pub struct ProviderRequest {
     /// The response to read from its beginning instead of requesting one: an earlier owner of the
     /// invocation requested it from this target. Nothing new is generated or paid for.
     pub attach: Option<UpstreamHandle>,
+}
+
+/// Form in which the completion of one attempt is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompletionForm {
+    /// Piece by piece: the caller reads along.
+    Pieces,
+    /// Once it is whole; that pieces come shows that it goes on.
+    Whole,
+    /// Once it is whole, and usually so soon that pieces would show nothing before: it may be
+    /// requested as one document.
+    Document,
 }
 
 /// The URL of a request, set by the provider's client that sends it and read for spans.

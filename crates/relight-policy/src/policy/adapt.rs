@@ -99,6 +99,15 @@ pub fn record(facts: &ProviderError, failure: &mut Failure, call: &ModelCall) {
     }
 }
 
+/// Returns whether the target that refused a request for a document wants streams alone.
+///
+/// Every such refusal names the word: "only support stream mode", "stream must be set to true".
+#[must_use]
+pub fn wants_stream(facts: &ProviderError, failure: &Failure) -> bool {
+    failure.class == FailureClass::InvalidRequest
+        && RefusedRequest::of(facts).words.contains("stream")
+}
+
 fn find(facts: &ProviderError, failure: &Failure, call: &ModelCall) -> Option<Adaptation> {
     let is_unfit = failure.class == FailureClass::InvalidRequest;
     let is_too_long = failure.class == FailureClass::ContextLength;

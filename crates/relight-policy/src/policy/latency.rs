@@ -11,6 +11,10 @@ use tokio::time::Instant;
 /// The median first token that is assumed of a target nothing is known about.
 pub const GUESSED_P50: Duration = Duration::from_secs(1);
 
+/// Number of completions that must be known before documents are requested, each of its two
+/// measures.
+const DOCUMENT_SAMPLES: usize = 20;
+
 /// The most samples that are kept.
 const CAPACITY: usize = 256;
 /// Time for which a sample counts.
@@ -22,6 +26,27 @@ pub struct Latency {
     samples: VecDeque<(Instant, Duration)>,
     /// The same in ascending order: every attempt reads percentiles, and adds one sample.
     sorted: Vec<Duration>,
+}
+
+/// Returns whether completions are usually whole so soon that a document shows no less than a
+/// stream would: 99 of 100 recent ones within half of `patience`, the silence after which something
+/// is done about a target. Of fewer than a hundred that is all of them: one that takes much longer
+/// would be raced or given up, and paid twice.
+///
+/// First tokens are known of streams alone and count for five minutes, so that streams are
+/// requested again and again, and what they show stays fresh.
+#[must_use]
+pub fn document_in_time(
+    first_tokens: &Latency,
+    whole: &Latency,
+    patience: Duration,
+    now: Instant,
+) -> bool {
+    first_tokens.samples(now) >= DOCUMENT_SAMPLES
+        && whole.samples(now) >= DOCUMENT_SAMPLES
+        && whole
+            .percentile(now, 99)
+            .is_some_and(|long| long * 2 <= patience)
 }
 
 // === impl Latency ===
@@ -65,7 +90,10 @@ impl Latency {
     /// Returns the number of recent samples, at most 256.
     #[must_use]
     pub fn samples(&self, now: Instant) -> usize {
-        self.recent(now).count()
+        match self.samples.front() {
+            Some((at, _)) if is_old(*at, now) => self.recent(now).count(),
+            _ => self.samples.len(),
+        }
     }
 
     /// Returns the nearest-rank percentile: the smallest sample that at least `percent` % do not
@@ -110,6 +138,39 @@ mod tests {
         assert_eq!(latency.p50(now), Some(Duration::from_millis(50)));
         assert_eq!(latency.p95(now), Some(Duration::from_millis(95)));
         assert_eq!(latency.samples(now), 100);
+    }
+
+    #[test]
+    fn documents_are_requested_while_enough_completions_are_whole_in_half_of_the_patience() {
+        let now = Instant::now();
+        let [mut first_tokens, mut whole] = [Latency::new(), Latency::new()];
+        let patience = Duration::from_secs(1);
+        let in_time = |first_tokens: &Latency, whole: &Latency, later: u64| {
+            document_in_time(
+                first_tokens,
+                whole,
+                patience,
+                now + Duration::from_secs(later),
+            )
+        };
+        for known in 0..DOCUMENT_SAMPLES {
+            assert!(!in_time(&first_tokens, &whole, 0), "{known}");
+            first_tokens.record(now, Duration::from_millis(1));
+            whole.record(now, Duration::from_millis(500));
+        }
+        assert!(in_time(&first_tokens, &whole, 0));
+        let mut longer = whole.clone();
+        longer.record(now, Duration::from_millis(501));
+        assert!(!in_time(&first_tokens, &longer, 0), "one of 21 took longer");
+        for _ in 0..80 {
+            longer.record(now, Duration::from_millis(500));
+        }
+        assert!(in_time(&first_tokens, &longer, 0), "one of 101 took longer");
+        assert!(
+            !in_time(&Latency::new(), &whole, 0),
+            "no first token is known"
+        );
+        assert!(!in_time(&first_tokens, &whole, 301), "what is known is old");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) fn write(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>, in
     body.field("messages", |into| {
         messages::write(&call.messages, is_prefix, dialect, into);
     });
-    body.value("stream", dialect.options.stream);
+    body.value("stream", dialect.stream);
     if dialect.stream_usage {
         body.object("stream_options", |options| {
             options.value("include_usage", true);

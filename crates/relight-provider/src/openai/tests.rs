@@ -22,7 +22,12 @@ fn written_at(call: &ModelCall, base_url: &str, options: &ChatOptions) -> Value 
         endpoint: base_url,
         model: "m",
     };
-    let dialect = ChatDialect::of(options, &capabilities(&place), &DialectOverrides::default());
+    let dialect = ChatDialect::of(
+        options,
+        true,
+        &capabilities(&place),
+        &DialectOverrides::default(),
+    );
     body_of(call, &dialect)
 }
 
@@ -293,7 +298,7 @@ fn what_a_target_was_found_not_to_take_is_worded_otherwise() {
         output_limit_field: OutputLimitField::MaxCompletionTokens,
         ..Capabilities::default()
     };
-    let dialect = ChatDialect::of(&options, &able, &wording);
+    let dialect = ChatDialect::of(&options, true, &able, &wording);
     let expected = json!({"model": "m", "stream": true, "max_tokens": 7,
         "messages": [{"role": "system", "content": "Be brief."}]});
     assert_eq!(body_of(&call, &dialect), expected);

@@ -6,7 +6,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    domain::{completion::Delta, wire::ProviderRequest},
+    domain::{
+        completion::Delta,
+        wire::{CompletionForm, ProviderRequest},
+    },
     spec::HttpSettings,
 };
 
@@ -44,7 +47,7 @@ impl ReadLimits {
         Self {
             provider,
             max_line_bytes: settings.max_line_bytes,
-            is_read_along: call.is_streamed,
+            is_read_along: call.form == CompletionForm::Pieces,
             idle: call.idle,
             deadline: call.deadline,
         }

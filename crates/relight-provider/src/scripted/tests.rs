@@ -15,15 +15,12 @@ use crate::domain::{
     message::{Message, Role},
     target::{Capabilities, Dialect, Target},
     upstream::BackgroundResponses,
-    wire::SentTo,
+    wire::{CompletionForm, SentTo},
 };
 
 fn player(yaml: &str) -> Player {
     let script: Script = serde_saphyr::from_str(yaml).unwrap();
-    Player {
-        script: Arc::new(script),
-        progress: Arc::default(),
-    }
+    Player::new(script, StreamMode::default())
 }
 
 pub(crate) fn request(model: &str, texts: &[&str]) -> ProviderRequest {
@@ -52,7 +49,7 @@ pub(crate) fn request(model: &str, texts: &[&str]) -> ProviderRequest {
             ..ModelCall::default()
         }),
         wording: DialectOverrides::default(),
-        is_streamed: false,
+        form: CompletionForm::Whole,
         deadline: Instant::now() + Duration::from_mins(10),
         idle: None,
         trace: TraceContext::default(),
@@ -86,6 +83,22 @@ fn text_of(deltas: &[Delta]) -> String {
     texts.collect()
 }
 
+#[tokio::test]
+async fn a_document_comes_whole_or_not_at_all() {
+    let script =
+        "steps: [{ answer: { text: \"All of it.\" } }, { cut: { after_text: \"Some of\" } }]";
+    let player = player(script);
+    let document = || ProviderRequest {
+        form: CompletionForm::Document,
+        ..request("m", &["Hi"])
+    };
+    let (deltas, error) = played(&player, document()).await;
+    assert_eq!((text_of(&deltas).as_str(), error), ("All of it.", None));
+    let (deltas, error) = played(&player, document()).await;
+    let fault = error.and_then(|error| error.fault);
+    assert_eq!((deltas, fault), (Vec::new(), Some(TransportFault::Cut)));
+}
+
 /// `ok`, the status, or the fault of each of the next calls.
 async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
     let mut row = Vec::new();
@@ -109,7 +122,7 @@ async fn row(player: &Player, model: &str, calls: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn the_default_script_echoes_the_user_in_several_deltas() {
-    let player = Player::new(Script::default());
+    let player = Player::new(Script::default(), StreamMode::default());
     let (deltas, error) = played(&player, request("m", &["What is a relight?"])).await;
     assert_eq!(error, None);
     assert!(text_of(&deltas).contains("What is a relight?"));
