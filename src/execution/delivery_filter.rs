@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_segmentation::GraphemeCursor;
 
 use crate::domain::{
     completion::BlockKind,
@@ -209,10 +209,17 @@ impl FilteredBlock {
 
 /// Returns the last end of a grapheme at or before `max`.
 fn whole_graphemes(text: &str, max: usize) -> usize {
-    let ends = text
-        .grapheme_indices(true)
-        .map(|(start, piece)| start + piece.len());
-    ends.take_while(|end| *end <= max).last().unwrap_or(0)
+    let max = text.floor_char_boundary(max);
+    // Reads only as far back as the grapheme at this place begins, however long the text is.
+    let mut cursor = GraphemeCursor::new(max, text.len(), true);
+    match cursor.is_boundary(text, 0) {
+        Ok(true) => max,
+        Ok(false) | Err(_) => cursor
+            .prev_boundary(text, 0)
+            .ok()
+            .flatten()
+            .unwrap_or_default(),
+    }
 }
 
 /// Returns a text in pieces of bounded length, each ending at a grapheme unless one alone is too

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::*;
 use crate::{
@@ -214,6 +215,16 @@ fn no_delta_is_longer_than_its_bound() {
 }
 
 proptest! {
+    #[test]
+    fn a_text_is_cut_where_a_grapheme_ends_as_late_as_the_bound_allows(
+        text in "([a-e]|\\r|\\n|e\u{301}|\u{1f469}|\u{200d}|\u{1f1e9}){0,24}",
+        bound in 0_usize..200,
+    ) {
+        let ends = text.grapheme_indices(true).map(|(start, piece)| start + piece.len());
+        let last = ends.take_while(|end| *end <= bound).last().unwrap_or(0);
+        prop_assert_eq!(whole_graphemes(&text, bound), last);
+    }
+
     /// Whatever was made, taken back and made anew, in every mode and behind what an earlier owner
     /// emitted.
     #[test]
