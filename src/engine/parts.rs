@@ -14,14 +14,17 @@ use crate::{
         Config, ProviderConfig, Secret, TargetConfig, connection::ProxyConfig,
         identity::IdentityConfig, provider as settings,
     },
-    domain::{ids::TargetId, target::Target},
+    domain::{
+        ids::TargetId,
+        target::{Dialect, Target},
+    },
     layers::targets::{KeySpec, SharedPolicies, TargetSpec},
     policy::{
         circuit::CircuitPolicy,
         classify::{Classifier, RuleFault},
     },
     provider::{
-        BuildError, ChatOptions, HttpSettings, ProviderSpec, Providers,
+        BuildError, ChatOptions, HttpSettings, ProviderSpec, Providers, StreamMode,
         known::{self, ModelRef},
     },
     tool::{ToolServers, ToolServersError},
@@ -125,6 +128,13 @@ fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPoli
 }
 
 fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) -> Target {
+    let known = known::capabilities(&place(&target.provider, provider, &target.model));
+    let mut able = target.capabilities.apply(known);
+    able.documents = provider.chat.stream == StreamMode::Auto
+        // A key of Bedrock may be allowed one of the two methods and not the other.
+        && provider.dialect != Dialect::Bedrock
+        // What is generated in the background is read on after a cut.
+        && !able.background;
     Target {
         id: id.clone(),
         provider: target.provider.as_str().into(),
@@ -133,11 +143,7 @@ fn make_target(id: &TargetId, target: &TargetConfig, provider: &ProviderConfig) 
         model: target.model.as_str().into(),
         credential: target.credential().into(),
         endpoint: provider.endpoint().into(),
-        capabilities: target.capabilities.apply(known::capabilities(&place(
-            &target.provider,
-            provider,
-            &target.model,
-        ))),
+        capabilities: able,
         system_prompt: target.system_prompt.as_deref().map(Into::into),
     }
 }

@@ -243,8 +243,8 @@ impl Attempt {
 // === impl SentRequest ===
 
 impl SentRequest {
-    /// Returns whether the completion was requested as a document, where the provider has streams:
-    /// its first token is its end, and shows nothing.
+    /// Returns whether the completion was requested as a document by choice: its first token is its
+    /// end, and shows nothing.
     pub fn is_document(&self) -> bool {
         self.form.get() == Some(&CompletionForm::Document)
     }

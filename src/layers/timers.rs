@@ -23,7 +23,6 @@ use crate::{
         completion::Delta,
         failure::{ProviderError, TransportFault},
         message::Endpoint,
-        target::Dialect,
         units,
         wire::{CompletionForm, DeltaStream, ProviderRequest},
     },
@@ -369,19 +368,15 @@ fn form_of(attempt: &Attempt, timers: &AttemptTimers, now: Instant) -> Completio
     if invocation.is_streamed() {
         return CompletionForm::Pieces;
     }
-    let target = attempt.target();
     let is_plain = !invocation.is_promised()
         && attempt.number() == 1
         && !attempt.calls_tool()
         && !attempt.is_attached()
         && attempt.request.goes_on.is_none()
         && attempt.request.call.endpoint == Endpoint::Answer
-        // A key of Bedrock may be allowed one of the two methods and not the other.
-        && target.dialect != Dialect::Bedrock
         // Hedging goes by the first tokens of all calls.
         && !attempt.scope.plan.hedge.enabled
-        // What is generated in the background is read on after a cut.
-        && !target.capabilities.background
+        && attempt.target().capabilities.documents
         && timers.min_bytes_per_second.is_none();
     if !is_plain {
         return CompletionForm::Whole;
