@@ -100,12 +100,12 @@ async fn a_server_of_streams_alone_is_asked_for_one_document_and_its_caller_gets
         "Stream must be set to true",
     ] {
         let upstream = Upstream::start().await;
-        upstream.answering(move |request| match request.body["stream"] == true {
-            true => Reply::text(TEXT),
-            false => {
-                let error = json!({"message": words, "type": "invalid_request_error"});
-                Reply::refusal(400, &[], &json!({ "error": error }))
+        upstream.answering(move |request| {
+            if request.body["stream"] == true {
+                return Reply::text(TEXT);
             }
+            let error = json!({"message": words, "type": "invalid_request_error"});
+            Reply::refusal(400, &[], &json!({ "error": error }))
         });
         let front = Front::start(&config(&upstream, "", "")).await;
         get_known(&front).await;

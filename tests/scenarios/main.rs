@@ -2,6 +2,8 @@
 //! virtual time.
 #![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+mod two_targets;
+
 use std::time::Duration;
 
 use relight::internals::scenarios::{self, Report, Scenario, ScenarioOptions};
@@ -421,21 +423,6 @@ fn faults_drawn_at_random_are_no_worse_than_without() {
             "seed {seed}: {failed:?}\n{}",
             run.faults.join("\n")
         );
-    }
-}
-
-#[test]
-fn a_limit_that_ended_unseen_is_found_once_the_other_target_refuses() {
-    for ends in [90, 105, 120, 135, 150, 165] {
-        let (from, to) = (ends + 5, ends + 65);
-        let text = format!(
-            "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 5s\nfault: 240s\ntail: 5s\nupstreams:\n  - name: main\n    faults:\n      \
-             - {{ to: {ends}s, does: {{ status: {{ code: 429 }} }} }}\n  - name: spare\n    faults:\n      \
-             - {{ from: {from}s, to: {to}s, does: {{ status: {{ code: 429 }} }} }}\ngates: {{ success: {{ min: 0.99 }} }}\n"
-        );
-        let scenario = Scenario::parse("x", &text).expect("it is a scenario");
-        let report = scenarios::run(&scenario, BESIDE).expect("it runs");
-        assert!(report.passed(), "{ends} s\n{report}");
     }
 }
 

@@ -49,6 +49,10 @@ pub struct ChatClient {
 /// Differences of one attempt's chat completions: what the provider's configuration says, else what
 /// is known of the target, without the words that it was found not to take.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent difference"
+)]
 pub(super) struct ChatDialect<'a> {
     pub(super) options: &'a ChatOptions,
     pub(super) stream: bool,

@@ -114,7 +114,21 @@ impl Targets {
             }
             candidate
         };
-        scope.plan.targets.iter().map(candidate).collect()
+        let mut candidates: Vec<Candidate> = scope.plan.targets.iter().map(candidate).collect();
+        let is_served = candidates
+            .iter()
+            .any(|one| one.availability == Availability::Now);
+        if !is_served && candidates.len() > 1 {
+            for one in &mut candidates {
+                if let Some(state) = states.get(&one.target)
+                    && state.circuit().bring_probe_forward()
+                {
+                    let place = PlaceInLine::of(scope, &one.target);
+                    one.availability = state.availability(now, tenant, place, history);
+                }
+            }
+        }
+        candidates
     }
 
     /// Returns the failure that ends an invocation that no target can serve: the failure that

@@ -75,7 +75,11 @@ pub struct Circuit {
 #[derive(Debug)]
 enum State {
     Closed,
-    Open { until: Instant },
+    Open {
+        until: Instant,
+        /// The same if no other target serves its callers; never later.
+        until_alone: Instant,
+    },
     HalfOpen(HalfOpenProbes),
     Recovering(RecoveryRamp),
     ForcedOpen,
@@ -130,7 +134,7 @@ impl Circuit {
         match &self.state {
             State::Closed | State::ForcedClosed | State::Recovering(_) => Peek::Ready,
             State::ForcedOpen => Peek::Wait { retry_in: None },
-            State::Open { until } => wait_until(now, *until),
+            State::Open { until, .. } => wait_until(now, *until),
             State::HalfOpen(probes) => wait_until(now, self.half_open_retry(probes, now)),
         }
     }
@@ -146,7 +150,7 @@ impl Circuit {
     pub fn admit(&mut self, now: Instant, rng: f64) -> Result<Permit, Reject> {
         self.context.rng = rng;
         let now = self.settle(now);
-        if let State::Open { until } = self.state
+        if let State::Open { until, .. } = self.state
             && now >= until
         {
             self.go(
@@ -168,7 +172,7 @@ impl Circuit {
             State::ForcedOpen => Err(Reject {
                 retry_in: self.policy.open_max_slow(),
             }),
-            State::Open { until } => Err(Reject {
+            State::Open { until, .. } => Err(Reject {
                 retry_in: until.saturating_duration_since(now),
             }),
             State::HalfOpen(probes) => {
@@ -190,6 +194,23 @@ impl Circuit {
                     retry_in: soon.max(SOON),
                 })
             }
+        }
+    }
+
+    /// Brings the next probe forward to when it would be at a lone target: no other one serves the
+    /// callers any more. Returns whether it was later.
+    pub fn bring_probe_forward(&mut self) -> bool {
+        match &mut self.state {
+            State::Open { until, until_alone } if *until_alone < *until => {
+                *until = *until_alone;
+                true
+            }
+            State::Closed
+            | State::Open { .. }
+            | State::HalfOpen(_)
+            | State::Recovering(_)
+            | State::ForcedOpen
+            | State::ForcedClosed => false,
         }
     }
 
@@ -252,7 +273,10 @@ impl Circuit {
             }
             Forced::Auto => match self.state {
                 // The target may still be ill: the next call is a probe.
-                State::ForcedOpen => self.enter(State::Open { until: now }),
+                State::ForcedOpen => self.enter(State::Open {
+                    until: now,
+                    until_alone: now,
+                }),
                 State::ForcedClosed => {
                     self.go(State::Closed, Trigger::Operator, TransitionKind::Closed);
                 }
@@ -273,7 +297,7 @@ impl Circuit {
     #[must_use]
     pub fn snapshot(&self, now: Instant) -> CircuitSnapshot {
         let retry_at = match &self.state {
-            State::Open { until } => Some(*until),
+            State::Open { until, .. } => Some(*until),
             State::HalfOpen(probes) => Some(self.half_open_retry(probes, now)),
             State::Closed | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => None,
         };

@@ -199,7 +199,7 @@ impl Circuit {
     #[must_use]
     pub fn next_is_probe(&self, now: Instant) -> Option<(u32, Duration)> {
         let is_probe = match &self.state {
-            State::Open { until } => now >= *until,
+            State::Open { until, .. } => now >= *until,
             State::HalfOpen(_) => true,
             State::Closed | State::Recovering(_) | State::ForcedOpen | State::ForcedClosed => false,
         };
@@ -208,7 +208,7 @@ impl Circuit {
 
     /// Leaves probing to others until this time, if it is open.
     pub fn stay_open(&mut self, until: Instant) {
-        if let State::Open { until: known } = &mut self.state {
+        if let State::Open { until: known, .. } = &mut self.state {
             *known = (*known).max(until);
         }
     }

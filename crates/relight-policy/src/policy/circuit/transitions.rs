@@ -424,33 +424,17 @@ impl Circuit {
             self.openings.usual_rate = self.calls.per_second(now);
             self.openings.failing_since = self.calls.window.run_began().or(Some(now));
         }
-        let wait = match self.policy.mode {
-            CircuitMode::Consecutive | CircuitMode::Off => self.policy.consecutive_open,
-            CircuitMode::Evidence => {
-                let longest = self.policy.longest_open(
-                    trip.kind,
-                    self.openings.usual_rate,
-                    self.context.alternative_healthy,
-                );
-                // Callers that are served elsewhere lose little by a late probe, and a probe of a
-                // silent target delays one of them.
-                let wait = match trip.kind {
-                    FailKind::Slow if self.context.alternative_healthy => longest,
-                    FailKind::Fast if self.context.alternative_healthy => {
-                        let since = self.openings.failing_since.unwrap_or(now);
-                        self.policy.look_after(now.saturating_duration_since(since))
-                    }
-                    FailKind::Fast | FailKind::Slow => self
-                        .policy
-                        .open_base
-                        .saturating_mul(1 << self.openings.streak.min(20)),
-                };
-                let wait = wait.min(longest);
-                let less = OPEN_JITTER * (2.0 * self.context.rng.clamp(0.0, 1.0) - 1.0).abs();
-                wait.mul_f64(1.0 - less)
-                    .max(Duration::from_millis(floor_ms.into()))
+        let served = self.context.alternative_healthy;
+        let less = OPEN_JITTER * (2.0 * self.context.rng.clamp(0.0, 1.0) - 1.0).abs();
+        let [wait, wait_alone] = [served, false].map(|served| {
+            let wait = self.open_time(trip.kind, served, now);
+            match self.policy.mode {
+                CircuitMode::Consecutive | CircuitMode::Off => wait,
+                CircuitMode::Evidence => wait
+                    .mul_f64(1.0 - less)
+                    .max(Duration::from_millis(floor_ms.into())),
             }
-        };
+        });
         let by = if trip.kind == FailKind::Slow {
             Trigger::Silence
         } else {
@@ -461,7 +445,36 @@ impl Circuit {
             retry_in: Some(wait),
             reason: trip.reason,
         };
-        self.go(State::Open { until: now + wait }, by, opened);
+        let open = State::Open {
+            until: now + wait,
+            until_alone: now + wait.min(wait_alone),
+        };
+        self.go(open, by, opened);
+    }
+
+    /// Returns the time for which a circuit that opens now is open, before jitter, if other targets
+    /// serve its callers or not.
+    fn open_time(&self, kind: FailKind, served: bool, now: Instant) -> Duration {
+        if self.policy.mode != CircuitMode::Evidence {
+            return self.policy.consecutive_open;
+        }
+        // Callers that are served elsewhere lose little by a late probe, and a probe of a silent
+        // target delays one of them.
+        let longest = self
+            .policy
+            .longest_open(kind, self.openings.usual_rate, served);
+        let wait = match kind {
+            FailKind::Slow if served => longest,
+            FailKind::Fast if served => {
+                let since = self.openings.failing_since.unwrap_or(now);
+                self.policy.look_after(now.saturating_duration_since(since))
+            }
+            FailKind::Fast | FailKind::Slow => self
+                .policy
+                .open_base
+                .saturating_mul(1 << self.openings.streak.min(20)),
+        };
+        wait.min(longest)
     }
 }
 

@@ -171,3 +171,24 @@ fn while_another_target_serves_few_callers_the_first_look_is_late_and_while_many
         );
     }
 }
+
+#[test]
+fn a_probe_is_brought_forward_to_its_time_at_a_lone_target_once_no_other_one_serves() {
+    let waits = [true, false].map(|served| {
+        let mut bench = Bench::new();
+        bench.alternative = served;
+        bench.calls(3, 4000, ANSWER);
+        while bench.state() == CircuitState::Closed {
+            bench.calls(1, 4000, FAILURE);
+        }
+        let retry_in = |bench: &Bench| bench.circuit.snapshot(bench.now).retry_in.unwrap();
+        let stated = retry_in(&bench);
+        assert_eq!(bench.circuit.bring_probe_forward(), served);
+        let alone = retry_in(&bench);
+        assert!(!bench.circuit.bring_probe_forward(), "once");
+        (stated, alone)
+    });
+    let [served, lone] = waits;
+    assert!(served.0 >= 10 * served.1, "{served:?}");
+    assert_eq!((served.1, lone.1), (lone.0, lone.0));
+}

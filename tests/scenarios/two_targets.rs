@@ -1,0 +1,40 @@
+//! Two targets, of which one is found to be of use again once the other is not.
+
+use relight::internals::scenarios::{self, Report, Scenario};
+
+use super::BESIDE;
+
+/// Plays faults of two targets at a call a second, of which this share is to succeed.
+fn held_by_two(main: &str, spare: &str, success: f64) -> Report {
+    let text = format!(
+        "id: x\ntitle: t\nabout: a\nrate: 1\nwarm: 5s\nfault: 240s\ntail: 5s\nupstreams:\n  \
+         - {{ name: main, faults: [{{ {main} }}] }}\n  - {{ name: spare, faults: [{{ {spare} }}] }}\n\
+         gates: {{ success: {{ min: {success} }} }}\n"
+    );
+    let scenario = Scenario::parse("x", &text).expect("it is a scenario");
+    scenarios::run(&scenario, BESIDE).expect("it runs")
+}
+
+#[test]
+fn a_limit_that_ended_unseen_is_found_once_the_other_target_refuses() {
+    for ends in [90, 105, 120, 135, 150, 165] {
+        let main = format!("to: {ends}s, does: {{ status: {{ code: 429 }} }}");
+        let (from, to) = (ends + 5, ends + 65);
+        let spare = format!("from: {from}s, to: {to}s, does: {{ status: {{ code: 429 }} }}");
+        let report = held_by_two(&main, &spare, 0.99);
+        assert!(report.passed(), "{ends} s\n{report}");
+    }
+}
+
+// Four attempts at what fails 45 times in a hundred fail 4 times in a hundred, of a quarter of the
+// calls: a hundredth of all, two more by chance, and 1.5 more until the first probes are through.
+#[test]
+fn a_target_that_often_fails_serves_those_whose_other_target_refuses() {
+    for from in (60..=165).step_by(15) {
+        let main = "from: 20s, share: 0.45, does: { status: { code: 503 } }";
+        let to = from + 60;
+        let spare = format!("from: {from}s, to: {to}s, does: {{ status: {{ code: 429 }} }}");
+        let report = held_by_two(main, &spare, 0.955);
+        assert!(report.passed(), "from {from} s\n{report}");
+    }
+}
