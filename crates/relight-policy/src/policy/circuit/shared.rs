@@ -208,8 +208,13 @@ impl Circuit {
 
     /// Leaves probing to others until this time, if it is open.
     pub fn stay_open(&mut self, until: Instant) {
-        if let State::Open { until: known, .. } = &mut self.state {
+        if let State::Open {
+            until: known,
+            until_alone,
+        } = &mut self.state
+        {
             *known = (*known).max(until);
+            *until_alone = (*until_alone).max(until);
         }
     }
 

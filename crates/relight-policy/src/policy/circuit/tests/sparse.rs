@@ -186,6 +186,11 @@ fn a_probe_is_brought_forward_to_its_time_at_a_lone_target_once_no_other_one_ser
         assert_eq!(bench.circuit.bring_probe_forward(), served);
         let alone = retry_in(&bench);
         assert!(!bench.circuit.bring_probe_forward(), "once");
+        bench.circuit.stay_open(bench.now + stated);
+        assert!(
+            !bench.circuit.bring_probe_forward(),
+            "another replica probes"
+        );
         (stated, alone)
     });
     let [served, lone] = waits;
