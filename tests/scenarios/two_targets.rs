@@ -19,7 +19,7 @@ fn held_by_two(main: &str, spare: &str, success: f64) -> Report {
 fn a_limit_that_ended_unseen_is_found_once_the_other_target_refuses() {
     for ends in [90, 105, 120, 135, 150, 165] {
         let main = format!("to: {ends}s, does: {{ status: {{ code: 429 }} }}");
-        let (from, to) = (ends + 5, ends + 65);
+        let [from, to] = [ends + 5, ends + 65];
         let spare = format!("from: {from}s, to: {to}s, does: {{ status: {{ code: 429 }} }}");
         let report = held_by_two(&main, &spare, 0.99);
         assert!(report.passed(), "{ends} s\n{report}");

@@ -84,7 +84,7 @@ pub struct Capabilities {
     /// Generates responses in the background, so that they can be resumed when their reader is cut
     /// off.
     pub background: bool,
-    /// May be asked for a completion as a document where a stream would show nothing sooner.
+    /// May be asked for a completion as a document if a stream would show nothing sooner.
     pub documents: bool,
     /// Largest prompt plus answer, in tokens; unset if unknown.
     pub context_window_tokens: Option<u64>,

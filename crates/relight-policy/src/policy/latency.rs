@@ -90,9 +90,10 @@ impl Latency {
     /// Returns the number of recent samples, at most 256.
     #[must_use]
     pub fn samples(&self, now: Instant) -> usize {
-        match self.samples.front() {
-            Some((at, _)) if is_old(*at, now) => self.recent(now).count(),
-            _ => self.samples.len(),
+        if self.are_all_recent(now) {
+            self.samples.len()
+        } else {
+            self.recent(now).count()
         }
     }
 
@@ -100,12 +101,16 @@ impl Latency {
     /// exceed.
     fn percentile(&self, now: Instant, percent: usize) -> Option<Duration> {
         let rank = |count: usize| (count * percent).div_ceil(100).checked_sub(1);
-        if self.samples.front().is_none_or(|(at, _)| !is_old(*at, now)) {
+        if self.are_all_recent(now) {
             return self.sorted.get(rank(self.sorted.len())?).copied();
         }
         let mut recent: Vec<_> = self.recent(now).collect();
         recent.sort_unstable();
         recent.get(rank(recent.len())?).copied()
+    }
+
+    fn are_all_recent(&self, now: Instant) -> bool {
+        self.samples.front().is_none_or(|(at, _)| !is_old(*at, now))
     }
 
     fn recent(&self, now: Instant) -> impl Iterator<Item = Duration> {

@@ -1,4 +1,4 @@
-//! What is recorded of one attempt.
+//! The record of one attempt.
 
 use std::time::Duration;
 

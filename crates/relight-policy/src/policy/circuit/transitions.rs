@@ -424,17 +424,9 @@ impl Circuit {
             self.openings.usual_rate = self.calls.per_second(now);
             self.openings.failing_since = self.calls.window.run_began().or(Some(now));
         }
-        let served = self.context.alternative_healthy;
-        let less = OPEN_JITTER * (2.0 * self.context.rng.clamp(0.0, 1.0) - 1.0).abs();
-        let [wait, wait_alone] = [served, false].map(|served| {
-            let wait = self.open_time(trip.kind, served, now);
-            match self.policy.mode {
-                CircuitMode::Consecutive | CircuitMode::Off => wait,
-                CircuitMode::Evidence => wait
-                    .mul_f64(1.0 - less)
-                    .max(Duration::from_millis(floor_ms.into())),
-            }
-        });
+        let floor = Duration::from_millis(floor_ms.into());
+        let [wait, wait_alone] = [self.context.alternative_healthy, false]
+            .map(|served| self.open_time(trip.kind, floor, served, now));
         let by = if trip.kind == FailKind::Slow {
             Trigger::Silence
         } else {
@@ -452,9 +444,9 @@ impl Circuit {
         self.go(open, by, opened);
     }
 
-    /// Returns the time for which a circuit that opens now is open, before jitter, if other targets
-    /// serve its callers or not.
-    fn open_time(&self, kind: FailKind, served: bool, now: Instant) -> Duration {
+    /// Returns the time for which a circuit that opens now is open, `floor` at least; `served`: if
+    /// other targets serve its callers.
+    fn open_time(&self, kind: FailKind, floor: Duration, served: bool, now: Instant) -> Duration {
         if self.policy.mode != CircuitMode::Evidence {
             return self.policy.consecutive_open;
         }
@@ -474,7 +466,8 @@ impl Circuit {
                 .open_base
                 .saturating_mul(1 << self.openings.streak.min(20)),
         };
-        wait.min(longest)
+        let less = OPEN_JITTER * (2.0 * self.context.rng.clamp(0.0, 1.0) - 1.0).abs();
+        wait.min(longest).mul_f64(1.0 - less).max(floor)
     }
 }
 
