@@ -235,7 +235,7 @@ impl Attempt {
     /// Records the id by which the provider knows the request, if these headers have it.
     pub fn record_request_id(&self, headers: &[(String, String)]) {
         if let Some(id) = request_id(headers) {
-            self.amend(|record| id.clone_into(&mut record.upstream_request_id));
+            self.amend(|record| id.clone_into(&mut record.ids.upstream_request_id));
         }
     }
 }

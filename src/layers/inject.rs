@@ -71,7 +71,7 @@ where
         let remember = move |failure: &Failure| {
             if may_blame_note(failure) {
                 noted.at.state.observed.remember_note_refused();
-                noted.amend(|record| record.note_refused = true);
+                noted.amend(|record| record.injection.refused = true);
             }
         };
         let deltas = self.inner.call(attempt).await.inspect_err(&remember)?;

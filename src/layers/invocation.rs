@@ -37,7 +37,10 @@ use crate::{
         failure::{Failure, FailureClass},
         fold::StreamStep,
         ids::TargetId,
-        invocation::{AttemptCause, AttemptRecord, Call, HistoryPatch, Invocation, Outcome},
+        invocation::{
+            AttemptCause, AttemptIds, AttemptRecord, Call, HistoryPatch, InjectionRecord,
+            Invocation, Outcome,
+        },
         left_out::left_out,
         message::ModelCall,
         target::Target,
@@ -290,14 +293,20 @@ impl InvocationScope {
         let wait = prepared.wait;
         trace.begin(number, cause);
         Arc::make_mut(&mut attempts).push(AttemptRecord {
-            trace_id: self.reports.scope.trace_id.clone(),
-            span_id: trace.span_id(),
+            ids: AttemptIds {
+                trace_id: self.reports.scope.trace_id.clone(),
+                span_id: trace.span_id(),
+                ..AttemptIds::default()
+            },
             wait,
             repaired: repaired.clone(),
             tool: tool.clone(),
             key: key.label.as_deref().map(str::to_owned),
-            note: prepared.note.as_ref().map(|note| note.text.clone()),
-            injection_skipped: prepared.injection_skipped.clone(),
+            injection: InjectionRecord {
+                note: prepared.note.as_ref().map(|note| note.text.clone()),
+                skipped: prepared.injection_skipped.clone(),
+                refused: false,
+            },
             ..AttemptRecord::begun(number, cause, id.clone(), model.clone(), clock::wall_now())
         });
         drop(attempts);

@@ -163,7 +163,7 @@ impl Stream for WatchedSteps {
 /// call, and the operator's own.
 fn word(scope: &InvocationScope, failure: &mut Failure) {
     if let Call::Tool(call) = &scope.invocation.call
-        && failure.tool.is_none()
+        && failure.tool.name.is_none()
     {
         *failure = failure.clone().of_tool(&call.name);
     }

@@ -51,8 +51,9 @@ pub(super) fn outcome_bytes(outcome: &Outcome) -> u64 {
         Ok(answer) => answer.message.approximate_bytes() as u64 + json_bytes(&answer.tool_output),
         Err(failure) => json_bytes(failure),
     };
-    let own =
-        |attempt: &AttemptRecord| json_bytes(&(&attempt.failure, &attempt.note, &attempt.tool));
+    let own = |attempt: &AttemptRecord| {
+        json_bytes(&(&attempt.failure, &attempt.injection.note, &attempt.tool))
+    };
     let attempts = outcome
         .attempts
         .iter()

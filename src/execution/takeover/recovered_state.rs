@@ -94,7 +94,7 @@ impl RecoveredState {
             }
             StreamStep::ContextInjected { attempt, note, .. } => {
                 if let Some(record) = self.attempt(*attempt) {
-                    record.note = Some(note.clone());
+                    record.injection.note = Some(note.clone());
                 }
             }
             StreamStep::Usage { attempt, usage } => {
@@ -146,7 +146,7 @@ impl RecoveredState {
             | AttemptCause::Adapt(_)
             | AttemptCause::Rotate(_)
             // The text of an injected note is not known here any more.
-            | AttemptCause::Attach(_) => record.note.is_none(),
+            | AttemptCause::Attach(_) => record.injection.note.is_none(),
             // Such a completion is only the rest of one.
             AttemptCause::Continue(_) | AttemptCause::Extend | AttemptCause::Chunk(_) => false,
         };

@@ -151,7 +151,7 @@ async fn an_operator_may_have_it_made_shorter_instead_or_passed_on() {
         let note = outcome
             .attempts
             .last()
-            .and_then(|last| last.note.clone())
+            .and_then(|last| last.injection.note.clone())
             .unwrap_or_default();
         assert_eq!(note.contains("Be shorter"), policy == "shorten", "{note}");
     }

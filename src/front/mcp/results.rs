@@ -111,7 +111,7 @@ fn failed(
     schema: Option<&Value>,
     about: &mut Map<String, Value>,
 ) -> RawMembers {
-    let mut members = match &failure.reply {
+    let mut members = match &failure.tool.reply {
         Some(reply) => members(reply),
         None => members(&said(failure)),
     };

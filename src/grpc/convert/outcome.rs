@@ -108,14 +108,18 @@ pub fn failure_of(outcome: &Outcome, context: &ResponseContext) -> Option<v1::Fa
                 reason: reason.clone(),
             })
             .collect(),
-        tool_result: failure.reply.as_deref().map(|reply| v1::ToolResultPart {
-            call_id: call_id(outcome).unwrap_or_default(),
-            name: failure.tool.clone().unwrap_or_default(),
-            content: reply_content(reply),
-            is_error: true,
-            structured_json: reply.structured.clone(),
-            mcp_json: reply.beside(),
-        }),
+        tool_result: failure
+            .tool
+            .reply
+            .as_deref()
+            .map(|reply| v1::ToolResultPart {
+                call_id: call_id(outcome).unwrap_or_default(),
+                name: failure.tool.name.clone().unwrap_or_default(),
+                content: reply_content(reply),
+                is_error: true,
+                structured_json: reply.structured.clone(),
+                mcp_json: reply.beside(),
+            }),
         attempts: attempts(outcome),
         stopped_by: class_field(outcome.stopped_by()),
         ..bare_failure(failure)
@@ -163,19 +167,20 @@ pub fn attempt(record: &AttemptRecord, ended: bool) -> v1::Attempt {
             .unwrap_or_default(),
         wait_before_ms,
         wait_source,
-        injected_note: record.note.clone().unwrap_or_default(),
+        injected_note: record.injection.note.clone().unwrap_or_default(),
         injection_skipped: record
-            .injection_skipped
+            .injection
+            .skipped
             .as_deref()
             .map(skip_reason)
             .unwrap_or_default()
             .into(),
         usage: Some(usage(&record.usage)),
-        trace_id: record.trace_id.clone(),
-        span_id: record.span_id.clone(),
+        trace_id: record.ids.trace_id.clone(),
+        span_id: record.ids.span_id.clone(),
         sent: record.sent,
         http_status: failure.and_then(|failure| failure.status).map(u32::from),
-        upstream_request_id: record.upstream_request_id.clone(),
+        upstream_request_id: record.ids.upstream_request_id.clone(),
         adaptation: record.changes().cloned().collect::<Vec<_>>().join("; "),
         unchecked: record.unchecked.clone().unwrap_or_default(),
         key: record.key.clone().unwrap_or_default(),
@@ -231,7 +236,7 @@ fn failed_tool_call(outcome: &Outcome, failure: &Failure) -> Vec<v1::Message> {
     if messages.last().is_none_or(|last| last.role != Role::Tool) {
         return Vec::new();
     }
-    let is_made_up = |message: &Message| message.role == Role::Tool && failure.reply.is_none();
+    let is_made_up = |message: &Message| message.role == Role::Tool && failure.tool.reply.is_none();
     let messages = messages.iter();
     messages
         .map(|message| wire_message(message, is_made_up(message)))

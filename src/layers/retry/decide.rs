@@ -159,7 +159,7 @@ impl<S> RetryLoop<S> {
             .scope
             .attempts()
             .last()
-            .is_some_and(|record| record.note_refused);
+            .is_some_and(|record| record.injection.refused);
         self.request.adapted = note_refused && !failure.class.is_local_refusal();
         if self.request.adapted {
             self.record_change(&failure, "the note about earlier failures was left out");

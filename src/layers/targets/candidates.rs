@@ -107,7 +107,7 @@ impl Targets {
                     continue;
                 }
                 let noted =
-                    (record.note_refused || record.adaptation.is_some()) && by.id == target.id;
+                    (record.injection.refused || record.adaptation.is_some()) && by.id == target.id;
                 let admitted = recovery_options(&scope.plan.retry, failure)
                     .admits(&candidate, by.id == target.id);
                 candidate.ruled_out |= !admitted && !noted;

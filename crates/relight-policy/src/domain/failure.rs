@@ -112,18 +112,26 @@ pub struct Failure {
     /// Change of the request after which the target may take it, if the failure states one.
     #[serde(default)]
     pub adaptation: Option<Adaptation>,
-    /// Tool that failed, by its name at its server; `None` if a model was called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    /// `true` if that tool returned this as its result, so that it surely ran.
+    /// The tool that failed, and what it returned.
+    #[serde(flatten)]
+    pub tool: ToolFault,
+    /// Time at which it happened.
+    pub at: Timestamp,
+}
+
+/// The part of a failure that only a tool has; empty if a model was called.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ToolFault {
+    /// The tool, by its name at its server.
+    #[serde(rename = "tool", default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `true` if the tool returned this as its result, so that it surely ran.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returned: bool,
-    /// Error that that tool returned, word for word; kept with the end of an invocation, and not
+    /// Error that the tool returned, word for word; kept with the end of an invocation, and not
     /// with each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Arc<ToolReply>>,
-    /// Time at which it happened.
-    pub at: Timestamp,
 }
 
 impl Failure {
@@ -150,9 +158,7 @@ impl Failure {
             param: None,
             never_sent: true,
             adaptation: None,
-            tool: None,
-            returned: false,
-            reply: None,
+            tool: ToolFault::default(),
             at: super::clock::wall_now(),
         }
     }
@@ -174,7 +180,7 @@ impl Failure {
     /// Relight's own phrase for it, free of upstream text.
     #[must_use]
     pub const fn phrase(&self) -> &'static str {
-        if self.tool.is_some() {
+        if self.tool.name.is_some() {
             words::phrase_of_tool(self.class)
         } else {
             self.class.phrase()
@@ -186,7 +192,7 @@ impl Failure {
     #[must_use]
     pub fn code(&self) -> FailureCode {
         match self.class.code() {
-            FailureCode::LlmError | FailureCode::StreamingError if self.tool.is_some() => {
+            FailureCode::LlmError | FailureCode::StreamingError if self.tool.name.is_some() => {
                 FailureCode::ToolError
             }
             code => code,
@@ -211,17 +217,16 @@ impl Failure {
             words::for_operator(self.class, self.detail, wait.as_deref(), true).into_owned();
         // Its server is started again.
         self.retryable |= self.fault == Some(TransportFault::ProcessExited);
-        self.tool = Some(tool.to_owned());
+        self.tool.name = Some(tool.to_owned());
         self
     }
 
     /// The same failure for others than its own caller, without what a tool returned to that.
     #[must_use]
     pub fn without_reply(&self) -> Self {
-        Self {
-            reply: None,
-            ..self.clone()
-        }
+        let mut failure = self.clone();
+        failure.tool.reply = None;
+        failure
     }
 
     /// A cancellation that a provider reports (such as a status 499 of a proxy), while the caller

@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-pub use self::{attempt_record::AttemptRecord, history::HistoryPatch};
+pub use self::{
+    attempt_record::{AttemptIds, AttemptRecord, InjectionRecord},
+    history::HistoryPatch,
+};
 pub use super::tool::SideEffects;
 use super::{
     completion::{Completion, Usage},

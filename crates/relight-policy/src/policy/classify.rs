@@ -18,8 +18,8 @@ use jiff::Timestamp;
 
 use crate::{
     domain::failure::{
-        Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, TransportFault,
-        VerdictBasis, Wait, words,
+        Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, ToolFault,
+        TransportFault, VerdictBasis, Wait, words,
     },
     policy::{
         phrase,
@@ -448,9 +448,11 @@ impl Judgement {
             param: None,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
             adaptation: None,
-            tool: None,
-            returned: error.returned,
-            reply: error.reply.clone(),
+            tool: ToolFault {
+                name: None,
+                returned: error.returned,
+                reply: error.reply.clone(),
+            },
             at,
         }
     }

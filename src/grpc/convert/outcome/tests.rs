@@ -9,7 +9,7 @@ use crate::{
     domain::{
         completion::FinishReason,
         failure::{InvalidRequestDetail, Wait, WaitSource},
-        invocation::{HistoryPatch, RecoveryStrategy},
+        invocation::{AttemptIds, HistoryPatch, InjectionRecord, RecoveryStrategy},
         tool::{Coverage, ToolReply},
     },
     grpc::convert::unset::unset,
@@ -33,7 +33,10 @@ fn record(number: u32, failure: Option<Failure>) -> AttemptRecord {
         sent: true,
         winner: failure.is_none(),
         failure,
-        trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+        ids: AttemptIds {
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            ..AttemptIds::default()
+        },
         ..AttemptRecord::begun(
             number,
             AttemptCause::Initial,
@@ -201,8 +204,11 @@ fn an_attempt_reports_its_cause_and_the_wait_before_it() {
             source: WaitSource::Backoff,
         }),
         first_token: Some(Duration::from_micros(2_900)),
-        note: Some("be shorter".to_owned()),
-        injection_skipped: Some("context_full".to_owned()),
+        injection: InjectionRecord {
+            note: Some("be shorter".to_owned()),
+            skipped: Some("context_full".to_owned()),
+            refused: false,
+        },
         ..record(
             2,
             Some(Failure {
@@ -347,8 +353,11 @@ fn no_field_of_an_attempt_or_a_failure_is_left_unset_when_its_fact_is_known() {
         cause: AttemptCause::Adapt(FailureClass::InvalidRequest),
         wait: Some(wait),
         first_token: Some(Duration::from_millis(2)),
-        note: Some("be shorter".to_owned()),
-        injection_skipped: Some("context_full".to_owned()),
+        injection: InjectionRecord {
+            note: Some("be shorter".to_owned()),
+            skipped: Some("context_full".to_owned()),
+            refused: false,
+        },
         adaptation: Some("the schema was left out".to_owned()),
         unchecked: Some("the response is longer than 4 MiB".to_owned()),
         usage: Usage {
@@ -357,8 +366,11 @@ fn no_field_of_an_attempt_or_a_failure_is_left_unset_when_its_fact_is_known() {
             reasoning_tokens: Some(3),
             ..answer("").usage
         },
-        span_id: "b7ad6b7169203331".to_owned(),
-        upstream_request_id: "req-7".to_owned(),
+        ids: AttemptIds {
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            span_id: "b7ad6b7169203331".to_owned(),
+            upstream_request_id: "req-7".to_owned(),
+        },
         key: Some("…1234".to_owned()),
         ..record(2, Some(failed.clone()))
     };

@@ -227,7 +227,7 @@ impl<S> RetryLoop<S> {
 
 fn words_of_unknown(tool_call: &ToolCallState, failure: &Failure) -> String {
     let tool = quoted(&tool_call.called.offer.spec.name);
-    let why = match (&failure.reply, failure.fault) {
+    let why = match (&failure.tool.reply, failure.fault) {
         (Some(_), _) => "it reported a failure that leaves that open",
         (None, Some(TransportFault::TooLarge)) => "its result was too large",
         (None, _) => "its result was lost",

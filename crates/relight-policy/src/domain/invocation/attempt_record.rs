@@ -40,12 +40,9 @@ pub struct AttemptRecord {
     pub sent: bool,
     /// Its failure; `None` when it succeeded or is running.
     pub failure: Option<Failure>,
-    /// The note that the model was given.
-    pub note: Option<String>,
-    /// Reason for which no note was added for the model, if one should have been.
-    pub injection_skipped: Option<String>,
-    /// `true` if the target refused the request because of its note.
-    pub note_refused: bool,
+    /// The note that the model was given about it, or why it was given none.
+    #[serde(flatten)]
+    pub injection: InjectionRecord,
     /// `true` if it ended with the replica that made it: nobody's allowance counts it.
     #[serde(default)]
     pub lost_with_replica: bool,
@@ -60,14 +57,9 @@ pub struct AttemptRecord {
     pub unchecked: Option<String>,
     /// Cost of the attempt.
     pub usage: Usage,
-    /// Hex trace id; empty without tracing.
-    pub trace_id: String,
-    /// Hex id of its span; empty without tracing.
-    #[serde(default)]
-    pub span_id: String,
-    /// Provider's id of the request, to quote to its support; empty if it sent none.
-    #[serde(default)]
-    pub upstream_request_id: String,
+    /// Ids by which it is found elsewhere.
+    #[serde(flatten)]
+    pub ids: AttemptIds,
     /// `true` if its completion was kept.
     pub winner: bool,
     /// Execution that it was, if a tool was called.
@@ -76,6 +68,32 @@ pub struct AttemptRecord {
     /// Label of its key, if its provider has a pool of keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+/// The note of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct InjectionRecord {
+    /// The note that the model was given.
+    pub note: Option<String>,
+    /// Reason for which no note was added for the model, if one should have been.
+    #[serde(rename = "injection_skipped")]
+    pub skipped: Option<String>,
+    /// `true` if the target refused the request because of its note.
+    #[serde(rename = "note_refused")]
+    pub refused: bool,
+}
+
+/// Ids of one attempt, by which a trace or a provider's support finds it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AttemptIds {
+    /// Hex trace id; empty without tracing.
+    pub trace_id: String,
+    /// Hex id of its span; empty without tracing.
+    #[serde(default)]
+    pub span_id: String,
+    /// Provider's id of the request, to quote to its support; empty if it sent none.
+    #[serde(default)]
+    pub upstream_request_id: String,
 }
 
 impl AttemptRecord {
@@ -99,17 +117,13 @@ impl AttemptRecord {
             first_token: None,
             sent: false,
             failure: None,
-            note: None,
-            injection_skipped: None,
-            note_refused: false,
+            injection: InjectionRecord::default(),
             lost_with_replica: false,
             adaptation: None,
             repaired: None,
             unchecked: None,
             usage: Usage::default(),
-            trace_id: String::new(),
-            span_id: String::new(),
-            upstream_request_id: String::new(),
+            ids: AttemptIds::default(),
             winner: false,
             tool: None,
             key: None,

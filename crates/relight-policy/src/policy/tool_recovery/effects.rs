@@ -204,7 +204,7 @@ pub fn execution(failure: &Failure) -> ToolExecuted {
     }
     match (failure.class, failure.status) {
         // It ran up to a result that cannot be used.
-        _ if failure.returned && failure.fault.is_some() => ToolExecuted::Ended,
+        _ if failure.tool.returned && failure.fault.is_some() => ToolExecuted::Ended,
         (
             C::OutcomeUnknown
             | C::Timeout
@@ -220,7 +220,7 @@ pub fn execution(failure: &Failure) -> ToolExecuted {
         // A broken connection, or one that was given up from this side.
         _ if failure.fault.is_some() => ToolExecuted::Unknown,
         // It ran up to its result, whatever that says.
-        _ if failure.returned => ToolExecuted::Ended,
+        _ if failure.tool.returned => ToolExecuted::Ended,
         // The server itself refused the request, before it gave it to the tool.
         (_, Some(400 | 401 | 403..=405 | 413..=415 | 422 | 429)) => ToolExecuted::NotExecuted,
         (C::InvalidRequest | C::NotFound, None) if is_refused_by_protocol(&failure.message) => ToolExecuted::NotExecuted,

@@ -31,7 +31,7 @@ pub fn explanation(failure: &Failure, outcome: &Outcome) -> String {
 /// nothing.
 #[must_use]
 pub fn own_words(failure: &Failure) -> String {
-    match &failure.reply {
+    match &failure.tool.reply {
         Some(reply) => reply.text(),
         // Without a target nobody was called.
         None if failure.target.is_some() && !failure.class.is_local_refusal() => {
@@ -95,7 +95,10 @@ mod tests {
 
     use super::*;
     use crate::domain::{
-        completion::Usage, failure::FailureClass, invocation::HistoryPatch, tool::ToolReply,
+        completion::Usage,
+        failure::{FailureClass, ToolFault},
+        invocation::HistoryPatch,
+        tool::ToolReply,
     };
 
     fn outcome(failure: Failure, reasoning: &str, alternatives: &[&str]) -> Outcome {
@@ -117,7 +120,10 @@ mod tests {
     fn failure(user_message: &str) -> Failure {
         Failure {
             user_message: user_message.to_owned(),
-            reply: Some(Arc::new(ToolReply::of_text("date must be YYYY-MM-DD"))),
+            tool: ToolFault {
+                reply: Some(Arc::new(ToolReply::of_text("date must be YYYY-MM-DD"))),
+                ..ToolFault::default()
+            },
             ..Failure::local(FailureClass::ToolFailed, "date must be YYYY-MM-DD")
         }
     }
