@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use self::{
-    seen::{Seen, read},
+    seen::{MAX_WAITING, Seen, read},
     tool_servers::ToolServerReleases,
 };
 use crate::{
@@ -46,6 +46,9 @@ const READ_EVERY: Duration = Duration::from_millis(50);
 /// Interval at which the book is read anew if nothing happens here: the delay after which a
 /// decision of another replica is followed.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// Largest number of outcomes that are kept for a journal that is away; the oldest go first.
+const MAX_UNWRITTEN: usize = MAX_WAITING / 2;
 
 /// Number of times a swap is tried that other replicas came before.
 const MAX_SWAPS: u32 = 8;
@@ -155,6 +158,8 @@ impl Releases {
     async fn judge_events(&self) {
         let mut reader = self.engine.events().live();
         let mut waiting: Vec<Seen> = Vec::new();
+        // How many of those this replica judged by its own book while the journal was away.
+        let mut judged_alone = 0;
         let mut synced_at: Option<Instant> = None;
         let mut ticks = tokio::time::interval(READ_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -173,11 +178,20 @@ impl Releases {
                 continue;
             }
             synced_at = Some(Instant::now());
-            if let Err(error) = self.swap(&waiting, |_| Vec::new()).await {
-                tracing::debug!(%error, "releases are judged without the journal");
-                self.alone(&waiting);
+            match self.swap(&waiting, |_| Vec::new()).await {
+                Ok(()) => {
+                    waiting.clear();
+                    judged_alone = 0;
+                }
+                // The outcomes stay: the book of all replicas gets them once the journal is back.
+                Err(error) => {
+                    tracing::debug!(%error, "releases are judged without the journal");
+                    self.alone(&waiting[judged_alone..]);
+                    let surplus = waiting.len().saturating_sub(MAX_UNWRITTEN);
+                    waiting.drain(..surplus);
+                    judged_alone = waiting.len();
+                }
             }
-            waiting.clear();
         }
     }
 

@@ -1,6 +1,8 @@
 //! A new version of a target is tried with a share of the traffic, and rolled back when it is worse
 //! than the one before.
 
+mod replicas;
+
 use std::time::Duration;
 
 use relight::internals::grpc::v1::{
@@ -13,7 +15,6 @@ use tonic::Code;
 use crate::support::{
     binary::run,
     http::metrics,
-    postgres::Database,
     relight::Relight,
     upstream::{Reply, Request, Upstream},
 };
@@ -443,36 +444,6 @@ async fn what_was_decided_survives_a_restart() {
     assert_eq!(known.decisions.last().unwrap().reason, "by hand");
     again.ask("Why?").await;
     assert!(upstream.requests().is_empty());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_on_one_database_make_one_decision() {
-    let Some(database) = Database::create().await else {
-        return;
-    };
-    let journal = format!("journal: {{ store: \"{}\" }}\n", database.url());
-    let trial = Trial::start("", &journal).await;
-    let other = Relight::start(&trial.config).await;
-    trial.candidate.otherwise(Reply::status(500));
-    // One failure at each replica by turns: neither sees three by itself at first.
-    for _ in 0..3 {
-        trial.relight.ask("Why?").await;
-        other.ask("Why?").await;
-    }
-    for replica in [&trial.relight, &other] {
-        let seen = until(replica, "it is rolled back", is_rolled_back).await;
-        let decided = candidate(&seen)
-            .decisions
-            .iter()
-            .filter(|it| it.action() == ReleaseAction::RolledBack)
-            .count();
-        assert_eq!(decided, 1);
-    }
-    let sent = trial.candidate.requests().len();
-    assert!(sent <= 6);
-    trial.relight.ask("Why?").await;
-    other.ask("Why?").await;
-    assert_eq!(trial.candidate.requests().len(), sent);
 }
 
 #[tokio::test]

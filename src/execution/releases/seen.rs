@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Largest number of outcomes that wait for the book; further ones are not evidence.
-const MAX_WAITING: usize = 4096;
+pub(super) const MAX_WAITING: usize = 4096;
 
 /// Event of a release, before it is in the book.
 #[derive(Debug)]
