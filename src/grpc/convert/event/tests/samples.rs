@@ -306,6 +306,7 @@ fn of_the_server() -> Vec<EventBody> {
                 nearest: Some(text()),
             }],
         },
+        EventBody::MaintenanceAnnounced { remaining_ms: 5 },
         EventBody::StoreLost {
             store: "journal".to_owned(),
             reason: text(),
