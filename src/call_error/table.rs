@@ -240,10 +240,6 @@ table! {
     STORE_UNAVAILABLE = row(Unavailable, 503, "journal_unavailable",
         "the {store} cannot be reached; retry")
         .retry_ms(1_000);
-    /// A server that an operator closed for work on it.
-    UNDER_MAINTENANCE = row(Unavailable, 503, "under_maintenance",
-        "the server is under maintenance until {end}; retry then")
-        .retry_ms(60_000);
     /// Another replica of the fleet that cannot be asked.
     REPLICA_SILENT = row(Unavailable, 503, "replica_silent",
         "the replica `{name}` did not respond: {why}")

@@ -69,7 +69,7 @@ same_words! {
         RateLimited, QuotaExceeded, Overloaded, ServerError, Timeout, Network, Crash, Authentication, PermissionDenied,
         InvalidRequest, ContextLength, ContentFiltered, NotFound, MalformedResponse, Configuration, Cancelled,
         ApprovalRejected, ToolFailed, OutcomeUnknown, StreamInterrupted, State, Checkpoint, Cache, CircuitOpen, Shed,
-        BudgetEmpty, Deadline, Maintenance, Unknown,
+        BudgetEmpty, Deadline, Unknown,
     }
     InvalidRequestDetail = InvalidRequestDetail { ParameterMismatch, MessageOrder, UnsupportedParameter, BadSchema, Other }
     FailureCode = FailureCode {

@@ -321,11 +321,6 @@ pub(super) fn body(event: &Event) -> Option<Body> {
             let faults = setting_faults(faults);
             Body::ConfigurationRejected(v1::ConfigurationRejectedEvent { faults })
         }
-        EventBody::MaintenanceAnnounced { remaining_ms } => {
-            Body::MaintenanceAnnounced(v1::MaintenanceAnnouncedEvent {
-                remaining_ms: *remaining_ms,
-            })
-        }
         EventBody::StoreLost { store, reason } => Body::StoreLost(v1::StoreLostEvent {
             kind: store_kind(store).into(),
             reason: reason.clone(),

@@ -312,11 +312,6 @@ pub enum EventBody {
         /// The same, one by one.
         faults: Vec<SettingFault>,
     },
-    /// A provider announced work on it.
-    MaintenanceAnnounced {
-        /// Time until its end, in milliseconds.
-        remaining_ms: u64,
-    },
     /// A store cannot be reached.
     StoreLost {
         /// The store's name.

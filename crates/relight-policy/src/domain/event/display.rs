@@ -212,10 +212,6 @@ impl Event {
             EventBody::ConfigurationRejected { reason, .. } => {
                 format!("A new configuration was refused, the old one stays in force: {reason}")
             }
-            EventBody::MaintenanceAnnounced { remaining_ms } => {
-                let remaining = duration_text(*remaining_ms);
-                format!("{target} is under maintenance for another {remaining}")
-            }
             EventBody::StoreLost { store, reason } => {
                 format!("The {store} store is lost: {reason}")
             }

@@ -438,18 +438,6 @@ classes! {
         tool_why: "The tool did not finish in time.",
         tool_remedies: &["A smaller request, such as a shorter range or fewer results."],
     }
-    /// The provider is closed for announced work on it.
-    Maintenance {
-        phrase: "The provider is under maintenance",
-        retry: true,
-        fallback: true,
-        circuit: CircuitEffect::Failure,
-        http: (503, "maintenance"),
-        user: "The model's provider is under maintenance. Please try again later.",
-        operator: "Wait for the end of the provider's maintenance, or add a fallback target.",
-        tool_why: "The tool's server is under maintenance.",
-        tool_remedies: &["Time: the same call later."],
-    }
     /// Cannot be decided from what is known.
     #[default]
     Unknown {

@@ -306,7 +306,6 @@ fn of_the_server() -> Vec<EventBody> {
                 nearest: Some(text()),
             }],
         },
-        EventBody::MaintenanceAnnounced { remaining_ms: 5 },
         EventBody::StoreLost {
             store: "journal".to_owned(),
             reason: text(),

@@ -116,7 +116,6 @@ fn each_class_signals_to_the_circuit_what_the_table_lists() {
             | C::Network
             | C::Crash
             | C::ToolFailed
-            | C::Maintenance
             | C::OutcomeUnknown
             | C::StreamInterrupted
             | C::Unknown => failed(FailKind::Fast),

@@ -22,7 +22,7 @@ type Row = (
 );
 
 /// What may help where the classifier objects to nothing.
-const TABLE: [Row; 29] = [
+const TABLE: [Row; 28] = [
     (C::RateLimited, YES, YES, NO, Any, Throttle, YES),
     (C::QuotaExceeded, NO, YES, NO, OtherCredential, Backoff, YES),
     (C::Overloaded, YES, YES, YES, Any, Throttle, YES),
@@ -58,7 +58,6 @@ const TABLE: [Row; 29] = [
     (C::Shed, YES, YES, NO, Any, Backoff, YES),
     (C::BudgetEmpty, YES, YES, NO, Any, Backoff, YES),
     (C::Deadline, YES, YES, NO, Any, Backoff, YES),
-    (C::Maintenance, YES, YES, NO, Any, Backoff, YES),
     (C::Unknown, YES, YES, NO, Any, Backoff, YES),
 ];
 
