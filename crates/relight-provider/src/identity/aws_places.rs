@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, Uri};
 
 use super::{
     IdentityError,
@@ -53,11 +53,8 @@ pub(super) async fn of_container(
             .get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
             .map(str::to_owned),
     };
-    let is_known = CONTAINER_HOSTS
-        .iter()
-        .any(|host| url.starts_with(&format!("http://{host}")));
     // Elsewhere the token may be sent in TLS, or to this host.
-    let way = if is_known {
+    let way = if is_container_service(&url) {
         ExchangeWay::Metadata
     } else {
         ExchangeWay::Service
@@ -68,6 +65,13 @@ pub(super) async fn of_container(
         .collect();
     let document = exchange.get(way, &url, &headers).await?;
     AwsCredentials::read(&document).map(Some)
+}
+
+/// Returns whether the host of this URL is one that may be given the token in plain HTTP.
+fn is_container_service(url: &str) -> bool {
+    let url: Option<Uri> = url.parse().ok();
+    let host = url.as_ref().and_then(Uri::host);
+    host.is_some_and(|host| CONTAINER_HOSTS.contains(&host))
 }
 
 /// Gets the keys of the instance.
@@ -134,4 +138,29 @@ pub(super) async fn of_place(
         }
     };
     found.ok_or_else(|| refused(format!("`credential_source = {place}` has no keys")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_host_of_a_containers_service_is_given_its_token_in_plain_http() {
+        for url in [
+            "http://169.254.170.2/v2/credentials",
+            "http://169.254.170.23:80/v1/credentials",
+            "http://[fd00:ec2::23]/v1/credentials",
+        ] {
+            assert!(is_container_service(url), "{url}");
+        }
+        for url in [
+            "http://169.254.170.2.example.com/v2/credentials",
+            "http://169.254.170.234/v2/credentials",
+            "http://169.254.170.2@example.com/v2/credentials",
+            "http://example.com/169.254.170.2",
+            "not a url",
+        ] {
+            assert!(!is_container_service(url), "{url}");
+        }
+    }
 }
