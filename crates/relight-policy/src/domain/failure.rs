@@ -73,7 +73,6 @@ impl Wait {
 
 /// A classified error: what a caller, a policy and a person need to know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Failure {
     /// The one class that everything matches on.
     pub class: FailureClass,

@@ -15,10 +15,6 @@ use crate::domain::{
 
 /// One attempt, as reported to callers, in spans and in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent fact about the attempt"
-)]
 pub struct AttemptRecord {
     /// 1 for the first.
     pub number: u32,
