@@ -44,9 +44,9 @@ struct SecondBucket {
     hedges: u32,
 }
 
-/// Number of recent first tokens of the target that must be known: with fewer, its 95th percentile
-/// is a guess.
-pub const MIN_SAMPLES: usize = 100;
+/// Number of recent first tokens of the target that must be known: with fewer, one or two decide
+/// its 95th percentile. Too short a delay costs no more than the share of calls that may be hedged.
+pub const MIN_SAMPLES: usize = 50;
 /// Number of seconds that count.
 const SECONDS: usize = 10;
 
@@ -201,8 +201,8 @@ mod tests {
             enabled: true,
             ..HedgePolicy::default()
         };
-        assert_eq!(policy.delay(Some(ms(1800)), 100), Some(ms(1800)));
-        assert_eq!(policy.delay(Some(ms(90)), 100), Some(ms(500)));
+        assert_eq!(policy.delay(Some(ms(1800)), 50), Some(ms(1800)));
+        assert_eq!(policy.delay(Some(ms(90)), 50), Some(ms(500)));
     }
 
     #[test]
@@ -212,8 +212,8 @@ mod tests {
             enabled: true,
             ..HedgePolicy::default()
         };
-        assert_eq!(policy.delay(Some(ms(1800)), 99), None);
-        assert_eq!(policy.delay(None, 100), None);
+        assert_eq!(policy.delay(Some(ms(1800)), 49), None);
+        assert_eq!(policy.delay(None, 50), None);
     }
 
     #[test]
