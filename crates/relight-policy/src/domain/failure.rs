@@ -133,6 +133,18 @@ pub struct ToolFault {
     pub reply: Option<Arc<ToolReply>>,
 }
 
+impl ToolFault {
+    /// What a tool returned with this error; its name is added once it is known.
+    #[must_use]
+    pub fn returned_with(error: &ProviderError) -> Self {
+        Self {
+            name: None,
+            returned: error.returned,
+            reply: error.reply.clone(),
+        }
+    }
+}
+
 impl Failure {
     /// A failure that Relight itself decided, without a target to blame.
     pub fn local(class: FailureClass, message: impl Into<String>) -> Self {

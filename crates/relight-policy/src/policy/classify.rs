@@ -448,11 +448,7 @@ impl Judgement {
             param: None,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
             adaptation: None,
-            tool: ToolFault {
-                name: None,
-                returned: error.returned,
-                reply: error.reply.clone(),
-            },
+            tool: ToolFault::returned_with(error),
             at,
         }
     }
