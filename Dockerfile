@@ -23,8 +23,8 @@ ENV RELIGHT_REVISION="${REVISION}"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     target="$(rustc --print host-tuple)" \
-    && if [[ "$target" == x86_64-* ]]; then \
-         RUSTFLAGS+=" -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all"; \
+    && if [ "${target#x86_64-}" != "$target" ]; then \
+         RUSTFLAGS="$RUSTFLAGS -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all"; \
        fi \
     && cargo build --profile image --locked --no-default-features --bin relight --target "$target" \
     && cp "target/$target/image/relight" /relight \
