@@ -134,9 +134,9 @@ pub struct ToolFault {
 }
 
 impl ToolFault {
-    /// What a tool returned with this error; its name is added once it is known.
+    /// The part of a failure that a tool has with this error; its name is added once it is known.
     #[must_use]
-    pub fn returned_with(error: &ProviderError) -> Self {
+    pub fn of(error: &ProviderError) -> Self {
         Self {
             name: None,
             returned: error.returned,

@@ -448,7 +448,7 @@ impl Judgement {
             param: None,
             never_sent: error.fault.is_some_and(TransportFault::never_sent),
             adaptation: None,
-            tool: ToolFault::returned_with(error),
+            tool: ToolFault::of(error),
             at,
         }
     }
