@@ -186,7 +186,7 @@ impl Releases {
                 // The outcomes stay: the book of all replicas gets them once the journal is back.
                 Err(error) => {
                     tracing::debug!(%error, "releases are judged without the journal");
-                    self.alone(&waiting[judged_alone..]);
+                    self.alone(&mut waiting[judged_alone..]);
                     let surplus = waiting.len().saturating_sub(MAX_UNWRITTEN);
                     waiting.drain(..surplus);
                     judged_alone = waiting.len();
@@ -261,10 +261,15 @@ impl Releases {
         ))
     }
 
-    /// Judges by this replica's own book.
-    fn alone(&self, seen: &[Seen]) {
+    /// Judges by this replica's own book, and notes the release of each outcome: by the time the
+    /// journal is back, its target may have another one.
+    fn alone(&self, seen: &mut [Seen]) {
         let mut book = self.book().clone();
         let decisions = self.judge(&mut book, seen);
+        for one in seen {
+            let monitor = book.get(&one.subject);
+            one.release = monitor.and_then(|monitor| release_of(monitor, &one.target));
+        }
         self.put_in_force(book, decisions);
     }
 
@@ -295,13 +300,15 @@ impl Releases {
         for Seen {
             subject,
             target,
+            release,
             outcome,
         } in seen
         {
             let Some(monitor) = book.get_mut(subject) else {
                 continue;
             };
-            let Some(id) = release_of(monitor, target) else {
+            let known = release.clone();
+            let Some(id) = known.or_else(|| release_of(monitor, target)) else {
                 continue;
             };
             let is_healthy = self.is_healthy(&monitor.stable.version.target);

@@ -20,6 +20,9 @@ pub(super) const MAX_WAITING: usize = 4096;
 pub(super) struct Seen {
     pub(super) subject: String,
     pub(super) target: String,
+    /// Release of the target at that time, if it was judged while the journal was away; `None` for
+    /// the one in force.
+    pub(super) release: Option<String>,
     pub(super) outcome: ReleaseOutcome,
 }
 
@@ -98,6 +101,7 @@ fn seen(event: &Event, subjects: &HashMap<&str, &str>) -> Option<Seen> {
     Some(Seen {
         subject,
         target: target.to_owned(),
+        release: None,
         outcome: ReleaseOutcome { session, ..outcome },
     })
 }
