@@ -15,7 +15,7 @@ use super::{
     driver::Driver,
     live::{Execution, SubscriberGuard},
     lost::Lost,
-    replay_buffer::{ReadResult, Snapshot},
+    replay_buffer::{ReadResult, Reader, Snapshot},
 };
 use crate::{
     domain::{
@@ -178,15 +178,15 @@ impl Follower {
         match self
             .subscription
             .as_ref()
-            .map(|subscription| Arc::clone(subscription.execution()))
+            .map(|subscription| (Arc::clone(subscription.execution()), subscription.reader()))
         {
-            Some(execution) => self.fetch_here(&execution).await,
+            Some((execution, reader)) => self.fetch_here(&execution, reader).await,
             None => self.fetch_recorded().await,
         }
     }
 
     /// Reads what runs here, or waits for it.
-    async fn fetch_here(&mut self, execution: &Arc<Execution>) -> Result<(), Lost> {
+    async fn fetch_here(&mut self, execution: &Arc<Execution>, reader: Reader) -> Result<(), Lost> {
         let changed = execution.replay.changed();
         tokio::pin!(changed);
         // Before the read, so that what is published meanwhile is noticed.
@@ -202,7 +202,7 @@ impl Follower {
             // The client has steps that the previous owner never recorded.
             return self.catch_up(execution).await;
         }
-        match execution.replay.after(self.at, PAGE) {
+        match execution.replay.after(reader, self.at, PAGE) {
             ReadResult::Steps(steps) if !steps.is_empty() => {
                 self.accept(steps, Some(execution));
                 Ok(())

@@ -104,7 +104,8 @@ impl ExecutionShared {
             blocks,
         } = before;
         let filter = DeliveryFilter::new(mode, &blocks);
-        let replay = ReplayBuffer::new(self.settings.tail_bytes, last, attempts, blocks);
+        let kept = self.settings.tail_bytes;
+        let replay = ReplayBuffer::new(kept, commitments.is_promised, last, attempts, blocks);
         let execution = Arc::new(Execution::new(id, epoch, commitments, links, replay));
         Run {
             shared: Arc::clone(self),

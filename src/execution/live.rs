@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::replay_buffer::ReplayBuffer;
+use super::replay_buffer::{Reader, ReplayBuffer};
 use crate::{
     domain::{ids::InvocationId, upstream::BackgroundResponses},
     layers::{cancel::Cancel, invocation::InvocationContext},
@@ -55,6 +55,7 @@ pub(super) struct LayerLinks {
 #[derive(Debug)]
 pub(super) struct SubscriberGuard {
     execution: Arc<Execution>,
+    reader: Reader,
 }
 
 // === impl Execution ===
@@ -87,6 +88,7 @@ impl Execution {
             .send_modify(|subscribers| *subscribers += 1);
         SubscriberGuard {
             execution: Arc::clone(self),
+            reader: self.replay.join(),
         }
     }
 
@@ -156,10 +158,16 @@ impl SubscriberGuard {
     pub(super) fn execution(&self) -> &Arc<Execution> {
         &self.execution
     }
+
+    /// Returns its place among the readers of the steps.
+    pub(super) fn reader(&self) -> Reader {
+        self.reader
+    }
 }
 
 impl Drop for SubscriberGuard {
     fn drop(&mut self) {
+        self.execution.replay.leave(self.reader);
         self.execution
             .subscribers
             .send_modify(|subscribers| *subscribers = subscribers.saturating_sub(1));

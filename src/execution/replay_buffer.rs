@@ -1,9 +1,10 @@
 //! The newest steps of a running invocation in memory, for followers on this replica.
 //!
 //! Followers read it at their own pace and never delay it: the oldest steps are dropped when it
-//! grows, and a follower that still needs them reads the journal, or takes all blocks at once. Of
-//! the steps that it holds no text is copied until a follower takes all blocks; only those that it
-//! drops are folded.
+//! grows, and a follower that still needs them reads the journal, or takes all blocks at once. What
+//! all followers have is dropped before that, unless a client was promised that it may come back.
+//! Of the steps that it holds no text is copied until a follower takes all blocks; only those that
+//! it drops are folded.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -22,12 +23,20 @@ use crate::{
 /// it is away, or slow, and memory is finite.
 const WITHOUT_RECORD: usize = 16;
 
+/// Bytes that are kept of steps that all readers have, if nobody may come back for them: a short
+/// answer is not folded.
+const KEPT_WHEN_TAKEN: usize = 8 << 10;
+
 /// The newest steps of one invocation.
 #[derive(Debug)]
 pub(super) struct ReplayBuffer {
     state: Mutex<ReplayState>,
     changed: Notify,
 }
+
+/// Place of a follower among those that read a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reader(usize);
 
 /// All blocks at once.
 #[derive(Debug, Clone)]
@@ -56,6 +65,10 @@ struct ReplayState {
     bytes: usize,
     /// Bytes that are kept of what the journal has.
     kept: usize,
+    /// If set, a client may come back for steps that it was sent.
+    is_promised: bool,
+    /// The last step that each reader has; `None` for a place that is free.
+    readers: Vec<Option<u64>>,
     /// Result of the steps that were removed: all blocks, but for the steps that are held.
     gone: AnswerState,
     attempt: u32,
@@ -68,14 +81,23 @@ struct ReplayState {
 
 impl ReplayBuffer {
     /// The buffer of an invocation of which `last` steps were published before, making `blocks`; it
-    /// keeps `kept` bytes of steps that the journal has.
-    pub(super) fn new(kept: usize, last: u64, attempt: u32, blocks: Vec<Block>) -> Self {
+    /// keeps `kept` bytes of steps that the journal has. Unless `is_promised`, steps go once all
+    /// readers have them.
+    pub(super) fn new(
+        kept: usize,
+        is_promised: bool,
+        last: u64,
+        attempt: u32,
+        blocks: Vec<Block>,
+    ) -> Self {
         let mut gone = AnswerState::default();
         gone.restore(blocks);
         let state = ReplayState {
             steps: VecDeque::new(),
             bytes: 0,
             kept,
+            is_promised,
+            readers: Vec::new(),
             gone,
             attempt,
             last,
@@ -86,6 +108,25 @@ impl ReplayBuffer {
             state: Mutex::new(state),
             changed: Notify::new(),
         }
+    }
+
+    /// Takes a place among the readers, who needs all steps until it reads some.
+    pub(super) fn join(&self) -> Reader {
+        let mut state = self.state();
+        let free = state.readers.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            state.readers.push(None);
+            state.readers.len() - 1
+        });
+        state.readers[place] = Some(0);
+        Reader(place)
+    }
+
+    /// Gives the place back.
+    pub(super) fn leave(&self, reader: Reader) {
+        let mut state = self.state();
+        state.readers[reader.0] = None;
+        state.shrink();
     }
 
     /// Publishes steps, in order, but for those that are published already.
@@ -127,12 +168,14 @@ impl ReplayBuffer {
         (state.steps.len(), state.bytes)
     }
 
-    /// At most `limit` steps after `after`.
-    pub(super) fn after(&self, after: u64, limit: usize) -> ReadResult {
-        let state = self.state();
+    /// At most `limit` steps after `after`, the last one that the reader has.
+    pub(super) fn after(&self, reader: Reader, after: u64, limit: usize) -> ReadResult {
+        let mut state = self.state();
         if after > state.last {
             return ReadResult::Ahead;
         }
+        state.readers[reader.0] = Some(after);
+        state.shrink();
         let first = state
             .steps
             .front()
@@ -196,13 +239,19 @@ impl ReplayState {
     }
 
     fn shrink(&mut self) {
+        let taken_by_all = if self.is_promised {
+            0
+        } else {
+            self.readers.iter().flatten().min().copied().unwrap_or(0)
+        };
         // The last step stays: it is the place at which all blocks end.
         while self.steps.len() > 1
             && let Some(oldest) = self.steps.front()
         {
             let much = self.bytes > self.kept;
-            let may_go =
-                much && (oldest.seq <= self.recorded || self.bytes / WITHOUT_RECORD > self.kept);
+            let may_go = (self.bytes > KEPT_WHEN_TAKEN && oldest.seq <= taken_by_all)
+                || (much && oldest.seq <= self.recorded)
+                || self.bytes / WITHOUT_RECORD > self.kept;
             if !may_go {
                 break;
             }

@@ -32,7 +32,8 @@ pub struct JournalConfig {
     /// invocation continues, is counted, and cannot be resumed elsewhere.
     pub queue: usize,
     /// Bytes of the newest steps that a running invocation keeps in memory for its readers (4KiB to
-    /// 64MiB). A reader that is further behind reads the journal.
+    /// 64MiB). A reader that is further behind reads the journal. Of a call with no request id, no
+    /// thread and no stream to resume, only 8KiB are kept of what its readers have.
     #[serde(with = "units::bytes")]
     #[schemars(with = "String")]
     pub tail_bytes: u64,

@@ -26,9 +26,8 @@ fn folded(buffer: &ReplayBuffer) -> usize {
         .sum()
 }
 
-#[test]
-fn no_text_is_copied_while_every_step_is_held() {
-    let buffer = ReplayBuffer::new(1 << 20, 0, 0, Vec::new());
+/// Publishes a text of a thousand words; `after_each` gets the number of each of its steps.
+fn publish_words(buffer: &ReplayBuffer, mut after_each: impl FnMut(u64)) {
     let kind = crate::domain::completion::BlockKind::Text;
     buffer.publish([entry(1, &StreamStep::BlockStart { block: 1, kind })]);
     for seq in 0..1000 {
@@ -38,10 +37,50 @@ fn no_text_is_copied_while_every_step_is_held() {
             text: "word ".to_owned(),
         };
         buffer.publish([entry(seq + 2, &delta)]);
-        buffer.recorded(seq + 2);
+        after_each(seq + 2);
     }
-    assert_eq!(folded(&buffer), 0);
     assert_eq!(buffer.whole().unwrap().blocks[0].text, "word ".repeat(1000));
+}
+
+/// Returns the number of steps that a reader finds after those it has; `None` if some are gone.
+fn found(buffer: &ReplayBuffer, reader: Reader, has: u64) -> Option<usize> {
+    match buffer.after(reader, has, usize::MAX) {
+        ReadResult::Steps(steps) => Some(steps.len()),
+        ReadResult::Behind | ReadResult::Ahead => None,
+    }
+}
+
+#[test]
+fn no_text_is_copied_while_every_step_is_held() {
+    let buffer = ReplayBuffer::new(1 << 20, true, 0, 0, Vec::new());
+    let reader = buffer.join();
+    publish_words(&buffer, |seq| {
+        buffer.recorded(seq);
+        assert_eq!(found(&buffer, reader, seq), Some(0));
+    });
+    assert_eq!(folded(&buffer), 0);
+    assert_eq!(found(&buffer, reader, 0), Some(1001));
+}
+
+#[test]
+fn what_all_readers_have_is_dropped_if_nobody_may_come_back() {
+    let buffer = ReplayBuffer::new(1 << 20, false, 0, 0, Vec::new());
+    let quick = buffer.join();
+    publish_words(&buffer, |seq| {
+        assert_eq!(found(&buffer, quick, seq), Some(0));
+        assert!(buffer.held().1 <= KEPT_WHEN_TAKEN);
+    });
+    assert_eq!(found(&buffer, quick, 0), None);
+
+    let buffer = ReplayBuffer::new(1 << 20, false, 0, 0, Vec::new());
+    let [quick, slow] = [buffer.join(), buffer.join()];
+    publish_words(&buffer, |seq| {
+        assert_eq!(found(&buffer, quick, seq), Some(0));
+    });
+    assert_eq!(found(&buffer, slow, 0), Some(1001));
+    buffer.leave(slow);
+    assert!(buffer.held().1 <= KEPT_WHEN_TAKEN);
+    assert_eq!(found(&buffer, buffer.join(), 1001), Some(0));
 }
 
 proptest! {
@@ -50,8 +89,9 @@ proptest! {
     #[test]
     fn a_reader_that_joins_late_gets_the_blocks_of_one_from_the_start(
         steps in steps(),
-        kept in 0_usize..4000,
+        kept in 0_usize..30_000,
         lag in 0_u64..40,
+        read_each in prop::option::of(1_u64..20),
         before in 0_usize..20,
     ) {
         // An earlier owner published the first steps.
@@ -61,7 +101,8 @@ proptest! {
             reader.apply(step).unwrap();
         }
         let base = earlier.len() as u64;
-        let buffer = ReplayBuffer::new(kept, base, 7, reader.blocks().to_vec());
+        let buffer = ReplayBuffer::new(kept, read_each.is_none(), base, 7, reader.blocks().to_vec());
+        let other = buffer.join();
         prop_assert!(buffer.whole().is_none());
         let mut attempt = 7;
         let mut joined = Vec::new();
@@ -72,13 +113,17 @@ proptest! {
             if let StreamStep::AttemptStarted { attempt: number, .. } = step {
                 attempt = *number;
             }
+            if read_each.is_some_and(|each| seq.is_multiple_of(each)) {
+                buffer.after(other, seq, usize::MAX);
+            }
             let whole = buffer.whole().unwrap();
             prop_assert_eq!(&whole.blocks[..], reader.blocks());
             prop_assert_eq!((whole.attempt, whole.last.seq), (attempt, seq));
             joined.push(whole);
         }
         for whole in joined {
-            let ReadResult::Steps(rest) = buffer.after(whole.last.seq, usize::MAX) else { continue };
+            let late = buffer.join();
+            let ReadResult::Steps(rest) = buffer.after(late, whole.last.seq, usize::MAX) else { continue };
             let mut late = AnswerState::default();
             late.restore(whole.blocks);
             for entry in rest {

@@ -31,8 +31,9 @@ async fn a_reader_that_stands_still_slows_nobody_and_catches_up_later() {
         .await
         .unwrap();
     assert_eq!(quick.answer(), text);
+    let late = execution.replay.join();
     assert!(
-        matches!(execution.replay.after(5, 1), ReadResult::Behind),
+        matches!(execution.replay.after(late, 5, 1), ReadResult::Behind),
         "the tail let go what the journal has"
     );
     slow.read(&mut stuck.follower, usize::MAX).await.unwrap();
