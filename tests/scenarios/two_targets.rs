@@ -38,3 +38,16 @@ fn a_target_that_often_fails_serves_those_whose_other_target_refuses() {
         assert!(report.passed(), "from {from} s\n{report}");
     }
 }
+
+// Of the calls of 95 s, four attempts of which 45 in a hundred fail lose four in a hundred, which is 1.5
+// of all; two more by chance.
+#[test]
+fn a_target_that_often_fails_is_tried_again_before_a_long_limit_of_the_other_is_waited_for() {
+    for from in (60..=135).step_by(15) {
+        let to = from + 95;
+        let main =
+            format!("from: {from}s, to: {to}s, share: 0.45, does: {{ status: {{ code: 503 }} }}");
+        let report = held_by_two(&main, "from: 20s, to: 240s, does: until", 0.965);
+        assert!(report.passed(), "from {from} s\n{report}");
+    }
+}

@@ -216,6 +216,11 @@ impl Candidate {
             ruled_out: false,
         }
     }
+
+    /// Returns whether it failed more than once in this invocation.
+    const fn is_worn(&self) -> bool {
+        self.attempts > 1
+    }
 }
 
 // === impl Situation ===

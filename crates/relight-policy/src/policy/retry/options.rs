@@ -71,19 +71,26 @@ pub(super) fn decide(
     } else {
         Duration::ZERO
     };
-    let best = options
-        .iter()
-        .enumerate()
-        .filter(|(_, option)| fits(policy, situation, option))
-        .min_by_key(|(index, option)| {
-            rank(
-                situation,
-                recovery_options,
-                option,
-                prefer_same_target,
-                *index,
-            )
-        });
+    let fitting = || {
+        options
+            .iter()
+            .enumerate()
+            .filter(|(_, option)| fits(policy, situation, option))
+    };
+    let is_flawed =
+        recovery_options.is_some_and(|options| options.backoff_kind == BackoffKind::AtOnce);
+    let spares_worn =
+        fitting().any(|(_, option)| !option.candidate.is_worn() && (is_flawed || !option.parked));
+    let best = fitting().min_by_key(|(index, option)| {
+        rank(
+            situation,
+            recovery_options,
+            option,
+            spares_worn,
+            prefer_same_target,
+            *index,
+        )
+    });
     match best {
         Some((_, option)) if option.parked => Decision::Park {
             until: option.at,
@@ -358,13 +365,16 @@ fn room(candidate: &Candidate) -> Duration {
 }
 
 /// Returns a rank; smaller is better: one that fell silent comes last; if text was sent that cannot
-/// be revoked, the target that wrote it comes first; then one with more than one unusable completion
-/// comes late; an untried one comes first after a request that was sent nowhere; then the earliest
-/// available, then the healthy, then the same target (its caches are warm), then the route's order.
+/// be revoked, the target that wrote it comes first; then one that failed more than once comes late,
+/// if `spares_worn`: another one is free (one that is closed may refuse once it is not, and is waited
+/// for only after flawed answers); an untried one comes first after a request that was sent nowhere;
+/// then the earliest available, then the healthy, then the same target (its caches are warm), then
+/// the route's order.
 fn rank(
     situation: &Situation<'_>,
     recovery_options: Option<&RecoveryOptions>,
     option: &RecoveryOption<'_>,
+    spares_worn: bool,
     prefer_same_target: Duration,
     index: usize,
 ) -> impl Ord + use<> {
@@ -379,7 +389,7 @@ fn rank(
     } else {
         situation.is_unsent() && shows_cause
     };
-    let worn = option.candidate.attempts > 1;
+    let worn = spares_worn && option.candidate.is_worn();
     let ready = if option.same {
         option.ready
     } else {

@@ -64,6 +64,46 @@ fn a_target_with_two_unusable_answers_is_called_after_the_others() {
 }
 
 #[test]
+fn one_that_failed_twice_is_called_before_a_closed_one_is_waited_for_unless_its_answers_are_flawed()
+{
+    let now = Instant::now();
+    let closed_for = |wait| Candidate {
+        availability: Availability::At(now + wait),
+        ..fresh("b")
+    };
+    let target = |class, wait| {
+        let candidates = [
+            Candidate {
+                attempts: 2,
+                ..called_once()
+            },
+            closed_for(wait),
+        ];
+        let failure = failure(class);
+        let situation = Situation {
+            retries_made: 1,
+            ..Situation::new(now, now + s(60), &failure, &candidates)
+        };
+        match decide(&plain(), &situation) {
+            Decision::Again { target_hint, .. } => target_hint,
+            Decision::Park { target, .. } => Some(target),
+            Decision::Stop(_) => None,
+        }
+        .expect("a target")
+    };
+    for class in [
+        FailureClass::Overloaded,
+        FailureClass::ServerError,
+        FailureClass::Network,
+    ] {
+        assert_eq!(target(class, s(30)).as_str(), "a", "{class}");
+        assert_eq!(target(class, ms(1)).as_str(), "b", "{class}");
+    }
+    let flawed = FailureClass::MalformedResponse;
+    assert_eq!(target(flawed, s(30)).as_str(), "b");
+}
+
+#[test]
 fn after_a_target_was_stayed_with_in_vain_an_untried_other_is_called_at_once_unless_it_fails_others()
  {
     let now = Instant::now();
