@@ -16,8 +16,11 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(5);
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// The subject of the signs of life.
 const MEMBER: &str = "member";
-/// Time by which each replica waits longer than the one before it.
-const APART: Duration = Duration::from_secs(1);
+/// Time after a write in which the store may have been read before it.
+const UNREAD: Duration = Duration::from_secs(1);
+/// Time by which each replica waits longer with a probe than the one before it: a refusal and news of it
+/// take less.
+const APART: Duration = Duration::from_millis(500);
 
 impl FleetCore {
     /// Gives a sign of life, if one is due.
@@ -65,7 +68,7 @@ impl FleetCore {
     fn write_again(&mut self, kept: &[(FactSubject, u64)], now: Instant) {
         self.own.retain(|subject, published| {
             // What was written a moment ago may have come after the store was read.
-            let is_new = now.saturating_duration_since(published.at) < APART;
+            let is_new = now.saturating_duration_since(published.at) < UNREAD;
             let is_kept =
                 |(known, epoch): &(FactSubject, u64)| known == subject && *epoch >= published.epoch;
             is_new || kept.iter().any(is_kept)

@@ -289,9 +289,10 @@ impl Gate {
     pub fn peek_after(&self, now: Instant, tenant: &TenantId, before: u32) -> Result<(), Duration> {
         if let Some(probes) = self.probes_of(tenant) {
             let due = self.due_here(probes);
+            // Whichever replica's probe succeeds opens it.
             let opens = match self.stated.believed(now) {
-                Some(end) => end.max(due),
-                None => probes.due_if_awaited() + self.back,
+                Some(end) => end.max(probes.due()),
+                None => probes.due_if_awaited(),
             };
             return if due.max(opens) <= now && before == 0 {
                 Ok(())

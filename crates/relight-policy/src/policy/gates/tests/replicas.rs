@@ -34,6 +34,25 @@ fn a_gate_that_was_taken_over_probes_only_when_the_first_one_did_not() {
 }
 
 #[test]
+fn calls_of_the_last_of_many_replicas_wait_for_the_probe_of_any() {
+    let mut first = Calls::new(GateKind::Rate);
+    first.close("t");
+    let mut last = Calls::new(GateKind::Rate);
+    last.now = first.now;
+    let closing = first.gate.shared(first.now).expect("it is closed");
+    last.gate.close_as(last.now, &closing);
+    last.gate.stay_back(Duration::from_secs(60));
+    let tenant = TenantId::from("t");
+    let planned = |calls: &Calls| calls.gate.peek_after(calls.now, &tenant, 0);
+    assert_eq!(planned(&last), Err(RESULT), "the first one's probe is due");
+    assert_eq!(last.pass("t"), Err(Duration::from_secs(60)), "its own");
+    first.pass("t").expect("a probe");
+    let closing = first.gate.shared(first.now).expect("it is closed");
+    last.gate.close_as(last.now, &closing);
+    assert_eq!(planned(&last), planned(&first));
+}
+
+#[test]
 fn a_success_of_a_call_from_before_the_closing_elsewhere_does_not_open() {
     let mut first = Calls::new(GateKind::Credential);
     let mut second = Calls::new(GateKind::Credential);
