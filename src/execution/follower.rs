@@ -15,7 +15,7 @@ use super::{
     driver::Driver,
     live::{Execution, SubscriberGuard},
     lost::Lost,
-    replay_buffer::{ReadResult, Reader, Snapshot},
+    replay_buffer::{FollowerPlace, ReadResult, Snapshot},
 };
 use crate::{
     domain::{
@@ -186,7 +186,11 @@ impl Follower {
     }
 
     /// Reads what runs here, or waits for it.
-    async fn fetch_here(&mut self, execution: &Arc<Execution>, reader: Reader) -> Result<(), Lost> {
+    async fn fetch_here(
+        &mut self,
+        execution: &Arc<Execution>,
+        reader: FollowerPlace,
+    ) -> Result<(), Lost> {
         let changed = execution.replay.changed();
         tokio::pin!(changed);
         // Before the read, so that what is published meanwhile is noticed.

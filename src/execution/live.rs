@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::replay_buffer::{Reader, ReplayBuffer};
+use super::replay_buffer::{FollowerPlace, ReplayBuffer};
 use crate::{
     domain::{ids::InvocationId, upstream::BackgroundResponses},
     layers::{cancel::Cancel, invocation::InvocationContext},
@@ -55,7 +55,7 @@ pub(super) struct LayerLinks {
 #[derive(Debug)]
 pub(super) struct SubscriberGuard {
     execution: Arc<Execution>,
-    reader: Reader,
+    reader: FollowerPlace,
 }
 
 // === impl Execution ===
@@ -160,7 +160,7 @@ impl SubscriberGuard {
     }
 
     /// Returns its place among the readers of the steps.
-    pub(super) fn reader(&self) -> Reader {
+    pub(super) fn reader(&self) -> FollowerPlace {
         self.reader
     }
 }

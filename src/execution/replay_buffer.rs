@@ -36,7 +36,7 @@ pub(super) struct ReplayBuffer {
 
 /// Place of a follower among those that read a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reader(usize);
+pub(super) struct FollowerPlace(usize);
 
 /// All blocks at once.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ impl ReplayBuffer {
     }
 
     /// Takes a place among the readers, who needs all steps until it reads some.
-    pub(super) fn join(&self) -> Reader {
+    pub(super) fn join(&self) -> FollowerPlace {
         let mut state = self.state();
         let free = state.readers.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
@@ -119,11 +119,11 @@ impl ReplayBuffer {
             state.readers.len() - 1
         });
         state.readers[place] = Some(0);
-        Reader(place)
+        FollowerPlace(place)
     }
 
     /// Gives the place back.
-    pub(super) fn leave(&self, reader: Reader) {
+    pub(super) fn leave(&self, reader: FollowerPlace) {
         let mut state = self.state();
         state.readers[reader.0] = None;
         state.shrink();
@@ -169,7 +169,7 @@ impl ReplayBuffer {
     }
 
     /// At most `limit` steps after `after`, the last one that the reader has.
-    pub(super) fn after(&self, reader: Reader, after: u64, limit: usize) -> ReadResult {
+    pub(super) fn after(&self, reader: FollowerPlace, after: u64, limit: usize) -> ReadResult {
         let mut state = self.state();
         if after > state.last {
             return ReadResult::Ahead;

@@ -43,7 +43,7 @@ fn publish_words(buffer: &ReplayBuffer, mut after_each: impl FnMut(u64)) {
 }
 
 /// Returns the number of steps that a reader finds after those it has; `None` if some are gone.
-fn found(buffer: &ReplayBuffer, reader: Reader, has: u64) -> Option<usize> {
+fn found(buffer: &ReplayBuffer, reader: FollowerPlace, has: u64) -> Option<usize> {
     match buffer.after(reader, has, usize::MAX) {
         ReadResult::Steps(steps) => Some(steps.len()),
         ReadResult::Behind | ReadResult::Ahead => None,

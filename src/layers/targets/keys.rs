@@ -188,7 +188,7 @@ impl KeyState {
         let gate = rate.lock();
         match place {
             PlaceInLine::Passed => None,
-            PlaceInLine::Ahead => gate.peek(now, tenant).err(),
+            PlaceInLine::Ahead => gate.peek_ahead(now, tenant).err(),
             PlaceInLine::Behind => {
                 // Who waits for a pool is in the line of each key, and passes one of them.
                 let keys = u32::try_from(keys).unwrap_or(u32::MAX);

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Closed, Gate, GateChange, ReplicaPlace, probes::ProbePlan};
+use super::{Closed, Gate, GateChange, RESULT, ReplicaPlace, probes::ProbePlan};
 use crate::domain::{
     failure::{Failure, FailureClass},
     ids::TenantId,
@@ -157,6 +157,15 @@ impl Gate {
     /// Opens, as another replica did that had a success.
     pub fn open_as(&mut self, now: Instant) -> Option<GateChange> {
         self.closed.is_some().then(|| self.opened(now))
+    }
+
+    /// Checks whether a call may pass that goes before those that wait for their turn.
+    ///
+    /// # Errors
+    /// Returns the time until the next probe of any replica.
+    pub fn peek_ahead(&self, now: Instant, tenant: &TenantId) -> Result<(), Duration> {
+        self.peek(now, tenant)
+            .map_err(|own| own.saturating_sub(self.back).max(RESULT))
     }
 
     /// Returns the time at which a probe of this replica may pass.

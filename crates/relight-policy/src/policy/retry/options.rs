@@ -54,7 +54,7 @@ struct RecoveryOption<'a> {
     parked: bool,
 }
 
-/// Returns the best target and wait that the deadline allows.
+/// Returns the best target and wait that the deadline allows; of equals the route's first.
 pub(super) fn decide(
     policy: &RetryPolicy,
     situation: &Situation<'_>,
@@ -74,30 +74,28 @@ pub(super) fn decide(
     let fitting = || {
         options
             .iter()
-            .enumerate()
-            .filter(|(_, option)| fits(policy, situation, option))
+            .filter(|option| fits(policy, situation, option))
     };
     let is_flawed =
         recovery_options.is_some_and(|options| options.backoff_kind == BackoffKind::AtOnce);
     let spares_worn =
-        fitting().any(|(_, option)| !option.candidate.is_worn() && (is_flawed || !option.parked));
-    let best = fitting().min_by_key(|(index, option)| {
+        fitting().any(|option| !option.candidate.is_worn() && (is_flawed || !option.parked));
+    let best = fitting().min_by_key(|option| {
         rank(
             situation,
             recovery_options,
             option,
             spares_worn,
             prefer_same_target,
-            *index,
         )
     });
     match best {
-        Some((_, option)) if option.parked => Decision::Park {
+        Some(option) if option.parked => Decision::Park {
             until: option.at,
             target: option.candidate.target.clone(),
             strategy: strategy(situation, option),
         },
-        Some((_, option)) => Decision::Again {
+        Some(option) => Decision::Again {
             wait: option.wait,
             strategy: strategy(situation, option),
             target_hint: Some(option.candidate.target.clone()),
@@ -368,15 +366,13 @@ fn room(candidate: &Candidate) -> Duration {
 /// be revoked, the target that wrote it comes first; then one that failed more than once comes late,
 /// if `spares_worn`: another one is free (one that is closed may refuse once it is not, and is waited
 /// for only after flawed answers); an untried one comes first after a request that was sent nowhere;
-/// then the earliest available, then the healthy, then the same target (its caches are warm), then
-/// the route's order.
+/// then the earliest available, then the healthy, then the same target (its caches are warm).
 fn rank(
     situation: &Situation<'_>,
     recovery_options: Option<&RecoveryOptions>,
     option: &RecoveryOption<'_>,
     spares_worn: bool,
     prefer_same_target: Duration,
-    index: usize,
 ) -> impl Ord + use<> {
     let repeats = situation.relayed == Relayed::AppendOnly && option.same && !option.parked;
     let other_first = recovery_options.is_some_and(|recovery_options| recovery_options.other_first);
@@ -403,7 +399,6 @@ fn rank(
         ready,
         Reverse(option.candidate.healthy),
         Reverse(option.same),
-        index,
     )
 }
 
