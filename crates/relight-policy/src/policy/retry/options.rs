@@ -76,6 +76,7 @@ pub(super) fn decide(
             .iter()
             .filter(|option| fits(policy, situation, option))
     };
+    // One that is closed may refuse once it is not: only flawed answers are a reason to wait for it.
     let is_flawed =
         recovery_options.is_some_and(|options| options.backoff_kind == BackoffKind::AtOnce);
     let spares_worn =
@@ -363,10 +364,9 @@ fn room(candidate: &Candidate) -> Duration {
 }
 
 /// Returns a rank; smaller is better: one that fell silent comes last; if text was sent that cannot
-/// be revoked, the target that wrote it comes first; then one that failed more than once comes late,
-/// if `spares_worn`: another one is free (one that is closed may refuse once it is not, and is waited
-/// for only after flawed answers); an untried one comes first after a request that was sent nowhere;
-/// then the earliest available, then the healthy, then the same target (its caches are warm).
+/// be revoked, the target that wrote it comes first; then, if `spares_worn`, one that failed more
+/// than once comes late; an untried one comes first after a request that was sent nowhere; then the
+/// earliest available, then the healthy, then the same target (its caches are warm).
 fn rank(
     situation: &Situation<'_>,
     recovery_options: Option<&RecoveryOptions>,
