@@ -82,6 +82,8 @@ async fn outcomes_of_an_outage_of_the_journal_are_those_of_the_release_that_was_
         "providers": { "q": { "dialect": "openai_chat", "base_url": upstream.base_url(), "api_key": "k" } },
         "targets": { "next": { "provider": "q", "model": "m-2" } },
         "circuit": { "mode": "off" },
+        // Each call is one request to the candidate, so that no outcome is left once it is rolled back.
+        "policies": { "standard": { "retry": { "prefer_same_target": "0ms" } } },
         "releases": { "subjects": { "main": { "candidate": "next", "share": 1.0 } } },
         "journal": { "store": cluster.url() },
     }))
