@@ -23,6 +23,13 @@ use crate::policy::sliding::Sliding;
 /// Failures in a row whose times are remembered.
 pub(super) const RUN_REMEMBERED: usize = 32;
 
+/// Outcomes before a run of failures from which the share of failures is known.
+const SHARE_KNOWN: u32 = 100;
+
+/// Probability of a run of failures that is not taken for chance: of 250 attempts a second at a target
+/// that fails half of them, one in three months begins such a run.
+const CHANCE: f64 = 1e-9;
+
 /// Counts of outcomes by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OutcomeCounts {
@@ -276,6 +283,24 @@ impl OutcomeWindow {
     /// Returns the number of failures and calls without a response since the last success.
     pub(super) fn unanswered(&self) -> u32 {
         self.run_failures + self.run_silent
+    }
+
+    /// Returns the number of failures in a row that chance does not explain, by the share of failures
+    /// in the window before them; 0 while that is not known.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 1 and 93"
+    )]
+    pub(super) fn run_beyond_chance(&self) -> u32 {
+        let all = self.window.last_total();
+        let before = all.committed().saturating_sub(self.unanswered());
+        let failed = all.failed.saturating_sub(self.run_failures);
+        if before < SHARE_KNOWN || failed == 0 {
+            return 0;
+        }
+        let share = (f64::from(failed) / f64::from(before)).min(FAILURE_SHARE);
+        (CHANCE.ln() / share.ln()).ceil() as u32
     }
 
     /// Returns the time from the first to the last of them; zero if there are fewer than two.

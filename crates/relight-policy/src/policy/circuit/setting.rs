@@ -43,8 +43,9 @@ pub struct CircuitPolicy {
     #[schemars(with = "String")]
     pub slow_threshold: Duration,
     /// Failures in a row that open at one call per second and below. At 50 and above it takes two
-    /// and a half times as many; in between the number grows with the logarithm of the rate. 2 to
-    /// 400; lower opens on bad luck.
+    /// and a half times as many; in between the number grows with the logarithm of the rate. If the
+    /// target fails often, more are required, so that chance explains them once in a billion: 30 if it
+    /// fails half of at least 100 calls in ten seconds. 2 to 400; lower opens on bad luck.
     pub run_at_low_rate: u32,
     /// The first open time, and the measure of the other times: after timeouts an
     /// open time doubles for each recovery that failed, up to thirty times this (less if there are

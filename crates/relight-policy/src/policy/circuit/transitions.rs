@@ -395,10 +395,11 @@ impl Circuit {
         counted >= wanted && f64::from(slow) >= f64::from(counted) * (SLOW_SHARE - relief)
     }
 
-    /// Failures in a row that open at the present rate of calls.
+    /// Failures in a row that open at the present rate of calls, and share of failures.
     fn run_length(&mut self, now: Instant) -> u32 {
         let rate = self.calls.per_second(now);
-        self.policy.run_at(rate)
+        let at_least = self.policy.run_at(rate);
+        at_least.max(self.calls.window.run_beyond_chance())
     }
 
     fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {

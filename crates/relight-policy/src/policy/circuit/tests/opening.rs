@@ -39,6 +39,21 @@ fn at_fifty_calls_per_second_twenty_failures_in_a_row_open_and_nineteen_do_not()
 }
 
 #[test]
+fn at_a_target_that_fails_half_of_its_calls_a_run_that_chance_explains_does_not_open() {
+    let mut bench = Bench::new();
+    for _ in 0..300 {
+        bench.calls(1, 20, FAILURE);
+        bench.calls(1, 20, ANSWER);
+    }
+    // One in a billion: half to the power of thirty.
+    bench.calls(29, 20, FAILURE);
+    assert_eq!(bench.state(), CircuitState::Closed);
+    bench.calls(1, 20, FAILURE);
+    assert_eq!(bench.state(), CircuitState::Open);
+    assert_eq!(bench.reason(), "failures in a row");
+}
+
+#[test]
 fn one_answer_ends_a_run_of_failures() {
     let mut bench = Bench::new();
     bench.calls(7, 1000, FAILURE);
