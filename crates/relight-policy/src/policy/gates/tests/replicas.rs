@@ -41,12 +41,12 @@ fn calls_of_the_last_of_many_replicas_wait_for_the_probe_of_any() {
     last.now = first.now;
     let closing = first.gate.shared(first.now).expect("it is closed");
     last.gate.close_as(last.now, &closing);
-    last.gate.stay_back(Duration::from_secs(60));
+    last.gate.stay_back(Duration::from_mins(1));
     let tenant = TenantId::from("t");
     let planned = |calls: &Calls| calls.gate.peek_after(calls.now, &tenant, 0);
     assert_eq!(planned(&last), Err(RESULT), "the first one's probe is due");
     assert_eq!(last.gate.peek_ahead(last.now, &tenant), Err(RESULT));
-    assert_eq!(last.pass("t"), Err(Duration::from_secs(60)), "its own");
+    assert_eq!(last.pass("t"), Err(Duration::from_mins(1)), "its own");
     first.pass("t").expect("a probe");
     let closing = first.gate.shared(first.now).expect("it is closed");
     last.gate.close_as(last.now, &closing);
