@@ -184,12 +184,13 @@ impl Server {
         BufReader::new(stdout)
             .read_line(&mut said)
             .expect("its output can be read");
-        let folder = said
-            .starts_with('/')
-            .then(|| PathBuf::from(said.trim_end()))?;
+        if !said.starts_with('/') {
+            holder.wait().expect("the shell ends with the server");
+            return None;
+        }
         Some(Self {
             url: format!("postgres://relight@127.0.0.1:{port}/postgres"),
-            folder: Some(folder),
+            folder: Some(PathBuf::from(said.trim_end())),
             _holder: Some(holder),
         })
     }
