@@ -292,8 +292,8 @@ impl OutcomeWindow {
         clippy::cast_sign_loss,
         reason = "between 1 and 93"
     )]
-    pub(super) fn run_beyond_chance(&self) -> u32 {
-        let all = self.window.last_total();
+    pub(super) fn run_beyond_chance(&mut self, now: Instant) -> u32 {
+        let all = self.counted(now);
         let before = all.committed().saturating_sub(self.unanswered());
         let failed = all.failed.saturating_sub(self.run_failures);
         if before < SHARE_KNOWN || failed == 0 {

@@ -399,7 +399,7 @@ impl Circuit {
     fn run_length(&mut self, now: Instant) -> u32 {
         let rate = self.calls.per_second(now);
         let at_least = self.policy.run_at(rate);
-        at_least.max(self.calls.window.run_beyond_chance())
+        at_least.max(self.calls.window.run_beyond_chance(now))
     }
 
     fn reopen(&mut self, now: Instant, trip: Trip, floor_ms: u32) {
