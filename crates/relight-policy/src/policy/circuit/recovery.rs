@@ -15,6 +15,7 @@ pub(super) struct HalfOpenProbes {
     leases: Vec<Lease>,
     /// Successes so far.
     pub(super) successes: u32,
+    failures: u32,
     inconclusive: u32,
     last_granted: Option<Instant>,
 }
@@ -79,6 +80,15 @@ impl HalfOpenProbes {
     pub(super) fn succeeded(&mut self) {
         self.successes += 1;
         self.inconclusive = 0;
+    }
+
+    /// A probe failed, or (`cut`) its answer broke off, which makes its success a failure. Returns
+    /// whether the failures outnumber the successes: a target that answers half of its calls serves
+    /// more callers than a circuit that is open.
+    pub(super) fn failed(&mut self, cut: bool) -> bool {
+        self.successes -= u32::from(cut).min(self.successes);
+        self.failures += 1;
+        self.failures > self.successes
     }
 
     /// A probe brought no verdict.

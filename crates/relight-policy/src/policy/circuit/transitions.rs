@@ -67,7 +67,7 @@ impl Circuit {
     ) {
         match (&self.state, self.policy.mode) {
             (_, CircuitMode::Off) | (State::Open { .. } | State::ForcedOpen, _) => {}
-            (State::HalfOpen(_), _) => self.take_probe(permit, signal, now),
+            (State::HalfOpen(_), _) => self.take_probe(permit, signal, was_answered, now),
             (State::Closed | State::Recovering(_) | State::ForcedClosed, CircuitMode::Evidence) => {
                 self.take_evidence(permit, signal, was_answered, now);
             }
@@ -233,7 +233,8 @@ impl Circuit {
         }
     }
 
-    fn take_probe(&mut self, permit: &Permit, signal: Signal, now: Instant) {
+    fn take_probe(&mut self, permit: &Permit, signal: Signal, was_answered: bool, now: Instant) {
+        let served_elsewhere = self.context.alternative_healthy;
         let State::HalfOpen(probes) = &mut self.state else {
             return;
         };
@@ -262,6 +263,9 @@ impl Circuit {
                 };
                 // Others were sent later, and may find it well.
                 if kind == FailKind::Slow && probes.outstanding() > 0 {
+                    return;
+                }
+                if !probes.failed(was_answered) && !served_elsewhere {
                     return;
                 }
                 let floor = floor_ms(retry_after.unwrap_or_default(), RETRY_AFTER_MAX);
@@ -419,8 +423,12 @@ impl Circuit {
         if !matches!(self.state, State::HalfOpen(_)) {
             self.openings.rested_on = Some((now, self.calls.seen(now)));
         }
+        let answers_some = matches!(&self.state, State::HalfOpen(probes) if probes.successes > 0);
         if matches!(self.state, State::HalfOpen(_) | State::Recovering(_)) {
-            self.openings.streak = self.openings.streak.saturating_add(1);
+            self.openings.streak = self
+                .openings
+                .streak
+                .saturating_add(u32::from(!answers_some));
         } else {
             self.openings.usual_rate = self.calls.per_second(now);
             self.openings.failing_since = self.calls.window.run_began().or(Some(now));

@@ -60,14 +60,54 @@ fn of_a_hundred_callers_at_half_open_two_get_through() {
 }
 
 #[test]
-fn one_good_probe_is_not_enough_and_one_bad_one_is() {
+fn a_round_of_probes_recovers_with_two_successes_unless_failures_outnumber_them_before() {
+    for answers in 0_u32..16 {
+        let mut bench = Bench::opened();
+        bench.pass(1000);
+        let (mut good, mut bad) = (0, 0);
+        for probe in 0..4 {
+            let well = answers >> probe & 1 == 1;
+            bench.call(if well { ANSWER } else { FAILURE });
+            good += u32::from(well);
+            bad += u32::from(!well);
+            let expected = if bad > good {
+                CircuitState::Open
+            } else if good == 2 {
+                CircuitState::Recovering
+            } else {
+                CircuitState::HalfOpen
+            };
+            assert_eq!(bench.state(), expected, "{answers:04b} at {probe}");
+            if expected != CircuitState::HalfOpen {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn only_rounds_without_any_success_make_the_next_wait_longer() {
+    let mut bench = Bench::new();
+    bench.calls(8, 10_000, TIMEOUT);
+    for (with_a_success, next) in [(true, 1), (false, 2), (true, 2), (false, 4)] {
+        bench.pass(5000);
+        if with_a_success {
+            bench.call(ANSWER);
+            bench.call(TIMEOUT);
+        }
+        bench.call(TIMEOUT);
+        assert_eq!(bench.retry_in(), Duration::from_secs(next));
+    }
+}
+
+#[test]
+fn one_bad_probe_is_enough_while_another_target_serves_the_callers() {
     let mut bench = Bench::opened();
+    bench.alternative = true;
     bench.pass(1000);
     bench.call(ANSWER);
-    assert_eq!(bench.state(), CircuitState::HalfOpen);
     bench.call(FAILURE);
     assert_eq!(bench.state(), CircuitState::Open);
-    assert_eq!(bench.retry_in(), Duration::from_secs(1));
 }
 
 #[test]
