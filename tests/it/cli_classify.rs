@@ -173,3 +173,30 @@ async fn the_rules_that_would_hold_besides_the_deciding_one_are_listed_on_demand
     let ran = run(&["classify", "--explain", "xyz"]).await;
     assert!(ran.out.contains("no other rule"), "{}", ran.out);
 }
+
+#[tokio::test]
+async fn a_label_that_cannot_be_read_is_named_and_not_left_out_of_the_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("labelled.jsonl");
+    let right = r#"{"id":"a","message":"rate limited","class":"rate_limited","also_ok":null,"retryable_same_target":true,"fallback_helps":true}"#;
+    let misspelt = right.replace("\"rate_limited\"", "\"ratelimited\"");
+    let without_retry = right.replace("\"retryable_same_target\":true,", "");
+    for (second, reason) in [
+        (misspelt, "line 2: unknown variant `ratelimited`"),
+        (
+            without_retry,
+            "line 2: missing field `retryable_same_target`",
+        ),
+    ] {
+        std::fs::write(&file, format!("{right}\n{second}\n")).unwrap();
+        let ran = run(&["classify", "--score", file.to_str().unwrap()]).await;
+        assert_ne!(ran.code, Some(0));
+        assert!(ran.err.contains(reason), "{}", ran.err);
+        // What is only judged may have a `class` of any meaning.
+        let ran = run_with(&["classify", "--jsonl"], &format!("{second}\n")).await;
+        assert!(ran.out.contains("rate_limited"), "{}{}", ran.out, ran.err);
+    }
+    std::fs::write(&file, right).unwrap();
+    let ran = run(&["classify", "--score", file.to_str().unwrap()]).await;
+    assert!(ran.out.contains("1 of    1"), "{}{}", ran.out, ran.err);
+}

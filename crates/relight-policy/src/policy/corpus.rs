@@ -8,10 +8,12 @@
 use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::classify::Classifier;
-use crate::domain::failure::{Failure, InvalidRequestDetail, ProviderError, Surface, Wait};
+use crate::domain::failure::{
+    Failure, FailureClass, InvalidRequestDetail, ProviderError, Surface, Wait,
+};
 
 /// One line of a corpus; labels are present if it is to be scored.
 #[derive(Debug, Clone, Deserialize)]
@@ -36,8 +38,8 @@ pub struct Item {
     /// Text in place of a body.
     #[serde(default)]
     pub message: Option<String>,
-    /// Labels, if the item has them.
-    #[serde(flatten)]
+    /// Labels, if the item has a class.
+    #[serde(skip)]
     pub labels: Option<Annotation>,
 }
 
@@ -45,10 +47,10 @@ pub struct Item {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Annotation {
     /// The class.
-    pub class: String,
+    pub class: FailureClass,
     /// Classes that a careful reader could defend, too.
     #[serde(default)]
-    pub also_ok: Vec<String>,
+    pub also_ok: Option<Vec<FailureClass>>,
     /// The detail of an invalid request.
     #[serde(default)]
     pub detail: Option<String>,
@@ -62,6 +64,13 @@ pub struct Annotation {
     /// Rule that has to decide, if the item names one.
     #[serde(default)]
     pub rule: Option<String>,
+}
+
+/// Tells whether a line has labels.
+#[derive(Deserialize)]
+struct Class {
+    #[serde(default)]
+    class: Option<FailureClass>,
 }
 
 /// The classifier's verdict on one item.
@@ -132,24 +141,35 @@ pub struct Score {
     pub misses: Vec<Miss>,
 }
 
-/// Reads the lines of a corpus; empty lines are skipped.
+/// Reads the lines of a corpus, with the labels of those that have a class; empty lines are skipped.
 ///
 /// # Errors
 /// Returns the number of the first line that is not a valid item, and the reason.
 pub fn read(lines: &str) -> Result<Vec<Item>, String> {
     lines
         .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| read_line(index + 1, line))
+        .zip(1..)
+        .filter(|(line, _)| !line.trim().is_empty())
+        .map(|(line, number)| {
+            let mut item = read_line(number, line)?;
+            let Class { class } = parsed(number, line)?;
+            if class.is_some() {
+                item.labels = Some(parsed(number, line)?);
+            }
+            Ok(item)
+        })
         .collect()
 }
 
-/// Reads the line of this number.
+/// Reads the line of this number, without labels.
 ///
 /// # Errors
 /// Returns the number, and the reason for which the line is not a valid item.
 pub fn read_line(number: usize, line: &str) -> Result<Item, String> {
+    parsed(number, line)
+}
+
+fn parsed<T: DeserializeOwned>(number: usize, line: &str) -> Result<T, String> {
     // The parser sees one line, so that its own number of it means nothing.
     serde_json::from_str(line).map_err(|error| {
         format!("line {number}: {error}").replace(" at line 1 column ", " at column ")
@@ -258,10 +278,12 @@ impl fmt::Display for HitCount {
 impl Score {
     fn add(&mut self, labels: &Annotation, got: &Prediction) {
         self.items += 1;
-        let strict = labels.class == got.class;
+        let expected_class = labels.class.as_str();
+        let strict = expected_class == got.class;
         self.strict.count(strict);
+        let mut defended = labels.also_ok.iter().flatten();
         self.lenient
-            .count(strict || labels.also_ok.iter().any(|class| class == got.class));
+            .count(strict || defended.any(|class| class.as_str() == got.class));
         self.retryable
             .count(labels.retryable_same_target == got.retryable_same_target);
         self.fallback
@@ -279,13 +301,13 @@ impl Score {
         if !strict {
             *self
                 .confusion
-                .entry((labels.class.clone(), got.class.to_owned()))
+                .entry((expected_class.to_owned(), got.class.to_owned()))
                 .or_default() += 1;
         }
         let millis =
             |wait: Option<u64>| wait.map_or_else(|| "none".to_owned(), |wait| format!("{wait} ms"));
         for (field, expected, answer) in [
-            ("class", labels.class.clone(), got.class.to_owned()),
+            ("class", expected_class.to_owned(), got.class.to_owned()),
             (
                 "detail",
                 labels.detail.clone().unwrap_or_default(),
