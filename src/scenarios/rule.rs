@@ -27,8 +27,11 @@ const LESS_FOR_HALF: f64 = 0.03;
 /// Amount by which fewer calls may succeed than with the ideal, which knows the future.
 const FROM_IDEAL: f64 = 0.1;
 /// Amount by which the 99th percentile of the added time may be longer than the naive client's, if
-/// as many calls succeed with both: by this factor, and by so many seconds.
+/// as many calls succeed with both, and enough for a percentile: by this factor, and by so many
+/// seconds.
 const LONGER: (f64, f64) = (1.5, 1.0);
+/// Answered calls from which one in a hundred is a call: of fewer, the percentile is the longest of all.
+const FEWEST: f64 = 100.0;
 /// The most attempts per call that are always allowed; beyond, at most as many as the naive client's.
 const ATTEMPTS: f64 = 1.2;
 /// In how many standard deviations of a mean chance may show.
@@ -64,7 +67,7 @@ pub(super) fn verdicts(
     let by_chance = DEVIATIONS * (variance / calls.max(1.0)).sqrt();
     let max = (by_naive_attempts + by_chance).max(ATTEMPTS);
     verdicts.push(at_most(AMPLIFICATION_NAIVE, attempts(ours), max));
-    let as_many = (success - by_naive).abs() <= LESS;
+    let as_many = (success - by_naive).abs() <= LESS && success.min(by_naive) * calls >= FEWEST;
     if let (true, Some(added), Some(of_naive)) = (
         as_many,
         ours.get("added_p99"),
