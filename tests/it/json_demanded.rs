@@ -27,7 +27,8 @@ fn formats() -> [Value; 2] {
 /// The first request for this format in this dialect.
 async fn requested(dialect: &str, format: &Value) -> Value {
     let upstream = Upstream::start().await;
-    upstream.otherwise(Reply::status(500));
+    // A refusal that ends the call at once.
+    upstream.otherwise(Reply::status(400));
     let mut yaml = over("r", &[(&upstream, dialect)]);
     if dialect == "bedrock" {
         yaml = yaml.replace("api_key: k", "api_key: k, region: eu-test-1");
