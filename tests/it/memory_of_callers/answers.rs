@@ -33,9 +33,7 @@ const FEW_ATTEMPTS: &str =
 async fn answered(name: &str, reply: Reply) {
     let upstream = Upstream::start().await;
     upstream.otherwise(reply);
-    let attacked = LIMITS
-        .serve(&upstream.base_url(), "", FEW_ATTEMPTS)
-        .await;
+    let attacked = LIMITS.serve(&upstream.base_url(), "", FEW_ATTEMPTS).await;
     let client = attacked.server.recovery();
     let unary = (0..8).map(|_| async {
         let request = with_key(
