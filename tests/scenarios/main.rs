@@ -286,6 +286,22 @@ fn a_limit_of_two_seconds_is_no_worse_than_without_at_any_rate() {
     }
 }
 
+// So many calls are in flight when the first of them is refused that their number could be the reason;
+// none of them passes.
+#[test]
+fn a_limit_that_many_calls_meet_at_once_leaves_nothing_behind() {
+    for (after, rate) in [("20ms", 400), ("200ms", 150), ("1s", 60)] {
+        let text = format!(
+            "id: x\ntitle: t\nabout: a\nrate: {rate}\nwarm: 0s\nfault: 12s\ntail: 0s\ndeadline: 30s\nupstreams:\n  \
+             - {{ name: main, faults: [{{ to: 1500ms, does: {{ status: {{ code: 429, after: {after} }} }} }}] }}\n\
+             gates: {{ success: {{ min: 0.99 }} }}\n"
+        );
+        let scenario = Scenario::parse("x", &text).expect("it is a scenario");
+        let report = scenarios::run(&scenario, BESIDE).expect("it runs");
+        assert!(report.passed(), "{after}\n{report}{:?}", report.ours);
+    }
+}
+
 #[test]
 fn an_outage_after_a_limit_is_waited_out() {
     passes("21");

@@ -53,6 +53,8 @@ pub struct Limiter {
     recent: (u32, u32),
     /// State before the decreases of a short while ago.
     before: Option<BeforeDecrease>,
+    /// Whether all were refused, however few: overloads are about something else until a success.
+    is_refusing_all: bool,
 }
 
 /// An attempt's overload signal and its circumstances.
@@ -71,6 +73,9 @@ struct BeforeDecrease {
     fast_below: u32,
     /// Time of the last of the decreases.
     last: Instant,
+    /// Number of attempts that were in flight then, and how many of these were refused.
+    in_flight: u32,
+    refused: u32,
 }
 
 /// Attempts that may wait for a slot of one target; further ones are refused here and go to
@@ -134,6 +139,7 @@ impl Limiter {
             fast_below: u32::MAX,
             recent: (0, 0),
             before: None,
+            is_refusing_all: false,
         }
     }
 
@@ -153,6 +159,10 @@ impl Limiter {
     /// of them add one, or a sixteenth.
     pub fn on_success(&mut self, began: Instant, limit_reached: bool) {
         self.remember(1, 0);
+        if self.is_refusing_all {
+            self.is_refusing_all = false;
+            self.settles_at = self.settles_at.max(Some(began));
+        }
         if !limit_reached || self.is_old(began) {
             return;
         }
@@ -172,9 +182,18 @@ impl Limiter {
     /// Records that the target signalled overload. That changes nothing if the attempt began before
     /// the last decrease had lasted for a median first token (`p50`), if less than half of the
     /// limit is in use, or if the target answers one call in five: such errors are chance. The
-    /// first time, the limit becomes the number in flight.
+    /// first time, the limit becomes the number in flight. Once all that were in flight then are
+    /// refused, or one that is alone, their number was not the reason, and the decreases are undone.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: OverloadSignal) {
         self.remember(0, 1);
+        if let Some(before) = self.nobody_passes(now, word) {
+            self.undo(before);
+            self.is_refusing_all = true;
+        }
+        if self.is_refusing_all {
+            self.settles_at = Some(now);
+            return;
+        }
         let (answers, words) = self.recent;
         let by_chance = words < answers.saturating_mul(MIN_OVERLOADS_PER_SUCCESS);
         let is_first = self.fast_below == u32::MAX;
@@ -190,9 +209,13 @@ impl Limiter {
             limit: self.limit,
             fast_below: self.fast_below,
             last: now,
+            in_flight: 0,
+            refused: 0,
         });
         self.before = Some(BeforeDecrease {
             last: now,
+            in_flight: word.in_flight,
+            refused: 1,
             ..before
         });
         #[expect(
@@ -222,10 +245,24 @@ impl Limiter {
             self.successes = 0;
             self.settles_at = Some(now);
         } else if let Some(before) = before {
-            self.limit = self.limit.max(before.limit).min(self.max());
-            self.fast_below = self.fast_below.max(before.fast_below);
-            self.settles_at = None;
+            self.undo(before);
         }
+    }
+
+    /// Counts the refusal of an attempt; returns the state before the decreases if they were not
+    /// about the number of attempts in flight.
+    fn nobody_passes(&mut self, now: Instant, word: OverloadSignal) -> Option<BeforeDecrease> {
+        let mut before = self.before_trouble(now)?;
+        before.refused += u32::from(word.began <= before.last);
+        self.before = Some(before);
+        (before.refused >= before.in_flight || word.in_flight <= 1).then_some(before)
+    }
+
+    fn undo(&mut self, before: BeforeDecrease) {
+        self.limit = self.limit.max(before.limit).min(self.max());
+        self.fast_below = self.fast_below.max(before.fast_below);
+        self.settles_at = None;
+        self.before = None;
     }
 
     /// Applies new settings (a reload): the current limit stays, within the new bounds.

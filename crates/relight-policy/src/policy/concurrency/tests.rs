@@ -79,6 +79,65 @@ fn back_pressure_counts_at_most_once_per_median_first_token() {
     assert_eq!(limiter.limit(), 7);
 }
 
+/// Returns a limiter at which so many attempts were in flight when the first of them was refused.
+fn refused_of(in_flight: u32, began: Instant) -> Limiter {
+    let mut limiter = Limiter::new(ConcurrencyPolicy::default());
+    refuse(&mut limiter, began, in_flight);
+    assert!(limiter.limit() < 1024);
+    limiter
+}
+
+/// One of those that began then is refused a moment later.
+fn refuse(limiter: &mut Limiter, began: Instant, in_flight: u32) {
+    let now = began + Duration::from_millis(20);
+    let p50 = Duration::from_secs(1);
+    limiter.on_back_pressure(now, p50, OverloadSignal { began, in_flight });
+}
+
+#[test]
+fn a_limit_is_undone_once_all_that_were_in_flight_are_refused() {
+    let began = Instant::now();
+    for in_flight in [8_u32, 9, 30, 500] {
+        let mut limiter = refused_of(in_flight, began);
+        for left in (2..in_flight).rev() {
+            refuse(&mut limiter, began, left);
+            assert!(limiter.limit() < 1024, "{left} of {in_flight} may pass");
+        }
+        refuse(&mut limiter, began, 1);
+        assert_eq!(limiter.limit(), 1024, "{in_flight}");
+        // Those that came after them are about the same trouble, until one passes.
+        let after = began + Duration::from_millis(30);
+        refuse(&mut limiter, after, in_flight);
+        let passes = began + Duration::from_millis(90);
+        limiter.on_success(passes, false);
+        refuse(&mut limiter, passes - Duration::from_millis(1), in_flight);
+        assert_eq!(limiter.limit(), 1024, "{in_flight}");
+        refuse(&mut limiter, began + Duration::from_secs(1), in_flight);
+        assert!(limiter.limit() < 1024, "{in_flight}");
+    }
+}
+
+#[test]
+fn a_limit_is_kept_while_one_that_was_in_flight_may_have_passed() {
+    let began = Instant::now();
+    let mut limiter = refused_of(30, began);
+    let limit = limiter.limit();
+    for _ in 2..30 {
+        refuse(&mut limiter, began, 2);
+    }
+    // Not one of them: it came after the decrease.
+    refuse(&mut limiter, began + Duration::from_millis(30), 2);
+    assert_eq!(limiter.limit(), limit);
+}
+
+#[test]
+fn a_limit_is_undone_by_the_refusal_of_an_attempt_that_is_alone() {
+    let began = Instant::now();
+    let mut limiter = refused_of(30, began);
+    refuse(&mut limiter, began + Duration::from_secs(1), 1);
+    assert_eq!(limiter.limit(), 1024);
+}
+
 /// Returns a limiter after an overload: 16 slots were too many, 11 are left.
 fn lowered(now: Instant) -> Limiter {
     let mut limiter = starting_at(16);
