@@ -1,5 +1,7 @@
 //! A store that is stopped, frozen or slow costs no call (F1, F2, F6).
 
+use serde_json::Value;
+
 use super::*;
 use crate::support::{http::metrics, slow_link::SlowLink};
 
@@ -14,6 +16,17 @@ async fn calls_go_on_while_the_store_is_stopped_or_frozen_and_status_tells() {
             lose_and_find(Replicas::on(server, "").await, is_frozen).await;
         }
     }
+}
+
+/// Waits until one of the lines after the first `from` has these words: a line may be read after the
+/// status that says the same.
+async fn is_logged(process: &Process, from: usize, words: &str) {
+    let says = |log: &[Value]| {
+        log[from..]
+            .iter()
+            .any(|line| line.to_string().contains(words))
+    };
+    process.log_until(says).await;
 }
 
 /// Takes the store away and gives it back.
@@ -43,14 +56,9 @@ async fn lose_and_find(replicas: Replicas, is_frozen: bool) {
                 .any(|it| it.component == "store:fleet" && it.message.contains("alone"))
     })
     .await;
-    let log = first.log();
-    assert!(
-        log[watch..]
-            .iter()
-            .any(|line| line.to_string().contains("this replica decides alone"))
-    );
+    is_logged(first, watch, "this replica decides alone").await;
     assert!(is_answered(first).await);
-    watch = log.len();
+    watch = first.log().len();
     if is_frozen {
         replicas.cluster.thaw();
     } else {
@@ -60,12 +68,7 @@ async fn lose_and_find(replicas: Replicas, is_frozen: bool) {
         status(first).await.stores.iter().all(|it| it.reachable)
     })
     .await;
-    let log = first.log();
-    assert!(
-        log[watch..]
-            .iter()
-            .any(|line| line.to_string().contains("the store of the fleet is back"))
-    );
+    is_logged(first, watch, "the store of the fleet is back").await;
     // What is said now holds everywhere.
     force(first, CircuitForce::Open).await;
     let is_forced = |target: &Target| state_of(target) == CircuitState::ForcedOpen;
