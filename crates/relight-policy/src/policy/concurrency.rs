@@ -4,11 +4,11 @@
 //! the limit is derived from the attempts in flight. Neither the duration of a completion lowers it,
 //! which depends on its length, nor a call that hangs, which shows nothing about the others. An
 //! overload counts only if it can concern concurrency: a target that answers most calls fails by
-//! chance, one with few calls does not have too many, and a limit derived during an outage is
-//! undone when the circuit opens. Otherwise a minute of failures would cost several minutes of
-//! queueing after it, since a completion takes seconds and the limit grows by one slot a round. This
-//! computes the number only; the layer holds the slots, queues for them and returns them when a
-//! stream ends.
+//! chance, one with few calls does not have too many, and a limit derived while nobody passed is
+//! undone: when the circuit opens, or once all that were in flight are refused. Otherwise a minute
+//! of failures would cost several minutes of queueing after it, since a completion takes seconds
+//! and the limit grows by one slot a round. This computes the number only; the layer holds the
+//! slots, queues for them and returns them when a stream ends.
 
 use std::time::Duration;
 
