@@ -423,15 +423,16 @@ impl Circuit {
         if !matches!(self.state, State::HalfOpen(_)) {
             self.openings.rested_on = Some((now, self.calls.seen(now)));
         }
-        let answers_some = matches!(&self.state, State::HalfOpen(probes) if probes.successes > 0);
-        if matches!(self.state, State::HalfOpen(_) | State::Recovering(_)) {
-            self.openings.streak = self
-                .openings
-                .streak
-                .saturating_add(u32::from(!answers_some));
-        } else {
-            self.openings.usual_rate = self.calls.per_second(now);
-            self.openings.failing_since = self.calls.window.run_began().or(Some(now));
+        match &self.state {
+            // It answers some, and is not left to itself for longer.
+            State::HalfOpen(probes) if probes.successes > 0 => {}
+            State::HalfOpen(_) | State::Recovering(_) => {
+                self.openings.streak = self.openings.streak.saturating_add(1);
+            }
+            State::Closed | State::Open { .. } | State::ForcedOpen | State::ForcedClosed => {
+                self.openings.usual_rate = self.calls.per_second(now);
+                self.openings.failing_since = self.calls.window.run_began().or(Some(now));
+            }
         }
         let floor = Duration::from_millis(floor_ms.into());
         let [wait, wait_alone] = [self.context.alternative_healthy, false]

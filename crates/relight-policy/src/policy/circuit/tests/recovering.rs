@@ -64,7 +64,8 @@ fn a_round_of_probes_recovers_with_two_successes_unless_failures_outnumber_them_
     for answers in 0_u32..16 {
         let mut bench = Bench::opened();
         bench.pass(1000);
-        let (mut good, mut bad) = (0, 0);
+        let mut good = 0;
+        let mut bad = 0;
         for probe in 0..4 {
             let well = answers >> probe & 1 == 1;
             bench.call(if well { ANSWER } else { FAILURE });
