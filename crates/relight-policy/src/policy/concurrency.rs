@@ -53,7 +53,7 @@ pub struct Limiter {
     recent: (u32, u32),
     /// State before the decreases of a short while ago.
     before: Option<BeforeDecrease>,
-    /// Whether all were refused, however few: overloads are about something else until a success.
+    /// `true` once all were refused, however few: overloads are about something else until a success.
     is_refusing_all: bool,
 }
 
@@ -186,7 +186,7 @@ impl Limiter {
     /// refused, or one that is alone, their number was not the reason, and the decreases are undone.
     pub fn on_back_pressure(&mut self, now: Instant, p50: Duration, word: OverloadSignal) {
         self.remember(0, 1);
-        if let Some(before) = self.nobody_passes(now, word) {
+        if let Some(before) = self.count_refusal(now, word) {
             self.undo(before);
             self.is_refusing_all = true;
         }
@@ -205,18 +205,13 @@ impl Limiter {
         if self.is_old(word.began) || by_chance || word.in_flight.saturating_mul(2) < limit {
             return;
         }
-        let before = self.before_trouble(now).unwrap_or(BeforeDecrease {
-            limit: self.limit,
-            fast_below: self.fast_below,
-            last: now,
-            in_flight: 0,
-            refused: 0,
-        });
+        let before = self.before_trouble(now);
         self.before = Some(BeforeDecrease {
+            limit: before.map_or(self.limit, |before| before.limit),
+            fast_below: before.map_or(self.fast_below, |before| before.fast_below),
             last: now,
             in_flight: word.in_flight,
             refused: 1,
-            ..before
         });
         #[expect(
             clippy::cast_possible_truncation,
@@ -251,7 +246,7 @@ impl Limiter {
 
     /// Counts the refusal of an attempt; returns the state before the decreases if they were not
     /// about the number of attempts in flight.
-    fn nobody_passes(&mut self, now: Instant, word: OverloadSignal) -> Option<BeforeDecrease> {
+    fn count_refusal(&mut self, now: Instant, word: OverloadSignal) -> Option<BeforeDecrease> {
         let mut before = self.before_trouble(now)?;
         before.refused += u32::from(word.began <= before.last);
         self.before = Some(before);
