@@ -41,6 +41,12 @@ fn run(id: &str, options: ScenarioOptions) -> Report {
     scenarios::run(&scenario(id), options).expect("it runs")
 }
 
+/// Plays a scenario that a test wrote.
+fn played(text: &str) -> Report {
+    let scenario = Scenario::parse("x", text).expect("it is a scenario");
+    scenarios::run(&scenario, BESIDE).expect("it runs")
+}
+
 fn passes(id: &str) -> Report {
     passes_with(id, BESIDE)
 }
@@ -296,8 +302,7 @@ fn a_limit_that_many_calls_meet_at_once_leaves_nothing_behind() {
              - {{ name: main, faults: [{{ to: 1500ms, does: {{ status: {{ code: 429, after: {after} }} }} }}] }}\n\
              gates: {{ success: {{ min: 0.99 }} }}\n"
         );
-        let scenario = Scenario::parse("x", &text).expect("it is a scenario");
-        let report = scenarios::run(&scenario, BESIDE).expect("it runs");
+        let report = played(&text);
         assert!(report.passed(), "{after}\n{report}{:?}", report.ours);
     }
 }

@@ -1,8 +1,8 @@
 //! Two targets, of which one is found to be of use again once the other is not.
 
-use relight::internals::scenarios::{self, Report, Scenario};
+use relight::internals::scenarios::Report;
 
-use super::BESIDE;
+use super::played;
 
 /// Plays faults of two targets at a call a second, of which this share is to succeed.
 fn held_by_two(main: &str, spare: &str, success: f64) -> Report {
@@ -16,8 +16,7 @@ fn held_within(deadline: &str, main: &str, spare: &str, success: f64) -> Report 
          - {{ name: main, faults: [{{ {main} }}] }}\n  - {{ name: spare, faults: [{{ {spare} }}] }}\n\
          gates: {{ success: {{ min: {success} }} }}\n"
     );
-    let scenario = Scenario::parse("x", &text).expect("it is a scenario");
-    scenarios::run(&scenario, BESIDE).expect("it runs")
+    played(&text)
 }
 
 #[test]
