@@ -141,7 +141,7 @@ async fn shell(line: &str, folder: &Path, address: &str) -> Ran {
         .spawn()
         .unwrap();
     let patience = if line.contains(SLOW) {
-        Duration::from_secs(2)
+        Duration::from_secs(5)
     } else {
         PATIENCE
     };

@@ -24,16 +24,14 @@ const LIMITS: Limits = Limits {
     events: 64,
 };
 
-/// No call waits for long between its attempts.
-const FEW_ATTEMPTS: &str =
-    "budget: { enabled: false }\npolicies: { standard: { retry: { max_retries: 1 } } }\n";
-
 /// Calls whose provider replies like this, unary and as streams, as many at once as may be in
 /// flight.
 async fn answered(name: &str, reply: Reply) {
     let upstream = Upstream::start().await;
     upstream.otherwise(reply);
-    let attacked = LIMITS.serve(&upstream.base_url(), "", FEW_ATTEMPTS).await;
+    let attacked = LIMITS
+        .serve(&upstream.base_url(), "", "budget: { enabled: false }\n")
+        .await;
     let client = attacked.server.recovery();
     let unary = (0..8).map(|_| async {
         let request = with_key(
