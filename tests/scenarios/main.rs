@@ -307,6 +307,20 @@ fn a_limit_that_many_calls_meet_at_once_leaves_nothing_behind() {
     }
 }
 
+// A second for which nobody calls is a second of the limit that is lost, and so little is left over.
+#[test]
+fn calls_just_below_a_limit_that_refills_all_the_time_hardly_wait() {
+    for (rate, limit, burst) in [(40, 45, 5), (80, 90, 10), (20, 23, 5)] {
+        let text = format!(
+            "id: x\ntitle: t\nabout: a\nrate: {rate}\nfault: 45s\ndeadline: 30s\nupstreams:\n  \
+             - {{ name: main, faults: [{{ does: {{ limit: {{ per_second: {limit}, burst: {burst}, min: 1s, max: 1s }} }} }}] }}\n\
+             gates: {{ success: {{ min: 0.99 }}, added_p50: {{ max: 0.5 }} }}\n"
+        );
+        let report = played(&text);
+        assert!(report.passed(), "{rate}\n{report}{:?}", report.ours);
+    }
+}
+
 #[test]
 fn an_outage_after_a_limit_is_waited_out() {
     passes("21");

@@ -472,10 +472,11 @@ impl Gate {
             GateKind::Credential | GateKind::Configuration => 0.0,
         };
         let end = self.stated.believed(now);
+        let step = self.pace.as_ref().map(Pacer::step);
         let place = self.place_of(tenant);
         let probes = self.closed.as_mut().zip(place);
         if let Some(probes) = probes.and_then(|(closed, place)| closed.probes.get_mut(place)) {
-            probes.next(now, end, rate);
+            probes.next(now, end, rate, step);
         }
     }
 

@@ -23,7 +23,7 @@ const LOWER: f64 = 0.8;
 const MAX_RATE: f64 = 10_000.0;
 /// For how long, and for how many calls at least, a measured limit is held; of a slow one, no longer
 /// than a closed gate is left unprobed.
-const HOLD: Duration = Duration::from_secs(2);
+const HOLD: Duration = Duration::from_secs(1);
 const HOLD_CALLS: f64 = 10.0;
 /// After that, the share of itself by which the rate grows in a second, until it has doubled.
 const GROWTH: f64 = 0.5;
@@ -125,6 +125,11 @@ impl Pacer {
     /// Returns how long a refusal took, as far as it counts.
     pub(super) fn took(&self) -> Duration {
         self.step / 2
+    }
+
+    /// Returns the step in which calls double, and the shortest time between two probes.
+    pub(super) const fn step(&self) -> Duration {
+        self.step
     }
 
     /// The gate closes again: its limit is reached.

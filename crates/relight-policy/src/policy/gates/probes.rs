@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The shortest and the longest time between two probes.
+/// The shortest and the longest time between two probes of a gate that was closed for a second.
 const BETWEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// Number of incoming calls of which one may be a probe, if they wait meanwhile.
 const CALLS_A_PROBE: f64 = 20.0;
+/// Number of calls that came before in the time in which a limit that they reached may refill.
+const CALLS_REFILLED: f64 = 3.0;
 /// The longest time between two probes while calls wait for one: several end before the calls that
 /// came at the first of them run out of time.
 pub(super) const WHILE_CALLS_WAIT: Duration = Duration::from_secs(8);
@@ -73,36 +75,44 @@ impl ProbePlan {
     }
 
     /// One passes, or was refused: when the next one may pass. `end`: the believed end; `rate`: how
-    /// many calls a second wait meanwhile.
-    pub(super) fn next(&mut self, now: Instant, end: Option<Instant>, rate: f64) {
+    /// many calls a second wait meanwhile; `step`: the shortest time between two probes within the
+    /// first second, of a gate whose limit may refill all the time.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        end: Option<Instant>,
+        rate: f64,
+        step: Option<Duration>,
+    ) {
         let (shortest, longest) = BETWEEN;
         if let Some(passed) = self.halved.filter(|end| *end <= now) {
             // The believed end is over: from here on it is as if the gate had closed then.
             (self.closed, self.halved) = (passed, None);
         }
-        let wait = match end.filter(|end| *end > now) {
-            Some(end) if self.halved.is_some_and(|halved| agree(halved, end)) => end - now,
-            Some(end) => {
+        let lasted = now.saturating_duration_since(self.closed);
+        let wait = match (end.filter(|end| *end > now), step) {
+            (Some(end), _) if self.halved.is_some_and(|halved| agree(halved, end)) => end - now,
+            (Some(end), _) => {
                 self.halved = Some(end);
                 (end - now) / 2
             }
-            None => {
-                let grown = now.saturating_duration_since(self.closed) / 2;
-                if rate > 0.0 {
-                    grown.min(seconds(CALLS_A_PROBE / rate).min(WHILE_CALLS_WAIT))
-                } else {
-                    grown
-                }
+            (None, Some(step)) if lasted < shortest && rate > 0.0 => {
+                let refilled = seconds(CALLS_REFILLED / rate).max(step);
+                (self.last, self.due) = (now, now + lasted.max(refilled).min(shortest));
+                return;
             }
+            (None, _) if rate > 0.0 => {
+                (lasted / 2).min(seconds(CALLS_A_PROBE / rate).min(WHILE_CALLS_WAIT))
+            }
+            (None, _) => lasted / 2,
         };
-        self.last = now;
-        self.due = now + wait.clamp(shortest, longest);
+        (self.last, self.due) = (now, now + wait.clamp(shortest, longest));
     }
 
     /// A believed end became known: the next one passes when that allows it.
     pub(super) fn believe(&mut self, now: Instant, end: Instant) {
         if self.halved.is_none_or(|halved| !agree(halved, end)) {
-            self.next(now, Some(end), 0.0);
+            self.next(now, Some(end), 0.0, None);
         }
     }
 }

@@ -45,9 +45,9 @@ fn found(rate: u32) -> (Pacer, Instant) {
 fn what_passed_between_two_closings_is_what_the_limit_lets_pass() {
     for rate in [4, 20, 300] {
         let (mut pace, now) = found(rate);
-        let count = passed(&mut pace, now, SECOND * 2);
+        let count = passed(&mut pace, now, SECOND);
         assert!(
-            count <= rate * 2 + 1 && count * 10 >= rate * 18,
+            count <= rate + 1 && count * 10 >= rate * 7,
             "{count} of {rate} a second"
         );
         let later = passed(&mut pace, now + SECOND * 2, SECOND * 4);

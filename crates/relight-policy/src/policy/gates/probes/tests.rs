@@ -15,7 +15,7 @@ fn passed(within: Duration, rate: f64, states: impl Fn(Duration) -> Option<Durat
     while probes.due() < start + within {
         let now = probes.due();
         at.push((now - start).as_millis());
-        probes.next(now, stated.believed(now), rate);
+        probes.next(now, stated.believed(now), rate, None);
         if let Some(end) = stated.stated(now, states(now - start)) {
             probes.believe(now, end);
         }
@@ -29,6 +29,24 @@ fn one_passes_at_once_and_the_next_ones_after_half_of_the_time_that_it_lasts() {
     assert_eq!(at[..6], [0, 1000, 2000, 3000, 4500, 6750]);
     assert!(at.windows(2).all(|two| two[1] - two[0] <= 60_000));
     assert!(at.len() < 25, "{at:?}");
+}
+
+#[test]
+fn within_the_first_second_of_a_busy_limit_each_passes_after_as_long_again() {
+    let start = Instant::now();
+    for (rate, step, expected) in [
+        (100.0, 50, [0, 50, 100, 200, 400, 800, 1600]),
+        (100.0, 300, [0, 300, 600, 1200, 2200, 3200, 4200]),
+        (10.0, 50, [0, 300, 600, 1200, 2200, 3300, 4950]),
+        (2.0, 50, [0, 1000, 2000, 3000, 4500, 6750, 10_125]),
+    ] {
+        let mut probes = ProbePlan::new(start);
+        for at in expected {
+            let now = probes.due();
+            assert_eq!((now - start).as_millis(), at, "{rate}, {step}");
+            probes.next(now, None, rate, Some(Duration::from_millis(step)));
+        }
+    }
 }
 
 #[test]
