@@ -168,6 +168,8 @@ pub struct SentRequest {
     pub raced_after: OnceLock<Duration>,
     /// Form in which the completion is wanted; set when it is requested.
     pub form: OnceLock<CompletionForm>,
+    /// Set once it failed in a way that is its caller's own, and shows nothing about the target.
+    pub own_failure: OnceLock<()>,
 }
 
 // === impl Attempt ===

@@ -4,7 +4,11 @@
 //! It admits after the slot is taken, so that no permit ages in a queue. The permit travels with
 //! the stream: success is reported at the first token, and dropping a stream is reported too.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -17,9 +21,11 @@ use crate::{
     domain::{
         completion::Delta,
         failure::{Failure, FailureClass},
+        invocation::Call,
+        message::Part,
     },
     policy::{
-        circuit::{Permit, ReportContext, Signal},
+        circuit::{CallerMarks, Permit, ReportContext, Signal},
         rng::SeededRng,
     },
 };
@@ -62,6 +68,7 @@ pub struct Admitted {
     targets: Targets,
     attempt: Arc<Attempt>,
     permit: Permit,
+    caller: CallerMarks,
     began: Instant,
     slow_threshold: Duration,
     /// Its number among the target's attempts.
@@ -93,6 +100,7 @@ impl Admitted {
         let slow_threshold = attempt.at.state.circuit().policy().slow_threshold;
         let number = attempt.at.state.observed.health().began(now);
         Ok(Self {
+            caller: marks(&attempt),
             targets,
             attempt,
             permit,
@@ -185,18 +193,33 @@ impl AttemptGuard for Admitted {
                 .latency()
                 .record(now, now - self.began);
         }
+        self.attempt
+            .at
+            .state
+            .circuit()
+            .weigh(now, self.caller, None, Signal::FirstToken);
         self.report(Signal::FirstToken);
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        let any_failure = self.attempt.at.state.circuit().policy().any_failure;
+        let Attempt {
+            scope, at, sent, ..
+        } = &*self.attempt;
+        let any_failure = at.state.circuit().policy().any_failure;
         let signal = Signal::of(
             failure,
             self.is_slow(),
             self.attempt.is_attached(),
             any_failure,
         );
-        self.report_because(signal, Some(failure.class));
+        let now = Instant::now();
+        let before = scope.fails(&at.state.target.id, failure.class, now);
+        let weighed = at.state.circuit().weigh(now, self.caller, before, signal);
+        if weighed != signal {
+            // Set once, here.
+            let _ = sent.own_failure.set(());
+        }
+        self.report_because(weighed, Some(failure.class));
     }
 }
 
@@ -207,6 +230,32 @@ impl Drop for Admitted {
                 after_slow_threshold: self.is_slow(),
             });
         }
+    }
+}
+
+/// Bytes of a text that tell it from others, with its length.
+const MARKED: usize = 1024;
+
+/// Returns the marks of whoever makes it: the tenant, and the caller's last message or arguments.
+fn marks(attempt: &Attempt) -> CallerMarks {
+    let invocation = &attempt.scope.invocation;
+    let mut prompt = DefaultHasher::new();
+    match &invocation.call {
+        Call::Model(call) => {
+            call.messages.len().hash(&mut prompt);
+            let last = call.messages.last().map(|message| &message.parts);
+            for text in last.into_iter().flatten().filter_map(Part::as_text) {
+                text.len().hash(&mut prompt);
+                prompt.write(&text.as_bytes()[..text.len().min(MARKED)]);
+            }
+        }
+        Call::Tool(tool) => tool.arguments.hash(&mut prompt),
+    }
+    let mut tenant = DefaultHasher::new();
+    invocation.tenant.hash(&mut tenant);
+    CallerMarks {
+        tenant: Some(tenant.finish()),
+        prompt: Some(prompt.finish()),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     attempt::Attempt,
     guarded::{AdmitAttempt, AttemptGuard, Guarded},
-    targets::{Slot, TargetState},
+    targets::Slot,
 };
 use crate::{
     domain::{
@@ -33,7 +33,7 @@ pub struct ConcurrencyLayer;
 pub struct HeldSlot {
     slot: Slot,
     began: Instant,
-    state: Arc<TargetState>,
+    attempt: Arc<Attempt>,
     /// Nothing of the response came yet. Success is reported at the first token, as failures are:
     /// whole responses take longer, and would be counted too late.
     silent: bool,
@@ -70,7 +70,7 @@ impl AdmitAttempt for ConcurrencyLayer {
         Ok(HeldSlot {
             slot,
             began: Instant::now(),
-            state: Arc::clone(&attempt.at.state),
+            attempt: Arc::clone(attempt),
             silent: true,
         })
     }
@@ -87,14 +87,15 @@ impl AttemptGuard for HeldSlot {
     }
 
     fn on_failure(&mut self, failure: &Failure) {
-        if is_back_pressure(failure) {
-            let p50 = self
+        let Attempt { at, sent, .. } = &*self.attempt;
+        if is_back_pressure(failure) && sent.own_failure.get().is_none() {
+            let p50 = at
                 .state
                 .observed
                 .latency()
                 .p50(Instant::now())
                 .unwrap_or(Duration::from_secs(1));
-            self.state.slots.pushed_back(self.began, p50);
+            at.state.slots.pushed_back(self.began, p50);
         }
     }
 }

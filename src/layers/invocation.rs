@@ -94,6 +94,8 @@ struct Reports {
 struct AttemptLog {
     /// Shared with those who look, and copied only when one of them still does while it changes.
     records: Mutex<Arc<Vec<AttemptRecord>>>,
+    /// The last failures of its attempts, by target and class.
+    failures: Mutex<Vec<(TargetId, FailureClass, Instant)>>,
     /// Call that the newest attempt sent.
     sent: Mutex<Option<Arc<ModelCall>>>,
     /// Repairs of its history, in words.
@@ -154,6 +156,7 @@ impl InvocationScope {
             },
             log: AttemptLog {
                 records: Mutex::new(Arc::new(before.attempts.clone())),
+                failures: Mutex::default(),
                 sent: Mutex::new(None),
                 repaired: Mutex::default(),
                 prompt_bytes: AtomicU64::new(0),
@@ -213,6 +216,20 @@ impl InvocationScope {
         if let Some(index) = attempts.iter().position(|record| record.number == attempt) {
             change(&mut Arc::make_mut(&mut attempts)[index]);
         }
+    }
+
+    /// Records that an attempt fails at a target; returns the time at which the last one failed there
+    /// in the same way.
+    pub fn fails(&self, target: &TargetId, class: FailureClass, now: Instant) -> Option<Instant> {
+        let mut failures = self.log.failures.lock();
+        let alike = failures
+            .iter_mut()
+            .find(|(at, of, _)| at == target && *of == class);
+        if let Some((_, _, last)) = alike {
+            return Some(std::mem::replace(last, now));
+        }
+        failures.push((target.clone(), class, now));
+        None
     }
 
     /// Emits a step to the followers of this invocation.

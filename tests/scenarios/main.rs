@@ -321,6 +321,23 @@ fn calls_just_below_a_limit_that_refills_all_the_time_hardly_wait() {
     }
 }
 
+// Each of them fails as often as it is attempted, and others are answered meanwhile.
+#[test]
+fn prompts_that_make_a_provider_fail_close_it_for_nobody_else() {
+    for (rate, bad, code) in [(10, 0.5, 500), (40, 0.5, 503), (100, 0.6, 502)] {
+        let text = format!(
+            "id: x\ntitle: t\nabout: a\nrate: {rate}\nfault: 40s\n\
+             callers: [{{ name: good, share: {good} }}, {{ name: bad, share: {bad} }}]\nupstreams:\n  \
+             - {{ name: main, faults: [{{ callers: [bad], does: {{ status: {{ code: {code} }} }} }}] }}\n\
+             gates: {{ opens: {{ max: 0 }}, success@good: {{ min: 0.98 }} }}\n",
+            good = 1.0 - bad
+        );
+        let scenario = Scenario::parse("x", &text).expect("it is a scenario");
+        let report = scenarios::run(&scenario, ALONE).expect("it runs");
+        assert!(report.passed(), "{rate}\n{report}{:?}", report.ours);
+    }
+}
+
 #[test]
 fn an_outage_after_a_limit_is_waited_out() {
     passes("21");

@@ -21,6 +21,7 @@ mod recovery;
 mod setting;
 mod shared;
 mod signal;
+mod suspect;
 mod transition_log;
 mod transitions;
 mod view;
@@ -34,6 +35,7 @@ use self::{
     permit::ANSWERED,
     recovery::{HalfOpenProbes, RecoveryRamp},
     setting::WINDOW,
+    suspect::Suspects,
     transition_log::{TransitionLog, Trigger},
 };
 pub use self::{
@@ -41,6 +43,7 @@ pub use self::{
     setting::{CircuitMode, CircuitPolicy},
     shared::{SharedPhase, SharedWindow, Together, judge_together},
     signal::{FailKind, Signal},
+    suspect::CallerMarks,
     view::{CircuitSnapshot, CircuitState, Forced, Transition, TransitionKind, opened_words},
 };
 use crate::policy::sliding::Sliding;
@@ -67,6 +70,7 @@ pub struct Circuit {
     degraded: bool,
     stale_reports: u64,
     calls: ObservedCalls,
+    suspects: Suspects,
     openings: Openings,
     context: StatedContext,
     moves: TransitionLog,
@@ -98,6 +102,7 @@ impl Circuit {
             degraded: false,
             stale_reports: 0,
             calls: ObservedCalls::new(),
+            suspects: Suspects::new(),
             openings: Openings::default(),
             context: StatedContext::default(),
             moves: TransitionLog::default(),
@@ -130,7 +135,7 @@ impl Circuit {
     pub fn peek(&mut self, now: Instant, alternative_healthy: bool) -> Peek {
         self.context.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
-        self.weigh(now);
+        self.update_degraded(now);
         match &self.state {
             State::Closed | State::ForcedClosed | State::Recovering(_) => Peek::Ready,
             State::ForcedOpen => Peek::Wait { retry_in: None },
@@ -214,6 +219,29 @@ impl Circuit {
         }
     }
 
+    /// Returns what a signal shows about the target, whoever called: nothing if a failure is its
+    /// caller's own. It is if an earlier attempt of the same call failed in the same way at
+    /// `failed_before`, and a call that was admitted since succeeded, or if the caller's calls fail and
+    /// those of others do not. Call it once for each signal, before it is reported. Only evidence is
+    /// weighed; failures in a row are counted as they are.
+    pub fn weigh(
+        &mut self,
+        now: Instant,
+        caller: CallerMarks,
+        failed_before: Option<Instant>,
+        signal: Signal,
+    ) -> Signal {
+        if self.policy.mode != CircuitMode::Evidence || self.policy.any_failure {
+            return signal;
+        }
+        let weighed = self.suspects.weigh(now, caller, signal);
+        let succeeded_since = failed_before.is_some_and(|at| self.calls.succeeded > Some(at));
+        match weighed {
+            Signal::Failed { .. } if succeeded_since => Signal::Neutral,
+            _ => weighed,
+        }
+    }
+
     /// Records an attempt's signal and returns the resulting changes. The first verdict of a permit
     /// counts, and after a first token one more failure (the completion was cut); any further report is
     /// ignored, and so is every report of an earlier generation.
@@ -232,7 +260,7 @@ impl Circuit {
             Some(_) if permit.generation != self.generation => self.stale_reports += 1,
             Some(was) => self.take(permit, signal, was == ANSWERED, now),
         }
-        self.weigh(now);
+        self.update_degraded(now);
         self.drain()
     }
 
@@ -241,7 +269,7 @@ impl Circuit {
         self.context.rng = rng;
         self.context.alternative_healthy = alternative_healthy;
         let now = self.settle(now);
-        self.weigh(now);
+        self.update_degraded(now);
         self.drain()
     }
 

@@ -75,8 +75,16 @@ pub(super) struct OutcomeWindow {
 // === impl OutcomeCounts ===
 
 impl OutcomeCounts {
+    pub(super) const NONE: Self = Self {
+        answered: 0,
+        failed: 0,
+        failed_slow: 0,
+        silent: 0,
+        slow: 0,
+    };
+
     fn of(outcome: AttemptOutcome) -> Self {
-        let none = Self::default();
+        let none = Self::NONE;
         match outcome {
             AttemptOutcome::Answered { slow } => Self {
                 answered: 1,

@@ -340,7 +340,7 @@ impl Circuit {
     }
 
     /// Updates whether the target is degraded.
-    pub(super) fn weigh(&mut self, now: Instant) {
+    pub(super) fn update_degraded(&mut self, now: Instant) {
         if !matches!(
             self.state,
             State::Closed | State::Recovering(_) | State::ForcedClosed

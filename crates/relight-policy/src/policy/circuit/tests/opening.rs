@@ -366,3 +366,31 @@ fn a_clock_that_was_read_before_the_lock_does_no_harm() {
         "the open time runs from the latest time seen"
     );
 }
+
+#[test]
+fn a_failure_that_a_call_had_before_shows_nothing_if_later_calls_succeeded() {
+    let evidence = CircuitPolicy::default();
+    let counted = CircuitPolicy {
+        mode: CircuitMode::Consecutive,
+        ..evidence.clone()
+    };
+    let literal = CircuitPolicy {
+        any_failure: true,
+        ..evidence.clone()
+    };
+    for (policy, weighs) in [(evidence, true), (counted, false), (literal, false)] {
+        let mut bench = Bench::with(policy);
+        let none = CallerMarks::default();
+        let failed_before = Some(bench.now);
+        bench.calls(3, 100, FAILURE);
+        let now = bench.now;
+        let weighed = bench.circuit.weigh(now, none, failed_before, FAILURE);
+        assert_eq!(weighed, FAILURE, "nobody succeeded");
+        bench.calls(1, 100, ANSWER);
+        let weighed = bench.circuit.weigh(now, none, failed_before, FAILURE);
+        assert_eq!(weighed == Signal::Neutral, weighs);
+        assert_eq!(bench.circuit.weigh(now, none, None, FAILURE), FAILURE);
+        let latest = Some(bench.now);
+        assert_eq!(bench.circuit.weigh(now, none, latest, FAILURE), FAILURE);
+    }
+}
