@@ -288,6 +288,7 @@ fn readings(error: &ProviderError) -> (&[Quotes], usize) {
     match error.status {
         Some(status) if status::blames_request(status) => (&[Quotes::Refused, Quotes::All], 0),
         _ if error.surface == Surface::Tool => (&[Quotes::Names, Quotes::Pairs], 1),
+        Some(500..) => (&[Quotes::Failed], 0),
         _ => (&[Quotes::Pairs], 0),
     }
 }

@@ -9,6 +9,9 @@
 //! The caller may have put quotes into its own words, too. So there is a second, shorter reading of
 //! a refused request: without everything from the first to the last quote of such a sentence.
 //!
+//! A server that failed may quote its caller anywhere, so of its sentences only those quotations stay
+//! that follow a word of saying (`error: "…"`), and no field that holds a request.
+//!
 //! An error inside a string of another error is read as an error again, in JSON and as Python and
 //! JavaScript print objects.
 
@@ -19,8 +22,8 @@ use std::ops::Range;
 use aho_corasick::AhoCorasick;
 
 use self::cues::{
-    BEHIND, BETWEEN, CARRIERS, CUES, ECHOES, EXTRA, FAULTS, INTERFACE, NOUNS, OWN, SAYING,
-    UP_TO_THE_END,
+    BEHIND, BETWEEN, CARRIERS, CUES, ECHOES, EXTRA, FAULTS, OWN, SENT, TALKS, UP_TO_THE_END,
+    follows_noun, is_of_an_interface, is_said, names, nothing_else_follows,
 };
 
 /// Bytes behind a quote within which words belong to it.
@@ -39,6 +42,9 @@ pub enum Quotes {
     Pairs,
     /// The same, and every name between quotes that a sentence of a tool's holds.
     Names,
+    /// The same as `Pairs`, and every quotation but what was said: the server failed, as the status
+    /// says, whatever the caller wrote.
+    Failed,
     /// The same, and words without quotes: the request is at fault, as the status says.
     Refused,
     /// All between the first and the last quote.
@@ -78,6 +84,7 @@ impl Own {
         let refused = self.quotes.of_a_refusal();
         let [before, behind] = &*CUES;
         let all = self.quotes == Quotes::All;
+        let failed = self.quotes == Quotes::Failed;
         let cued = |cues: &Option<AhoCorasick>, text: &str| {
             cues.as_ref().is_some_and(|cues| cues.is_match(text))
         };
@@ -99,6 +106,9 @@ impl Own {
             // An error or a list of faults as a whole, and no part of a sentence.
             let whole = text[..at].trim().is_empty();
             let end = end_of_quote(text, at, sign, all)
+                // A caller's sentence may hold quotes of its own, and may be cut off.
+                .filter(|end| !failed || !is_sentence(text, at, *end))
+                .or_else(|| failed.then(|| end_of_quote(text, at, sign, true))?)
                 .or_else(|| end_of_bracket(text, at).filter(|_| refused));
             if depth < DEPTH && opens_at(at) && (whole || !named || !refused) {
                 let end = at + end_of_brackets(&text[at..]);
@@ -112,9 +122,12 @@ impl Own {
                 && (named
                     || follows_noun(&lower[..at])
                     || cued(behind, near(&lower, end))
-                    || (self.quotes == Quotes::Names && names(&lower[..at])))
+                    || (self.quotes == Quotes::Names && names(&lower[..at]))
+                    || (failed
+                        && !is_said(&lower[..at])
+                        && !(whole && lower[end..].trim().is_empty())))
             {
-                let is_own = !all && is_of_an_interface(&text[at..end]);
+                let is_own = !all && !failed && is_of_an_interface(&text[at..end]);
                 self.text
                     .push_str(if is_own { &text[at..end] } else { "'v'" });
                 at = end;
@@ -163,9 +176,14 @@ impl Own {
         }
         let lower = text.to_ascii_lowercase();
         let refused = self.quotes.of_a_refusal();
+        let failed = self.quotes == Quotes::Failed;
         let faulty = refused && FAULTS.iter().any(|key| lower.contains(key));
+        let is_sent = |key: &str| {
+            let is_talk = TALKS.contains(&key) && lower.contains("role");
+            ECHOES.contains(&key) || (failed && (SENT.contains(&key) || is_talk))
+        };
         let is_foreign =
-            |key: &str| ECHOES.contains(&key) || (faulty && !key.is_empty() && !OWN.contains(&key));
+            |key: &str| is_sent(key) || (faulty && !key.is_empty() && !OWN.contains(&key));
         let mut at = 0;
         let mut open = 0_usize;
         let mut key = String::new();
@@ -191,9 +209,7 @@ impl Own {
                             .push_str(&serde_json::Value::String(own).to_string());
                     }
                 }
-                '{' | '[' | '('
-                    if ECHOES.contains(&&*key) || (faulty && CARRIERS.contains(&&*key)) =>
-                {
+                '{' | '[' | '(' if is_sent(&key) || (faulty && CARRIERS.contains(&&*key)) => {
                     at += end_of_brackets(&text[at..]);
                     key.clear();
                 }
@@ -225,7 +241,7 @@ fn opens(text: &str) -> bool {
     let Some(inside) = text.strip_prefix(['{', '[']) else {
         return false;
     };
-    let inside = inside.trim_start();
+    let inside = inside.trim_start_matches("\\n").trim_start();
     let name = inside.trim_start_matches(is_name);
     inside.starts_with(['"', '\'', '{', '['])
         || inside.starts_with("\\\"")
@@ -262,27 +278,6 @@ fn is_message(key: &str) -> bool {
 /// Returns the text shortly behind a place.
 fn near(text: &str, from: usize) -> &str {
     &text[from..text.floor_char_boundary((from + NEAR).min(text.len()))]
-}
-
-fn follows_noun(before: &str) -> bool {
-    let before = before.trim_end_matches([' ', ':', '=', '(']);
-    NOUNS.iter().any(|noun| {
-        let rest = before.strip_suffix(noun);
-        rest.is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
-    })
-}
-
-/// Returns whether a quotation names a thing: it follows a word, and none that says what was said.
-fn names(before: &str) -> bool {
-    let word = before.strip_suffix(' ').unwrap_or_default();
-    let last = word.rsplit(|c: char| !c.is_alphanumeric()).next();
-    last.is_some_and(|last| !last.is_empty() && !SAYING.contains(&last))
-}
-
-/// Returns whether all that follows is the caller's.
-fn nothing_else_follows(before: &str) -> bool {
-    let before = before.trim();
-    before == "model:" || UP_TO_THE_END.iter().any(|words| before.ends_with(words))
 }
 
 /// Returns the places between the first quote and the last, whatever quotes the caller wrote there.
@@ -326,20 +321,16 @@ fn end_of_quote(text: &str, at: usize, sign: char, last: bool) -> Option<usize> 
     text[from..].match_indices(closing).find_map(closes)
 }
 
+/// Returns whether a quotation is no name, and no value that is assigned.
+fn is_sentence(text: &str, at: usize, end: usize) -> bool {
+    text[at..end].contains(char::is_whitespace) && !text[..at].ends_with('=')
+}
+
 /// Behind the bracket that closes one around a name (`key [x] is not permitted`).
 fn end_of_bracket(text: &str, at: usize) -> Option<usize> {
     let name = text[at..].strip_prefix('[')?;
     let closes = name.find(']').filter(|_| follows_noun(&text[..at]))?;
     Some(text.len() - name.len() + closes + 1)
-}
-
-/// Whether a quoted text is a name, or a path of names, that providers' interfaces have.
-fn is_of_an_interface(quoted: &str) -> bool {
-    if quoted.contains(char::is_whitespace) {
-        return false;
-    }
-    let mut words = quoted.split(|c: char| !(c.is_alphabetic() || matches!(c, '_' | '-')));
-    words.all(|word| word.is_empty() || INTERFACE.split(' ').any(|name| name == word))
 }
 
 /// Returns the position at which a string ends that a quote opened.
@@ -476,9 +467,9 @@ mod tests {
             "'",
             "{\"input\":[",
         ] {
-            for quotes in [Quotes::Pairs, Quotes::Refused, Quotes::All] {
+            for quotes in [Quotes::Pairs, Quotes::Failed, Quotes::Refused, Quotes::All] {
                 let words = own_words(&piece.repeat(3000), quotes);
-                assert!(words.len() <= 3000 * piece.len());
+                assert!(words.len() <= 2 * 3000 * piece.len());
             }
         }
     }

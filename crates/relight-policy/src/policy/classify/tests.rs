@@ -10,6 +10,7 @@ mod readings;
 mod refusals;
 mod rules;
 mod samples;
+mod server_failures;
 mod tool_words;
 mod unseen;
 mod waits;

@@ -24,6 +24,19 @@ pub(super) const ECHOES: [&str; 16] = [
     "attemptedvalue",
 ];
 
+/// More of them in what a server says that failed.
+pub(super) const SENT: [&str; 6] = [
+    "request",
+    "query",
+    "question",
+    "inputs",
+    "prompts",
+    "userinput",
+];
+
+/// Keys whose value is a conversation, if it has roles.
+pub(super) const TALKS: [&str; 2] = ["messages", "contents"];
+
 /// Keys of a list of faults whose value is the provider's own; what stands under any other key of
 /// such a list may be the caller's.
 pub(super) const OWN: [&str; 22] = [
@@ -224,7 +237,7 @@ pub(super) const BETWEEN: [(&str, &[&str]); 7] = [
 ];
 
 /// Nouns that a name follows.
-pub(super) const NOUNS: [&str; 12] = [
+const NOUNS: [&str; 12] = [
     "model",
     "function",
     "tool",
@@ -240,7 +253,7 @@ pub(super) const NOUNS: [&str; 12] = [
 ];
 
 /// Words behind which a quotation is what somebody said, and no name.
-pub(super) const SAYING: [&str; 24] = [
+const SAYING: [&str; 24] = [
     "returned",
     "returns",
     "said",
@@ -267,8 +280,22 @@ pub(super) const SAYING: [&str; 24] = [
     "response",
 ];
 
+/// More of them, behind which a server quotes what failed in it.
+const TELLING: [&str; 7] = [
+    "details",
+    "desc",
+    "cause",
+    "template",
+    "unavailable",
+    "upstream",
+    "provider",
+];
+
+/// Those of them behind which a server that failed quotes its caller.
+const ASKING: [&str; 2] = ["request", "got"];
+
 /// Names of providers' interfaces: roles, parameters, types, and the parts of messages and completions.
-pub(super) const INTERFACE: &str = "\
+const INTERFACE: &str = "\
     system user assistant tool tools developer function functions model role content messages message \
     name type text object array string integer number boolean null None json json_object json_schema \
     tool_calls tool_call_id tool_call tool_use tool_result tool_choice function_call functionCall \
@@ -282,3 +309,41 @@ pub(super) const INTERFACE: &str = "\
 
 pub(super) static CUES: LazyLock<[Option<AhoCorasick>; 2]> =
     LazyLock::new(|| [AhoCorasick::new(BEFORE).ok(), AhoCorasick::new(BEHIND).ok()]);
+
+pub(super) fn follows_noun(before: &str) -> bool {
+    let before = before.trim_end_matches([' ', ':', '=', '(']);
+    NOUNS.iter().any(|noun| {
+        let rest = before.strip_suffix(noun);
+        rest.is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
+    })
+}
+
+/// Returns whether a quotation names a thing: it follows a word, and none that says what was said.
+pub(super) fn names(before: &str) -> bool {
+    let word = before.strip_suffix(' ').unwrap_or_default();
+    let last = word.rsplit(|c: char| !c.is_alphanumeric()).next();
+    last.is_some_and(|last| !last.is_empty() && !SAYING.contains(&last))
+}
+
+/// Returns whether a quotation is what somebody said of a failure.
+pub(super) fn is_said(before: &str) -> bool {
+    let before = before.trim_end_matches([' ', ':', '=', '(', ',']);
+    let last = before.rsplit(|c: char| !c.is_alphanumeric()).next();
+    let says = |word: &&str| last.is_some_and(|last| last.ends_with(word));
+    SAYING.iter().chain(&TELLING).any(says) && !ASKING.iter().any(|word| says(&word))
+}
+
+/// Returns whether all that follows is the caller's.
+pub(super) fn nothing_else_follows(before: &str) -> bool {
+    let before = before.trim();
+    before == "model:" || UP_TO_THE_END.iter().any(|words| before.ends_with(words))
+}
+
+/// Whether a quoted text is a name, or a path of names, that providers' interfaces have.
+pub(super) fn is_of_an_interface(quoted: &str) -> bool {
+    if quoted.contains(char::is_whitespace) {
+        return false;
+    }
+    let mut words = quoted.split(|c: char| !(c.is_alphabetic() || matches!(c, '_' | '-')));
+    words.all(|word| word.is_empty() || INTERFACE.split(' ').any(|name| name == word))
+}

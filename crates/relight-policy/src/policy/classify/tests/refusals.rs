@@ -10,7 +10,7 @@ use crate::{domain::circuit::GateKind, policy::gates::closed_by};
 type Form = (u16, &'static str, fn(&str) -> String);
 
 /// JSON with the words as part of a string, `QUOTED` in its template.
-fn json(template: &str, words: &str) -> String {
+pub(super) fn json(template: &str, words: &str) -> String {
     let escaped = serde_json::Value::from(words).to_string();
     template.replace("QUOTED", &escaped[1..escaped.len() - 1])
 }
@@ -364,7 +364,7 @@ fn differs(
     found.0 != harmless.0 || (found.1.is_some() && found.1 != harmless.1)
 }
 
-fn samples() -> Vec<Sample> {
+pub(super) fn samples() -> Vec<Sample> {
     // A sentence that is a form itself cannot be told from it.
     let is_form = |sample: &Sample| sample.text == "extra inputs are not permitted";
     let mut samples: Vec<_> = rule::embedded().iter().flat_map(samples::of).collect();
@@ -406,7 +406,7 @@ fn no_phrase_of_a_rule_that_a_refusal_quotes_changes_its_class_or_moves_a_gate()
 const EACH: usize = 3;
 
 /// Words that would decide, if they were the provider's.
-const LOUD: [&str; 8] = [
+pub(super) const LOUD: [&str; 8] = [
     "insufficient_quota",
     "invalid api key",
     "Your credit balance is too low",
