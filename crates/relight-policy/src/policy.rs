@@ -19,6 +19,7 @@ pub mod health;
 pub mod hedge;
 pub mod inject;
 pub mod latency;
+mod markup;
 pub mod overflow;
 mod phrase;
 mod provider_message;

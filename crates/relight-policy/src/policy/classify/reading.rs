@@ -5,11 +5,11 @@
 //! space, so a JSON text inside a string inside an array reads like a flat one. The values of keys
 //! that hold a code or the message (`code`, `type`, `reason`, …) are kept as spans, so that a rule
 //! can require a whole value. Numbers become `#` and are kept beside the text with their position.
-//! Addresses (`https://…`) are dropped, and so are the tags of a page and the frames of a traceback.
-//! Of a long text only the first [`HEAD`] and the
-//! last [`TAIL`] bytes are read.
+//! Addresses (`https://…`) are dropped, and so are the tags, scripts and styles of a page, the frames
+//! of a traceback, and what was put in the place of a secret (`[redacted]`). Of a long text only the
+//! first [`HEAD`] and the last [`TAIL`] bytes are read.
 
-use crate::policy::traceback;
+use crate::policy::{markup, traceback};
 
 /// Bytes read from the beginning of a text.
 const HEAD: usize = 12 * 1024;
@@ -168,7 +168,9 @@ impl NormalizedText {
                 b'<' => {
                     self.close_bare();
                     self.gap();
-                    i + self.tag(&source[i..])
+                    let skipped = markup::wordless(&source[i..], self.page);
+                    self.page |= markup::begins_page(&source[i..]);
+                    i + skipped
                 }
                 128.. => self.letter_or_sign(source, i),
                 _ => {
@@ -177,7 +179,7 @@ impl NormalizedText {
                         open.code = false;
                     }
                     self.gap();
-                    i + 1
+                    i + markup::wordless(&source[i..], self.page)
                 }
             };
         }
@@ -274,29 +276,6 @@ impl NormalizedText {
                 });
             }
         }
-    }
-
-    /// Returns the length to skip of a text that starts with an angle bracket: of a page, the whole
-    /// tag, since its name and attributes do not describe a failure; of anything else only the
-    /// bracket.
-    fn tag(&mut self, text: &str) -> usize {
-        let begins = |begin: &str| {
-            text.get(..begin.len())
-                .is_some_and(|head| head.eq_ignore_ascii_case(begin))
-        };
-        if begins("<!doctype html") || begins("<html") {
-            self.page = true;
-        } else if self.page
-            && matches!(
-                text.as_bytes(),
-                [_, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!', ..]
-            )
-        {
-            // An incomplete tag is not a tag.
-            let end = text[1..].find(['<', '>']).map(|end| 1 + end);
-            return end.filter(|end| text[*end..].starts_with('>')).unwrap_or(1);
-        }
-        1
     }
 
     /// Writes a letter outside ASCII; scripts without spaces are separated from Latin words.

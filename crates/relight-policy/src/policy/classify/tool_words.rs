@@ -11,7 +11,7 @@ use crate::domain::failure::{ProviderError, Surface};
 const EMPTY: &str = "\
     a an the this it tool call request operation action execution execute executing run running \
     error errors fail failed failure failing unknown unexpected occurred happened went wrong was has \
-    been is with while of for to in at by didn t doesn does did do work works broke reason details given";
+    been is with while of for to in at by didn t doesn does did do work works broke reason details given redacted";
 /// Words that ask to come back, or speak of a state that passes.
 const PASSING: &str = "again retry later soon wait moment temporarily restart restarting recovering \
     稍后 稍後 稍候 重试 重試 再试 再試 しばらく 再度";

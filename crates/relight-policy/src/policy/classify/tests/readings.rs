@@ -131,6 +131,44 @@ fn of_a_page_the_text_counts_and_its_title_is_the_message() {
 }
 
 #[test]
+fn scripts_styles_and_what_stands_for_a_secret_hold_no_words() {
+    let page = |head: &str| {
+        format!("<!DOCTYPE html><html><head>{head}</head><body><h1>Oops</h1></body></html>")
+    };
+    for body in [
+        page("<script>window.e = {\"error\": \"rate limit exceeded\"}</script>"),
+        page("<SCRIPT type='text/javascript'>if (a < b) { invalid_api_key() }</SCRIPT>"),
+        page("<style>.quota-exceeded { color: red }</style>"),
+        "<script>insufficient_quota</script>".to_owned(),
+    ] {
+        for (status, class) in [
+            (500, FailureClass::ServerError),
+            (503, FailureClass::Overloaded),
+            (403, FailureClass::PermissionDenied),
+        ] {
+            let verdict = judge(&http(status, &body));
+            assert_eq!(
+                (verdict.class, &*verdict.rule),
+                (class, "status.http"),
+                "{body}"
+            );
+        }
+    }
+    for gone in [
+        "[redacted]",
+        "[Filtered]",
+        "<removed>",
+        "[REDACTED_API_KEY]",
+        "***",
+    ] {
+        let verdict = judge(&http(400, &format!("Invalid {gone} API key")));
+        assert_eq!(verdict.class, FailureClass::Authentication, "{gone}");
+    }
+    let verdict = judge(&error_text(Surface::Tool, "Tool call failed [redacted]"));
+    assert_eq!(verdict.class, FailureClass::Unknown);
+}
+
+#[test]
 fn a_huge_text_is_read_at_its_ends_only() {
     let text = format!("{}insufficient_quota", "x ".repeat(2_000_000));
     assert_eq!(judge(&http(500, &text)).class, FailureClass::QuotaExceeded);
