@@ -289,8 +289,15 @@ fn readings(error: &ProviderError) -> (&[Quotes], usize) {
         Some(status) if status::blames_request(status) => (&[Quotes::Refused, Quotes::All], 0),
         _ if error.surface == Surface::Tool => (&[Quotes::Names, Quotes::Pairs], 1),
         Some(500..) => (&[Quotes::Failed], 0),
+        None if states_failure(&without(Quotes::Failed, error)) => (&[Quotes::Failed], 0),
         _ => (&[Quotes::Pairs], 0),
     }
+}
+
+/// Returns whether a text states the status of a server that failed.
+fn states_failure(error: &ProviderError) -> bool {
+    let evidence = NumericEvidence::gather(error, &read(error));
+    evidence.status().is_some_and(|status| status >= 500)
 }
 
 /// Returns a failure without what its texts quote of the request.

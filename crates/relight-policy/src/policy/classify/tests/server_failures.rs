@@ -23,6 +23,13 @@ const FORMS: &[&str] = &[
     "<html><head><title>500 Internal Server Error</title></head><body><p>Your text \"QUOTED\" broke it.</p></body></html>",
 ];
 
+/// Texts of clients that state the status themselves.
+const TEXTS: &[&str] = &[
+    r#"Error code: 500 - {'error': {'message': "The server failed on 'QUOTED', sorry", 'type': 'server_error'}}"#,
+    r#"HTTP 503 Service Unavailable: no capacity for the prompt "QUOTED" now"#,
+    r#"openai.InternalServerError: 500 {"error":{"message":"Internal server error","input":"QUOTED"}}"#,
+];
+
 /// Returns how a body of this form with these words is judged: its class, and whether a retry helps.
 fn outcome(status: u16, form: &str, words: &str) -> (FailureClass, bool) {
     let body = if form.starts_with('{') {
@@ -34,18 +41,27 @@ fn outcome(status: u16, form: &str, words: &str) -> (FailureClass, bool) {
     (verdict.class, verdict.retryable)
 }
 
+/// Returns the same of a text of a client, which alone states the status.
+fn told(text: &str, words: &str) -> (FailureClass, bool) {
+    let verdict = judge(&error_text(Surface::Http, &text.replace("QUOTED", words)));
+    (verdict.class, verdict.retryable)
+}
+
 #[test]
 fn no_phrase_of_a_rule_that_a_failed_server_quotes_moves_a_verdict() {
     let mut moved = Vec::new();
     for (index, sample) in samples().iter().enumerate() {
         for (turn, status) in [500, 502, 503].into_iter().enumerate() {
             let form = FORMS[(index + turn * 5) % FORMS.len()];
-            let found = outcome(status, form, &sample.text);
-            let expected = outcome(status, form, "foo");
+            let found = [
+                outcome(status, form, &sample.text),
+                told(TEXTS[turn], &sample.text),
+            ];
+            let expected = [outcome(status, form, "foo"), told(TEXTS[turn], "foo")];
             if found != expected {
                 moved.push(format!(
-                    "{}: `{}`: {found:?}, not {expected:?}: {status} {form}",
-                    sample.rule, sample.text
+                    "{}: `{}`: {found:?}, not {expected:?}: {status} {form}\n{}",
+                    sample.rule, sample.text, TEXTS[turn]
                 ));
             }
         }
