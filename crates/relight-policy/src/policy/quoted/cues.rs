@@ -330,7 +330,7 @@ pub(super) fn is_said(before: &str) -> bool {
     let before = before.trim_end_matches([' ', ':', '=', '(', ',']);
     let last = before.rsplit(|c: char| !c.is_alphanumeric()).next();
     let says = |word: &&str| last.is_some_and(|last| last.ends_with(word));
-    SAYING.iter().chain(&TELLING).any(says) && !ASKING.iter().any(|word| says(&word))
+    SAYING.iter().chain(&TELLING).any(says) && !ASKING.iter().any(says)
 }
 
 /// Returns whether all that follows is the caller's.
