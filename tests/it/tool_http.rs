@@ -110,7 +110,7 @@ async fn whatever_breaks_after_a_request_was_sent_is_never_called_unsent_and_nev
         ("cuts_events", TransportFault::Cut),
         ("ends_events", TransportFault::Cut),
         ("wrong_id", TransportFault::Protocol),
-        ("wrong_id_in_events", TransportFault::Protocol),
+        ("wrong_id_in_events", TransportFault::Cut),
         ("html", TransportFault::Protocol),
         ("large", TransportFault::TooLarge),
         ("large_event", TransportFault::TooLarge),

@@ -247,7 +247,6 @@ async fn a_server_that_misbehaves_on_its_output_is_one_fault_and_starts_again() 
         let server = Server::over_stdio(language, &program);
         for (how, fault) in [
             ("crash", TransportFault::ProcessExited),
-            ("wrong_id", TransportFault::Protocol),
             ("endless_line", TransportFault::TooLarge),
             ("flood", TransportFault::TooLarge),
         ] {

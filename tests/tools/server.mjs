@@ -94,9 +94,6 @@ async function misbehave(how) {
     case "not_json":
       writeSync(1, "Error: something that is no message\n");
       break;
-    case "wrong_id":
-      writeSync(1, '{"jsonrpc":"2.0","id":99999,"result":{"content":[]}}\n');
-      break;
     case "endless_line":
       endless("x".repeat(4096));
       break;

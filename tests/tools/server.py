@@ -123,8 +123,6 @@ async def misbehave(how, request_id):
         os._exit(70)
     if how == "not_json":
         os.write(WIRE, b"Traceback (most recent call last):\n")
-    if how == "wrong_id":
-        os.write(WIRE, b'{"jsonrpc":"2.0","id":99999,"result":{"content":[]}}\n')
     if how == "endless_line":
         while True:
             os.write(WIRE, b"x" * 65536)

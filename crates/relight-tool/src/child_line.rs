@@ -28,16 +28,33 @@ pub(super) fn message_in(
 pub(super) fn response_id(line: &str) -> Option<i64> {
     let response: Value = serde_json::from_str(line).ok()?;
     response.get("result").or_else(|| response.get("error"))?;
-    response.get("id")?.as_i64()
+    match response.get("id")? {
+        Value::String(text) => text.parse().ok(),
+        id => id.as_i64(),
+    }
+}
+
+/// Returns the beginning of a line up to what it responds; `None` if it asks or tells something.
+fn before_result(head: &str) -> Option<&str> {
+    let before = ["\"result\"", "\"error\""]
+        .into_iter()
+        .find_map(|key| head.split_once(key))
+        .map_or(head, |(before, _)| before);
+    (!before.contains("\"method\"")).then_some(before)
+}
+
+/// Returns whether a line of which only the beginning and the end are known may be a response.
+pub(super) fn may_be_response(head: &str, tail: &str) -> bool {
+    before_result(head).is_some()
+        && [head, tail]
+            .iter()
+            .any(|piece| piece.contains("\"jsonrpc\""))
 }
 
 /// Returns the number of the request that a line responds to of which only the beginning and the
 /// end are known.
 pub(super) fn cut_response_id(head: &str, tail: &str) -> Option<i64> {
-    let before_result = ["\"result\"", "\"error\""]
-        .into_iter()
-        .find_map(|key| head.split_once(key))
-        .map_or(head, |(before, _)| before);
+    let before_result = before_result(head)?;
     let of = |behind: &str| {
         let behind = behind.trim_start().strip_prefix(':')?.trim_start();
         let digits = behind.find(|c: char| !c.is_ascii_digit())?;
@@ -87,6 +104,11 @@ mod tests {
             ),
             (r#"{"id": 4 ,"error":{"#, "x", Some(4)),
             (r#"{"result":{"content":["#, "no id", None),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"id":3,"#,
+                r#""id":3}}"#,
+                None,
+            ),
         ] {
             assert_eq!(cut_response_id(head, tail), id, "{head}");
         }

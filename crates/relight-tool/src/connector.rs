@@ -13,9 +13,11 @@ use super::{
     errors,
     facts::WireHealth,
     mcp_http::McpHttpClient,
+    progress::ProgressListeners,
     session::{ListChanges, Session},
     spec::{ChildSpec, ToolServerPlace, ToolServerSpec},
     stdio::ChildTransport,
+    unsolicited::Unsolicited,
 };
 use crate::{
     domain::failure::{ProviderError, TransportFault},
@@ -219,15 +221,17 @@ async fn open_as(
     health: &WireHealth,
     known: Era,
 ) -> Result<Session, ProviderError> {
+    let progress = ProgressListeners::default();
+    let unsolicited = Unsolicited::new(changes.clone(), progress.clone());
     match (&spec.place, http) {
         (ToolServerPlace::McpChild(child), _) => {
-            let transport = ChildTransport::start(spec, child, health.clone(), known)?;
-            Session::open(spec, transport, health.clone(), changes, known).await
+            let transport = ChildTransport::start(spec, child, health.clone(), unsolicited, known)?;
+            Session::open(spec, transport, health.clone(), changes, progress, known).await
         }
         (ToolServerPlace::McpHttp(_), Some(client)) => {
-            let (client, config) = client.for_session(health.clone());
+            let (client, config) = client.for_session(unsolicited);
             let transport = StreamableHttpClientTransport::with_client(client, config);
-            Session::open(spec, transport, health.clone(), changes, known).await
+            Session::open(spec, transport, health.clone(), changes, progress, known).await
         }
         (ToolServerPlace::McpHttp(_) | ToolServerPlace::PlainHttp { .. }, _) => Err(errors::fault(
             TransportFault::NotStarted,

@@ -1,6 +1,8 @@
 //! The events of MCP's streamable transport: bounded, and checked that they respond to the request
 //! that was made.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream::BoxStream};
 use rmcp::{
@@ -12,9 +14,10 @@ use sse_stream::{Sse, SseStream};
 use super::{
     body,
     errors::{self, WireError},
-    facts::{RequestFacts, WireHealth},
+    facts::RequestFacts,
+    open_requests::number,
     sent, session_doubt,
-    unsolicited::UnsolicitedMeter,
+    unsolicited::Unsolicited,
 };
 use crate::{
     domain::failure::{ProviderError, TransportFault},
@@ -23,6 +26,8 @@ use crate::{
 
 /// Longest piece of a response that is quoted, in bytes.
 const MAX_QUOTE_BYTES: usize = 120;
+/// The wait before a stream that was a flood without end is opened again.
+const LISTEN_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
@@ -88,6 +93,25 @@ impl ExpectedResponse {
         id.to_string() == self.id.to_string()
     }
 
+    /// Returns whether a text in the stream of this request responds to another one, or to none: it
+    /// names another number, or it is no message and does not name this request.
+    fn is_stray(&self, text: &str) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Named {
+            id: RequestId,
+        }
+        let named = serde_json::from_str::<Named>(text).ok();
+        let named = named.map(|named| named.id);
+        if named.as_ref().is_some_and(|id| self.is_id(id)) {
+            return false;
+        }
+        match serde_json::from_str(text) {
+            // A server that cannot read a request does not know its number.
+            Ok(ServerJsonRpcMessage::Error(_)) => named.as_ref().and_then(number).is_some(),
+            _ => true,
+        }
+    }
+
     /// Ends the request with this error in place of its response; its facts are noted.
     fn fail(&self, error: ProviderError) -> Sse {
         let words = error.to_string();
@@ -122,13 +146,13 @@ impl EventMeter {
 }
 
 /// Returns the events that respond to a request. Whatever is wrong with them ends the request with
-/// its facts.
+/// its facts; what responds to another request is passed over.
 pub(super) fn of_request(
     body: ReplyBody,
     max_event_bytes: usize,
     expected: ExpectedResponse,
+    mut unsolicited: Unsolicited,
 ) -> Events {
-    let mut meter = UnsolicitedMeter::new();
     let mut events = SseStream::from_bytes_stream(bounded(body, max_event_bytes)).boxed();
     let stream = async_stream::stream! {
         while let Some(event) = events.next().await {
@@ -153,50 +177,71 @@ pub(super) fn of_request(
                 }
             };
             let data = event.data.as_deref().unwrap_or_default();
-            if data.trim().is_empty() {
-                yield Ok(event);
-                continue;
-            }
-            if is_response(data) {
+            if is_response(data) && !expected.is_stray(data) {
                 match expected.check(data.as_bytes()) {
-                    Ok(message) => event.data = serde_json::to_string(&message).ok(),
+                    Ok(message) => {
+                        event.data = serde_json::to_string(&message).ok();
+                        yield Ok(event);
+                        // The rest is read for the connection's sake, and responds to nothing.
+                        while let Some(Ok(_)) = events.next().await {}
+                        return;
+                    }
                     Err(facts) => {
                         yield Ok(expected.fail(facts));
                         return;
                     }
                 }
-            } else if meter.is_flood() {
+            } else if unsolicited.is_flood(data.len()) {
                 let words = "the tool server floods the response with messages";
                 yield Ok(expected.fail(errors::fault(TransportFault::TooLarge, words)));
                 return;
             }
+            event.data = left_for_sdk(data, &mut unsolicited);
             yield Ok(event);
         }
     };
     stream.boxed()
 }
 
-/// Returns the events of a session that respond to no request of their own. A flood ends the
-/// session, and nothing more of it is read: its connection is closed, and the SDK, which would open
-/// another one after an end, waits until the session is dropped.
-pub(super) fn of_stream(body: ReplyBody, max_event_bytes: usize, health: WireHealth) -> Events {
-    let mut meter = UnsolicitedMeter::new();
+/// Returns the events of a session that respond to no request of their own. A flood without end is
+/// not read: its connection is closed, and the SDK opens another one later.
+pub(super) fn of_stream(
+    body: ReplyBody,
+    max_event_bytes: usize,
+    mut unsolicited: Unsolicited,
+) -> Events {
     let mut events = SseStream::from_bytes_stream(bounded(body, max_event_bytes)).boxed();
     let stream = async_stream::stream! {
         while let Some(event) = events.next().await {
-            if meter.is_flood() {
-                health.end(errors::fault(
-                    TransportFault::TooLarge,
-                    "the tool server floods its session with messages",
-                ));
-                drop(events);
-                std::future::pending::<()>().await;
-                return;
+            let event = event.map(|mut event| {
+                let data = event.data.take().unwrap_or_default();
+                let is_flood = unsolicited.is_flood(data.len());
+                event.data = if is_response(&data) {
+                    Some(data)
+                } else {
+                    left_for_sdk(&data, &mut unsolicited)
+                };
+                (event, is_flood)
+            });
+            match event {
+                Ok((_, true)) => {
+                    tracing::warn!("a tool server floods its session with messages");
+                    drop(events);
+                    tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
+                    return;
+                }
+                Ok((event, false)) => yield Ok(event),
+                Err(error) => yield Err(error),
             }
-            yield event;
         }
     };
     stream.boxed()
+}
+
+/// Returns what the SDK has to get of an event that responds to nothing.
+fn left_for_sdk(data: &str, unsolicited: &mut Unsolicited) -> Option<String> {
+    let message = serde_json::from_str(data).ok()?;
+    unsolicited.take(message).map(|_| data.to_owned())
 }
 
 /// The bytes of a body as long as no event of it is too long.

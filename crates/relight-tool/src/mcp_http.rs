@@ -27,10 +27,13 @@ use sse_stream::Sse;
 use super::{
     ToolServersError, body, era,
     errors::{self, WireError},
-    facts::{RequestFacts, WireHealth},
+    facts::RequestFacts,
     mcp_events::{self, ExpectedResponse},
+    progress::ProgressListeners,
+    session::ListChanges,
     session_doubt::{self, SessionDoubt},
     spec::{HttpPlace, ToolServerSpec},
+    unsolicited::Unsolicited,
 };
 use crate::{
     domain::failure::{ProviderError, Surface, TransportFault},
@@ -60,7 +63,7 @@ pub(super) struct McpHttpClient {
     headers: HeaderMap,
     max_reply_bytes: usize,
     /// Of the session that it sends for.
-    health: WireHealth,
+    unsolicited: Unsolicited,
 }
 
 // === impl McpHttpClient ===
@@ -76,14 +79,14 @@ impl McpHttpClient {
             url: checked_url(spec, place)?.as_str().into(),
             headers: headers(spec, place)?,
             max_reply_bytes: spec.limits.max_reply_bytes,
-            health: WireHealth::default(),
+            unsolicited: Unsolicited::new(ListChanges::default(), ProgressListeners::default()),
         })
     }
 
     /// Returns the client for one session, and what the SDK needs to know for it.
     pub(super) fn for_session(
         &self,
-        health: WireHealth,
+        unsolicited: Unsolicited,
     ) -> (Self, StreamableHttpClientTransportConfig) {
         let mut read_on = ExponentialBackoff::default();
         (read_on.max_times, read_on.base_duration, read_on.max_delay) =
@@ -98,7 +101,7 @@ impl McpHttpClient {
         config.allow_stateless = true;
         (
             Self {
-                health,
+                unsolicited,
                 ..self.clone()
             },
             config,
@@ -206,7 +209,9 @@ impl McpHttpClient {
             // Nothing responds to a notification or response but this.
             (_, None) => Ok(StreamableHttpPostResponse::Accepted),
             (Some(EVENTS), Some(expected)) => {
-                let events = mcp_events::of_request(body, self.max_reply_bytes, expected);
+                let unsolicited = self.unsolicited.clone();
+                let events =
+                    mcp_events::of_request(body, self.max_reply_bytes, expected, unsolicited);
                 Ok(StreamableHttpPostResponse::Sse(events, new_session))
             }
             (Some(JSON), Some(expected)) => {
@@ -241,7 +246,7 @@ impl McpHttpClient {
             return Ok(mcp_events::of_stream(
                 body,
                 self.max_reply_bytes,
-                self.health.clone(),
+                self.unsolicited.clone(),
             ));
         }
         // Whatever else it returns, there is no response to read.

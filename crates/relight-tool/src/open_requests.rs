@@ -10,8 +10,6 @@ use super::facts::RequestFacts;
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
     open: HashMap<i64, OpenRequest>,
-    /// Numbers from here on were never given to a request.
-    next: i64,
 }
 
 #[derive(Debug)]
@@ -44,7 +42,6 @@ impl OpenRequests {
                     );
                     let facts = facts.clone();
                     self.open.insert(id, OpenRequest { facts, is_lasting });
-                    self.next = self.next.max(id.saturating_add(1));
                 }
                 facts
             }
@@ -70,11 +67,6 @@ impl OpenRequests {
     #[expect(clippy::option_option, reason = "a request may have no facts")]
     pub(super) fn take(&mut self, id: i64) -> Option<Option<RequestFacts>> {
         self.open.remove(&id).map(|request| request.facts)
-    }
-
-    /// Returns whether a request ever had this number.
-    pub(super) fn was_given(&self, id: &RequestId) -> bool {
-        number(id).is_some_and(|id| (0..self.next).contains(&id))
     }
 
     /// Ends the request of a response; whether there is one.

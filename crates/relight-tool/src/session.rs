@@ -11,14 +11,16 @@ use std::{
 
 use futures_util::FutureExt as _;
 use rmcp::{
-    ClientHandler, RoleClient,
+    RoleClient,
     model::{
         CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientConfig,
-        ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams, PingRequest,
-        ProgressNotificationParam, ProtocolVersion, RequestId, ServerResult, SubscriptionFilter,
+        ClientRequest, ClientResult, ConstString as _, ErrorCode, ErrorData, Implementation,
+        ListToolsRequest, PaginatedRequestParams, PingRequest, ProtocolVersion, RequestId,
+        ServerNotification, ServerRequest, ServerResult, SubscriptionFilter,
     },
     service::{
-        NotificationContext, Peer, PeerRequestOptions, RunningService, serve_client_with_lifecycle,
+        NotificationContext, Peer, PeerRequestOptions, RequestContext, RunningService, Service,
+        serve_client_with_lifecycle,
     },
     transport::Transport,
 };
@@ -61,7 +63,7 @@ pub(super) struct FailedRequest {
 /// An initialized session; dropping it closes the connection or ends the child.
 pub(super) struct Session {
     peer: Peer<RoleClient>,
-    running: tokio::sync::Mutex<RunningService<RoleClient, SessionEvents>>,
+    running: tokio::sync::Mutex<RunningService<RoleClient, OwnSide>>,
     health: WireHealth,
     progress: ProgressListeners,
     /// If set, it executed a tool.
@@ -70,12 +72,9 @@ pub(super) struct Session {
     _subscribed: JoinSet<()>,
 }
 
-/// Events that a server sends by itself: that its tools changed, and how far a call is. Everything
-/// else that it requests of a client is declined.
-struct SessionEvents {
-    changes: ListChanges,
-    progress: ProgressListeners,
-}
+/// Responds to what a server requests of its client: a ping is returned, and everything else is not
+/// supported.
+struct OwnSide;
 
 /// Cancels a request when nothing waits for it any more.
 struct CancelOnDrop<'a> {
@@ -117,17 +116,13 @@ impl Session {
         transport: T,
         health: WireHealth,
         changes: ListChanges,
+        progress: ProgressListeners,
         era: Era,
     ) -> Result<Self, ProviderError>
     where
         T: Transport<RoleClient> + 'static,
     {
-        let progress = ProgressListeners::default();
-        let events = SessionEvents {
-            changes: changes.clone(),
-            progress: progress.clone(),
-        };
-        let starting = serve_client_with_lifecycle(events, transport, era.lifecycle());
+        let starting = serve_client_with_lifecycle(OwnSide, transport, era.lifecycle());
         let running = match tokio::time::timeout(spec.start_timeout, starting).await {
             Ok(Ok(running)) => running,
             Ok(Err(error)) => {
@@ -296,26 +291,40 @@ impl Session {
     }
 }
 
-// === impl SessionEvents ===
+// === impl OwnSide ===
 
-impl ClientHandler for SessionEvents {
+impl Service<RoleClient> for OwnSide {
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        let method = match &request {
+            ServerRequest::PingRequest(_) => return Ok(ClientResult::empty(())),
+            ServerRequest::CreateMessageRequest(request) => request.method.as_str(),
+            ServerRequest::ListRootsRequest(request) => request.method.as_str(),
+            ServerRequest::ElicitRequest(request) => request.method.as_str(),
+            ServerRequest::CustomRequest(request) => &request.method,
+            _ => "this request",
+        };
+        // Servers repeat these words in the error of their tool.
+        let words = format!("this client does not support `{method}`");
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, words, None))
+    }
+
+    async fn handle_notification(
+        &self,
+        _: ServerNotification,
+        _: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("relight", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(rmcp::model::ClientCapabilities::default(), own)
             // `initialize` names this one; a discovery names its own.
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changes.note();
-    }
-
-    async fn on_progress(
-        &self,
-        params: ProgressNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        self.progress.tell(params);
     }
 }
 
@@ -340,9 +349,8 @@ async fn follow_changes(peer: Peer<RoleClient>, changes: ListChanges) {
         let Ok(mut subscription) = peer.listen(filter).await else {
             return;
         };
-        while let Ok(Some(_)) = subscription.next().await {
-            changes.note();
-        }
+        // The changes themselves are noted where they are read.
+        while let Ok(Some(_)) = subscription.next().await {}
         // What changed meanwhile was not reported.
         tokio::time::sleep(SUBSCRIBE_AGAIN_AFTER).await;
         changes.note();

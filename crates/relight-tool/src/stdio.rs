@@ -2,15 +2,15 @@
 //!
 //! A child survives whatever else it writes there (a `print`, a banner, bytes that are not text):
 //! such a line is logged and passed over, in bounded memory. A response that cannot be read fails
-//! its own request at once, whereas the SDK's transport would leave that to its deadline. Only a
-//! flood ends the child.
+//! its own request at once, whereas the SDK's transport would leave that to its deadline; one that
+//! names no open request ends none. Only a flood without end ends the child.
 
 use std::{process::ExitStatus, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rmcp::{
     RoleClient,
-    model::{ErrorData, RequestId, ServerJsonRpcMessage},
+    model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -25,14 +25,14 @@ use tokio_util::codec::FramedRead;
 use super::{
     body,
     child::{ChildPipes, ChildProcess},
-    child_line::{cut_response_id, message_in, response_id},
+    child_line::{cut_response_id, may_be_response, message_in, response_id},
     era::{self, Era},
     errors::{self, WireError},
     facts::{LastWords, WireHealth},
     lines::{PipeLine, PipeLines},
     open_requests::{OpenRequests, number},
     spec::{ChildSpec, ToolServerSpec},
-    unsolicited::UnsolicitedMeter,
+    unsolicited::Unsolicited,
 };
 use crate::{
     domain::failure::{ProviderError, TransportFault},
@@ -45,8 +45,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which what an exited child left in its output is still read.
 const REST_TIMEOUT: Duration = Duration::from_millis(200);
-/// Most bytes that a child may write without a message among them.
-const MAX_NOISE_BYTES: usize = 64 << 20;
+/// Time for which the one open request is still waited for after the child could not read one.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest piece of a line that is quoted, in bytes.
 const MAX_QUOTE_BYTES: usize = 120;
 
@@ -58,13 +58,14 @@ pub(super) struct ChildTransport {
     open: Arc<Mutex<OpenRequests>>,
     health: WireHealth,
     last_words: LastWords,
-    meter: UnsolicitedMeter,
-    /// Bytes since the last message.
-    noise: usize,
+    unsolicited: Unsolicited,
     /// What was known when it was started.
     era: Era,
     /// Question of how the server speaks, and time until which its response is waited for.
     probe: Option<(RequestId, Instant)>,
+    /// Request that the child may not have been able to read, time until which its response is
+    /// waited for, and what the child said.
+    unread: Option<(i64, Instant, String)>,
     /// The child exited: how, and until when the rest of its output is read.
     exited: Option<(ExitStatus, Instant)>,
     max_line_bytes: usize,
@@ -79,6 +80,7 @@ impl ChildTransport {
         server: &ToolServerSpec,
         spec: &ChildSpec,
         health: WireHealth,
+        unsolicited: Unsolicited,
         known: Era,
     ) -> Result<Self, ProviderError> {
         let last_words = LastWords::default();
@@ -92,10 +94,10 @@ impl ChildTransport {
             open: Arc::default(),
             health,
             last_words,
-            meter: UnsolicitedMeter::new(),
-            noise: 0,
+            unsolicited,
             era: known,
             probe: None,
+            unread: None,
             exited: None,
             max_line_bytes,
             stop_grace: spec.stop_grace,
@@ -107,6 +109,7 @@ impl ChildTransport {
         loop {
             let rest_until = self.exited.map(|(_, until)| until);
             let probe_until = self.probe.as_ref().map(|(_, until)| *until);
+            let unread_until = self.unread.as_ref().map(|(_, until, _)| *until);
             let line = tokio::select! {
                 biased;
                 // First, because a process that it started may write to its pipe for ever.
@@ -121,6 +124,12 @@ impl ChildTransport {
                 }
                 () = tokio::time::sleep_until(probe_until.unwrap_or_else(Instant::now)), if probe_until.is_some() => {
                     if let Some(message) = self.unanswered_probe() {
+                        return Ok(message);
+                    }
+                    continue;
+                }
+                () = tokio::time::sleep_until(unread_until.unwrap_or_else(Instant::now)), if unread_until.is_some() => {
+                    if let Some(message) = self.unread() {
                         return Ok(message);
                     }
                     continue;
@@ -140,7 +149,6 @@ impl ChildTransport {
                 None => return Err(self.ended().await),
             };
             if let Some(message) = message {
-                self.noise = 0;
                 return Ok(message);
             }
         }
@@ -172,23 +180,30 @@ impl ChildTransport {
             ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
             ServerJsonRpcMessage::Error(error) => match &error.id {
                 Some(id) => Some(id.clone()),
-                // It responds to a request that the server could not read.
-                None => return Ok(self.of_only(message)),
+                None => return Ok(self.of_none(&error.error)),
             },
             ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
         };
         match id {
-            Some(id) if self.open().close(&id) => Ok(Some(self.probed(&id, message))),
+            Some(id) if self.open().close(&id) => {
+                self.unsolicited.note_response();
+                Ok(Some(self.probed(&id, message)))
+            }
             Some(_) if era::is_discovery(&message) => {
                 self.health.note_era(Era::Modern);
                 Ok(None)
             }
-            Some(id) => Ok(self.unknown(&id)),
-            None if self.meter.is_flood() => Err(errors::fault(
-                TransportFault::TooLarge,
-                "the tool server floods its output with messages",
-            )),
-            None => Ok(Some(message)),
+            Some(id) => {
+                tracing::debug!(
+                    "the tool server responded to request {id}, which it does not have"
+                );
+                self.pass_over(line.len())?;
+                Ok(None)
+            }
+            None => {
+                self.pass_over(line.len())?;
+                Ok(self.unsolicited.take(message))
+            }
         }
     }
 
@@ -218,40 +233,35 @@ impl ChildTransport {
         message
     }
 
-    /// Returns the same message as the response to the one request that waits.
-    fn of_only(&mut self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
-        let mut open = self.open();
-        let id = open.only()?;
-        open.take(id);
-        Some(match message {
-            ServerJsonRpcMessage::Error(error) => {
-                ServerJsonRpcMessage::error(error.error, Some(RequestId::Number(id)))
-            }
-            other => other,
-        })
+    /// Returns what comes of an error that names no request. The server could not read one, which
+    /// may be the one that waits, or a notification: if no response comes, it was the former.
+    fn of_none(&mut self, error: &ErrorData) -> Option<ServerJsonRpcMessage> {
+        tracing::debug!("the tool server named no request in an error: {error}");
+        let id = self.open().only()?;
+        let probe = self.probe.as_ref().and_then(|(probe, _)| number(probe));
+        if probe == Some(id) {
+            return self.unanswered_probe();
+        }
+        if [ErrorCode::PARSE_ERROR, ErrorCode::INVALID_REQUEST].contains(&error.code) {
+            let until = Instant::now() + UNREAD_TIMEOUT;
+            let quote = redact(&error.message, MAX_QUOTE_BYTES);
+            self.unread.get_or_insert((id, until, quote));
+        }
+        None
     }
 
-    /// Returns what comes of a response to no open request: nothing, as for a second one or one
-    /// that comes too late; but one to a number that was never given can only be meant for the one
-    /// that waits.
-    fn unknown(&mut self, id: &RequestId) -> Option<ServerJsonRpcMessage> {
-        let words = format!("the tool server responded to request {id}, which it does not have");
-        tracing::debug!("{words}");
-        let only = {
-            let open = self.open();
-            open.only().filter(|_| !open.was_given(id))
-        };
-        self.fail(only?, errors::fault(TransportFault::Protocol, words))
+    /// Returns the end of a request that the child could not read.
+    fn unread(&mut self) -> Option<ServerJsonRpcMessage> {
+        let (id, _, quote) = self.unread.take()?;
+        let words = format!("the tool server could not read a request: {quote:?}");
+        self.fail(id, errors::fault(TransportFault::Protocol, words))
     }
 
     /// Returns what comes of a line that was too long: its request fails, if it is a response.
     fn too_long(&mut self, head: &str, tail: &str) -> Option<ServerJsonRpcMessage> {
         let error = body::too_large(self.max_line_bytes);
         tracing::debug!("{error}: {:?}", redact(head, MAX_QUOTE_BYTES));
-        if ![head, tail]
-            .iter()
-            .any(|piece| piece.contains("\"jsonrpc\""))
-        {
+        if !may_be_response(head, tail) {
             return None;
         }
         let id = cut_response_id(head, tail).or_else(|| self.open().only())?;
@@ -271,13 +281,12 @@ impl ChildTransport {
         ))
     }
 
-    /// Counts bytes that are not a message.
+    /// Counts bytes that are no response.
     fn pass_over(&mut self, bytes: usize) -> Result<(), ProviderError> {
-        self.noise = self.noise.saturating_add(bytes);
-        if self.noise <= MAX_NOISE_BYTES {
+        if !self.unsolicited.is_flood(bytes) {
             return Ok(());
         }
-        let words = "the tool server floods its output with what is no message";
+        let words = "the tool server floods its output with what is no response";
         Err(errors::fault(TransportFault::TooLarge, words))
     }
 

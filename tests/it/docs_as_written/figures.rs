@@ -110,9 +110,9 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         page: "tools",
-        words: "Only 64 MiB without a message",
-        source: "crates/relight-tool/src/stdio.rs",
-        lines: &["MAX_NOISE_BYTES: usize = 64 << 20;"],
+        words: "only 64 MiB without a response",
+        source: "crates/relight-tool/src/unsolicited.rs",
+        lines: &["BYTES: (f64, f64) = (64.0 * MEBIBYTE, MEBIBYTE);"],
     },
     Figure {
         page: "tools",

@@ -202,7 +202,6 @@ impl Server {
                 thread::sleep(Duration::from_millis(100));
                 std::process::exit(7);
             }
-            "wrong_id" => self.respond(&json!(99_999), &text("for somebody else")),
             "twice" => {
                 self.respond(id, &text("once"));
                 self.respond(id, &text("and again"));
@@ -220,19 +219,19 @@ impl Server {
                 self.respond(id, &text("done"));
             }
             "broken" => self.write_line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"no"}}"#)),
-            "unread" => self.write_line(
-                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
-            ),
             "endless_line" => loop {
                 if self.out.write_all(&[b'x'; 1 << 16]).is_err() {
                     std::process::exit(0);
                 }
             },
-            "endless_messages" => loop {
-                self.write_line(
-                    r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#,
-                );
-            },
+            "endless_messages" => {
+                let params = json!({ "level": "info", "data": "x".repeat(16 << 10) });
+                let message = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params });
+                let message = message.to_string();
+                loop {
+                    self.write_line(&message);
+                }
+            }
             "deaf" => loop {
                 thread::sleep(Duration::from_secs(60));
             },

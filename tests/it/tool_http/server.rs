@@ -299,9 +299,12 @@ fn call(name: &str, done: &Value) -> Option<Response> {
             events(cut_after(format!("id: 1\nretry: 10\n{}", event(&progress))))
         }
         "ends_events" => events(event(&progress).into()),
-        "flood" => events(Body::from_stream(
-            stream::repeat(event(&progress)).map(Ok::<_, Infallible>),
-        )),
+        "flood" => {
+            let mut long = progress.clone();
+            long["params"]["data"] = json!("x".repeat(16 << 10));
+            let flood = stream::repeat(event(&long)).map(Ok::<_, Infallible>);
+            events(Body::from_stream(flood))
+        }
         "no_id" => json_response(&without_id()),
         "no_id_in_events" => events(event(&without_id()).into()),
         "wrong_id" => json_response(&wrong),
@@ -336,7 +339,8 @@ async fn listen(State(seen): State<Arc<Seen>>, headers: HeaderMap) -> Response {
     }
     state.listening = true;
     if state.floods {
-        let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+        let params = json!({ "_meta": { "test/padding": "x".repeat(16 << 10) } });
+        let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": params });
         let flood = Flood(Arc::clone(&seen));
         let reports = stream::repeat(event(&changed)).map(move |report| {
             let _reader = &flood;
