@@ -93,6 +93,14 @@ impl ExpectedResponse {
         id.to_string() == self.id.to_string()
     }
 
+    /// Returns whether a text is an error that names this request.
+    pub(super) fn is_named_by(&self, text: &str) -> bool {
+        match serde_json::from_str(text) {
+            Ok(ServerJsonRpcMessage::Error(error)) => error.id.is_some_and(|id| self.is_id(&id)),
+            _ => false,
+        }
+    }
+
     /// Returns whether a text in the stream of this request responds to another one, or to none: it
     /// names another number, or it is no message and does not name this request.
     fn is_stray(&self, text: &str) -> bool {

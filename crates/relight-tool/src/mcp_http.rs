@@ -189,7 +189,11 @@ impl McpHttpClient {
             .await?;
         if !head.status.is_success() {
             let error = refused(&head, body).await;
-            let doubt = session_doubt::of_status(head.status, error.text().unwrap_or_default());
+            let text = error.text().unwrap_or_default();
+            let is_correlated = expected
+                .as_ref()
+                .is_some_and(|expected| expected.is_named_by(text));
+            let doubt = session_doubt::of_status(head.status, text, is_correlated);
             let doubt = doubt.filter(|_| session.is_some());
             if let (Some(doubt), Some(expected)) = (doubt, &expected) {
                 expected.facts.note_doubt(doubt);

@@ -16,21 +16,25 @@ pub(super) enum SessionDoubt {
     },
 }
 
-/// Returns what a status that is not a success says.
-pub(super) fn of_status(status: StatusCode, body: &str) -> Option<SessionDoubt> {
+/// Returns what a status that is not a success says; `is_correlated`: its body names the request
+/// that it responds to, so that the tool itself may have said it. A refusal that does not speak of
+/// the session does not prove that the request was not executed.
+pub(super) fn of_status(
+    status: StatusCode,
+    body: &str,
+    is_correlated: bool,
+) -> Option<SessionDoubt> {
     let speaks_of_it = speaks_of_session(body);
+    let possible = Some(SessionDoubt::Possible {
+        was_refused: speaks_of_it,
+    });
     match status.as_u16() {
-        404 => Some(SessionDoubt::Lost),
+        404 if !is_correlated => Some(SessionDoubt::Lost),
         // They have a cause of their own.
         401 | 402 | 403 | 407 | 408 | 413 | 425 | 429 if !speaks_of_it => None,
-        401 | 402 | 403 | 407 | 408 | 413 | 425 | 429 => {
-            Some(SessionDoubt::Possible { was_refused: true })
-        }
-        400..=499 if speaks_of_it => Some(SessionDoubt::Lost),
-        400..=499 => Some(SessionDoubt::Possible { was_refused: true }),
-        503 => Some(SessionDoubt::Possible {
-            was_refused: speaks_of_it,
-        }),
+        401 | 402 | 403 | 407 | 408 | 413 | 425 | 429 | 503 => possible,
+        400..=499 if speaks_of_it && !is_correlated => Some(SessionDoubt::Lost),
+        400..=499 => possible,
         500..=599 => Some(SessionDoubt::Possible { was_refused: false }),
         _ => None,
     }
@@ -80,8 +84,8 @@ mod tests {
             (400, "Bad Request: Server not initialized", lost),
             (400, "No transport found for sessionId", lost),
             (410, r#"{"error":"unknown session"}"#, lost),
-            (400, "limit must be positive", possible(true)),
-            (410, "", possible(true)),
+            (400, "limit must be positive", possible(false)),
+            (410, "", possible(false)),
             (401, "invalid token", None),
             (429, "slow down", None),
             (403, "session expired", possible(true)),
@@ -91,7 +95,14 @@ mod tests {
             (302, "session", None),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(of_status(status, body), doubt, "{status} {body}");
+            assert_eq!(of_status(status, body, false), doubt, "{status} {body}");
+        }
+        for (status, body, doubt) in [
+            (404, "no such activity", possible(false)),
+            (400, "Session 7 of the browser not found", possible(true)),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(of_status(status, body, true), doubt, "{status} {body}");
         }
     }
 
