@@ -94,10 +94,15 @@ impl RequestFacts {
         self.0.was_sent.store(true, Ordering::Release);
     }
 
+    /// The server surely did not execute the request after all.
+    pub(super) fn note_unsent(&self) {
+        self.0.was_sent.store(false, Ordering::Release);
+    }
+
     /// Notes what the response says of the session; if that is lost, the request was not executed.
     pub(super) fn note_doubt(&self, doubt: SessionDoubt) {
         if doubt == SessionDoubt::Lost {
-            self.0.was_sent.store(false, Ordering::Release);
+            self.note_unsent();
         }
         *self.0.doubt.lock() = Some(doubt);
     }

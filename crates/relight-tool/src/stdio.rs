@@ -333,9 +333,11 @@ impl Transport<RoleClient> for ChildTransport {
             line
         });
         async move {
+            let line = line.map_err(|error| {
+                WireError(errors::fault(TransportFault::Protocol, error.to_string()))
+            })?;
+            let mut at = 0;
             let write = async {
-                let line = line
-                    .map_err(|error| errors::fault(TransportFault::Protocol, error.to_string()))?;
                 let mut input = input.lock().await;
                 let closed = || {
                     errors::fault(
@@ -344,23 +346,35 @@ impl Transport<RoleClient> for ChildTransport {
                     )
                 };
                 let pipe = input.as_mut().ok_or_else(closed)?;
-                if let Some(facts) = facts {
+                if let Some(facts) = &facts {
                     facts.note_sent();
                 }
-                pipe.write_all(&line).await.map_err(|_| closed())?;
-                pipe.flush().await.map_err(|_| closed())
+                while at < line.len() {
+                    at += pipe.write(&line[at..]).await.map_err(|_| closed())?;
+                }
+                Ok(())
             };
-            let written = tokio::time::timeout(WRITE_TIMEOUT, write)
-                .await
-                .unwrap_or_else(|_| {
-                    let error = errors::fault(
-                        TransportFault::FirstTokenTimeout,
-                        "the tool server does not read its input",
-                    );
+            let written = tokio::time::timeout(WRITE_TIMEOUT, write).await;
+            let is_deaf = written.is_err();
+            let written = written.unwrap_or_else(|_| {
+                Err(errors::fault(
+                    TransportFault::FirstTokenTimeout,
+                    "the tool server does not read its input",
+                ))
+            });
+            written.map_err(|error| {
+                // Cut short it is no message; the end of its line alone may be missing.
+                if let Some(facts) = facts.filter(|_| at + 1 < line.len()) {
+                    facts.note_unsent();
+                }
+                if is_deaf {
                     health.end(error.clone());
-                    Err(error)
-                });
-            written.map_err(WireError)
+                } else {
+                    // What it read before may still be responded to.
+                    health.retire();
+                }
+                WireError(error)
+            })
         }
     }
 

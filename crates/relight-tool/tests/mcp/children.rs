@@ -1,9 +1,11 @@
 //! MCP servers that are child processes.
 
+use std::{sync::Arc, time::Duration};
+
 use relight_policy::domain::failure::TransportFault;
 use relight_tool::{ChildSpec, ToolServerPlace, ToolServers};
 
-use super::{call, call_with_progress, server, text};
+use super::{call, call_with_progress, request, server, text};
 
 /// A server whose calls are played by a piece of a script: `$id` is the number of the request,
 /// `answer` responds with a member, `done` with a text.
@@ -23,6 +25,7 @@ fn child(on_call: &str) -> ToolServers {
         done
     "#;
     let mut spec = ChildSpec::new("/bin/sh");
+    spec.restart_initial = Duration::ZERO;
     spec.args = vec!["-c".to_owned(), script.replace("ON_CALL", on_call)];
     server(ToolServerPlace::McpChild(spec))
 }
@@ -100,6 +103,23 @@ async fn a_notification_that_is_too_long_ends_no_call() {
         done_with own"#,
     );
     assert_eq!(text(&servers, "logs").await, "own");
+}
+
+#[tokio::test]
+async fn a_server_that_reads_no_more_is_started_anew_for_the_call_that_it_did_not_get() {
+    let servers = child(
+        "exec 0<&-; tell notifications/progress '{\"progressToken\":'$token',\"progress\":1}'; sleep 2; done_with $$; sleep 600",
+    );
+    let is_closed = Arc::new(tokio::sync::Notify::new());
+    let told = Arc::clone(&is_closed);
+    let on_progress: relight_tool::OnProgress = Arc::new(move |_| told.notify_one());
+    let first = servers.call_with_progress("one", request("closes_its_input"), Some(on_progress));
+    let later = async {
+        is_closed.notified().await;
+        text(&servers, "comes_later").await
+    };
+    let (first, later) = tokio::join!(first, later);
+    assert_ne!(first.unwrap().text(), later);
 }
 
 #[tokio::test]
