@@ -73,7 +73,9 @@ impl ExpectedResponse {
             ServerJsonRpcMessage::Error(error) => {
                 let is_correlated = error.id.as_ref().is_some_and(|id| self.is_id(id));
                 let doubt = session_doubt::of_error(&error.error, is_correlated);
-                if let Some(doubt) = doubt.filter(|_| self.has_session) {
+                let may_be =
+                    self.has_session || session_doubt::asks_for_start(&error.error.message);
+                if let Some(doubt) = doubt.filter(|_| may_be) {
                     self.facts.note_doubt(doubt);
                 }
                 return Ok(ServerJsonRpcMessage::error(

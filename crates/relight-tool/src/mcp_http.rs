@@ -53,6 +53,10 @@ const MAX_REQUESTS: usize = 1024;
 const READ_ON: (usize, Duration, Duration) =
     (4, Duration::from_millis(250), Duration::from_secs(2));
 
+/// Time that a server may take to say how it speaks before it is spoken to in the older way: some do
+/// not respond to what they do not know.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
 type SendError = StreamableHttpError<WireError>;
 
 /// Sends the requests of the sessions with one server; cheap to clone.
@@ -155,15 +159,24 @@ impl McpHttpClient {
         let Some(probe) = era::probe_id(&message) else {
             return self.exchange(message, session, headers).await;
         };
-        let unknown = |message| StreamableHttpPostResponse::Json(message, None);
-        match self.exchange(message, session, headers).await {
-            Ok(StreamableHttpPostResponse::Json(
-                message @ ServerJsonRpcMessage::Response(_),
-                _,
-            )) if !era::is_discovery(&message) => Ok(unknown(era::unknown_method(probe, None))),
-            Err(facts) => era::refused_probe(probe, &facts).map(unknown).ok_or(facts),
-            discovered => discovered,
-        }
+        let asking = async {
+            let response = self.exchange(message, session, headers).await?;
+            let read = response.expect_initialized().await;
+            read.map_err(|error: SendError| {
+                errors::fault(TransportFault::Protocol, error.to_string())
+            })
+        };
+        let message = match tokio::time::timeout(PROBE_TIMEOUT, asking).await {
+            Err(_) => era::unknown_method(probe, None),
+            Ok(Ok((message @ ServerJsonRpcMessage::Response(_), _)))
+                if !era::is_discovery(&message) =>
+            {
+                era::unknown_method(probe, None)
+            }
+            Ok(Ok((message, _))) => message,
+            Ok(Err(facts)) => era::refused_probe(probe, &facts).ok_or(facts)?,
+        };
+        Ok(StreamableHttpPostResponse::Json(message, None))
     }
 
     async fn exchange(
@@ -187,15 +200,17 @@ impl McpHttpClient {
                 headers,
             )
             .await?;
+        // A server that does not want a notification says so by the next request, if it matters.
+        let Some(expected) = expected else {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        };
         if !head.status.is_success() {
             let error = refused(&head, body).await;
             let text = error.text().unwrap_or_default();
-            let is_correlated = expected
-                .as_ref()
-                .is_some_and(|expected| expected.is_named_by(text));
+            let is_correlated = expected.is_named_by(text);
             let doubt = session_doubt::of_status(head.status, text, is_correlated);
-            let doubt = doubt.filter(|_| session.is_some());
-            if let (Some(doubt), Some(expected)) = (doubt, &expected) {
+            let doubt = doubt.filter(|_| session.is_some() || session_doubt::asks_for_start(text));
+            if let Some(doubt) = doubt {
                 expected.facts.note_doubt(doubt);
             }
             if doubt == Some(SessionDoubt::Lost) {
@@ -209,27 +224,22 @@ impl McpHttpClient {
             .get(SESSION_ID)
             .and_then(|id| id.to_str().ok())
             .map(str::to_owned);
-        match (media_type(&head).as_deref(), expected) {
-            // Nothing responds to a notification or response but this.
-            (_, None) => Ok(StreamableHttpPostResponse::Accepted),
-            (Some(EVENTS), Some(expected)) => {
-                let unsolicited = self.unsolicited.clone();
-                let events =
-                    mcp_events::of_request(body, self.max_reply_bytes, expected, unsolicited);
-                Ok(StreamableHttpPostResponse::Sse(events, new_session))
-            }
-            (Some(JSON), Some(expected)) => {
-                let text = body::whole(&head, body, self.max_reply_bytes).await?;
-                let response = expected.check(&text)?;
-                Ok(StreamableHttpPostResponse::Json(response, new_session))
-            }
-            (other, Some(_)) => {
-                let kind = other.unwrap_or("nothing");
-                let words =
-                    format!("the tool server responded with {kind} in place of JSON or events");
-                Err(errors::fault(TransportFault::Protocol, words))
-            }
+        let kind = media_type(&head);
+        if kind.as_deref() == Some(EVENTS) {
+            let unsolicited = self.unsolicited.clone();
+            let events = mcp_events::of_request(body, self.max_reply_bytes, expected, unsolicited);
+            return Ok(StreamableHttpPostResponse::Sse(events, new_session));
         }
+        let text = body::whole(&head, body, self.max_reply_bytes).await?;
+        let response = expected.check(&text).map_err(|error| {
+            if kind.as_deref() == Some(JSON) {
+                return error;
+            }
+            let kind = kind.as_deref().unwrap_or("nothing");
+            let words = format!("the tool server responded with {kind} in place of JSON or events");
+            errors::fault(TransportFault::Protocol, words)
+        })?;
+        Ok(StreamableHttpPostResponse::Json(response, new_session))
     }
 
     async fn events(

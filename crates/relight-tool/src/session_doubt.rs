@@ -52,21 +52,22 @@ pub(super) fn of_error(error: &ErrorData, is_correlated: bool) -> Option<Session
 }
 
 fn speaks_of_session(words: &str) -> bool {
-    let words = words.to_ascii_lowercase();
-    let names_it = words
+    names(words, &["session", "sessions", "sessionid"])
+        || words.to_ascii_lowercase().contains("no transport")
+        || asks_for_start(words)
+}
+
+/// Returns whether a server says that it has to be initialized first, which one without sessions
+/// says after its own restart, too.
+pub(super) fn asks_for_start(words: &str) -> bool {
+    names(words, &["initialized", "uninitialized", "initialised"])
+        || words.to_ascii_lowercase().contains("before initiali")
+}
+
+fn names(words: &str, sought: &[&str]) -> bool {
+    words
         .split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|word| {
-            matches!(
-                word,
-                "session"
-                    | "sessions"
-                    | "sessionid"
-                    | "initialized"
-                    | "uninitialized"
-                    | "initialised"
-            )
-        });
-    names_it || words.contains("before initiali") || words.contains("no transport")
+        .any(|word| sought.iter().any(|it| it.eq_ignore_ascii_case(word)))
 }
 
 #[cfg(test)]

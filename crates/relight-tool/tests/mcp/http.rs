@@ -162,6 +162,70 @@ async fn what_a_tool_says_of_its_own_session_is_no_reason_to_call_it_again() {
 }
 
 #[tokio::test]
+async fn a_server_without_sessions_that_restarted_is_initialized_anew() {
+    let error = json!({ "error": { "code": -32002, "message": "Server not initialized" } });
+    for (status, is_named) in [(400, false), (200, true)] {
+        let (mut is_started, error) = (false, error.clone());
+        let server = ScriptedServer::start(move |came| match (came.method(), came.usual("")) {
+            ("tools/call", _) if is_started => {
+                is_started = false;
+                Response::json(came.done("done"))
+            }
+            ("tools/call" | "ping", _) if !is_started => {
+                let named = came.responded(&error);
+                let body = if is_named { named } else { error.to_string() };
+                Response::Whole(status, "application/json", body)
+            }
+            (_, Response::Begun(_, body)) => {
+                is_started = true;
+                Response::json(body)
+            }
+            (_, usual) => usual,
+        })
+        .await;
+        let servers = server.client();
+        for _ in 0..3 {
+            assert_eq!(text(&servers, "any").await, "done", "{status}");
+        }
+        assert_eq!(server.count("initialize"), 3, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_respond_to_what_it_does_not_know_is_spoken_to_in_the_older_way() {
+    for is_silent in [true, false] {
+        let server = ScriptedServer::start(move |came| match came.method() {
+            "server/discover" if is_silent => Response::None,
+            "server/discover" => Response::events(&[]),
+            "tools/call" => Response::json(came.done("done")),
+            _ => came.usual("s-1"),
+        })
+        .await;
+        let servers = server.client();
+        for _ in 0..2 {
+            assert_eq!(text(&servers, "any").await, "done");
+        }
+        assert_eq!(server.count("server/discover"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_notifications_or_names_no_kind_of_its_responses_is_understood() {
+    for status in [400, 404, 500] {
+        let server = ScriptedServer::start(move |came| match came.method() {
+            "notifications/initialized" => {
+                Response::Whole(status, "text/plain", "no such method".to_owned())
+            }
+            "tools/call" => Response::Whole(200, "text/plain", came.done("done")),
+            _ => came.usual("s-1"),
+        })
+        .await;
+        assert_eq!(text(&server.client(), "any").await, "done", "{status}");
+        assert_eq!(server.count("initialize"), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_404_without_a_session_is_an_ordinary_failure() {
     let server = ScriptedServer::start(|came| match (came.method(), came.usual("")) {
         ("tools/call", _) => Response::Whole(404, "text/plain", "no such place".to_owned()),

@@ -29,6 +29,8 @@ pub(super) enum Response {
     Whole(u16, &'static str, String),
     /// The same, with a session that begins.
     Begun(String, String),
+    /// Nothing, for ever.
+    None,
 }
 
 type Respond = dyn FnMut(&Came) -> Response + Send;
@@ -98,19 +100,21 @@ impl Response {
         Self::Whole(200, "text/event-stream", events.collect())
     }
 
-    fn bytes(self) -> Vec<u8> {
+    /// Returns what is sent; nothing, if the connection hangs.
+    fn bytes(self) -> Option<Vec<u8>> {
         let (status, kind, body, session) = match self {
             Self::Whole(status, kind, body) => (status, kind, body, String::new()),
             Self::Begun(session, body) => {
                 let session = format!("mcp-session-id: {session}\r\n");
                 (200, "application/json", body, session)
             }
+            Self::None => return None,
         };
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status} X\r\n{session}content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
         );
-        [head.into_bytes(), body.into_bytes()].concat()
+        Some([head.into_bytes(), body.into_bytes()].concat())
     }
 }
 
@@ -177,6 +181,9 @@ async fn serve(mut stream: TcpStream, respond: Arc<Mutex<Respond>>, noted: Arc<M
         };
         noted.lock().unwrap().push(came.clone());
         let response = respond.lock().unwrap()(&came).bytes();
+        let Some(response) = response else {
+            return std::future::pending().await;
+        };
         if write.write_all(&response).await.is_err() {
             return;
         }
