@@ -23,9 +23,9 @@ pub(super) fn of_sent(result: String) -> Result<ToolReply, ProviderError> {
 /// Returns the same for a result that the SDK read.
 pub(super) fn of_result(result: &ServerResult) -> ProviderError {
     match result {
-        ServerResult::InputRequiredResult(_) => {
-            errors::of_tool(ToolReply::of_text("the tool requires input from a person"))
-        }
+        ServerResult::InputRequiredResult(_) => errors::of_tool(ToolReply::of_text(
+            "the tool requires input from a person: this client does not support elicitation",
+        )),
         ServerResult::CreateTaskResult(_) => {
             protocol("the tool returned a task in place of a result")
         }

@@ -307,8 +307,8 @@ impl Service<RoleClient> for OwnSide {
             ServerRequest::CustomRequest(request) => &request.method,
             _ => "this request",
         };
-        // Servers repeat these words in the error of their tool.
-        let words = format!("this client does not support `{method}`");
+        // Servers repeat these words in the error of their tool, where the rules look for them.
+        let words = format!("this client does not support {method}");
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, words, None))
     }
 
