@@ -122,12 +122,18 @@ pub fn short_hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 /// Returns whether a text names an argument: as a word of its own.
 #[must_use]
 pub fn names(text: &str, name: &str) -> bool {
+    places(text, name).next().is_some()
+}
+
+/// Returns where a text names an argument.
+pub(super) fn places<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |letter: Option<char>| {
         letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
     };
-    !name.is_empty()
-        && text.match_indices(name).any(|(at, _)| {
-            !is_part(text[..at].chars().next_back())
-                && !is_part(text[at + name.len()..].chars().next())
-        })
+    let all = text.match_indices(name).map(|(at, _)| at);
+    all.filter(move |at| {
+        !name.is_empty()
+            && !is_part(text[..*at].chars().next_back())
+            && !is_part(text[*at + name.len()..].chars().next())
+    })
 }

@@ -2,58 +2,6 @@
 
 use std::collections::BTreeSet;
 
-/// Names that tools give to one and the same argument.
-const SAME: [&[&str]; 9] = [
-    &[
-        "limit",
-        "max results",
-        "count",
-        "per page",
-        "page size",
-        "top",
-        "top k",
-        "num results",
-        "max count",
-    ],
-    &[
-        "query",
-        "q",
-        "search",
-        "search query",
-        "search term",
-        "term",
-        "keyword",
-        "keyword query",
-    ],
-    &[
-        "start",
-        "from",
-        "since",
-        "after",
-        "begin",
-        "start date",
-        "from date",
-        "date from",
-        "start time",
-        "start at",
-    ],
-    &[
-        "end", "to", "until", "before", "end date", "to date", "date to", "end time", "end at",
-    ],
-    &[
-        "path",
-        "file",
-        "filename",
-        "file name",
-        "file path",
-        "filepath",
-    ],
-    &["offset", "skip", "start index"],
-    &["cursor", "page token", "next token", "after cursor"],
-    &["url", "uri", "link", "href"],
-    &["content", "text", "body", "message"],
-];
-
 /// Words of tool names that do not name what the tool is about.
 const EMPTY: [&str; 22] = [
     "get", "list", "fetch", "find", "search", "read", "show", "query", "lookup", "retrieve",
@@ -81,18 +29,6 @@ pub fn words(text: &str) -> Vec<String> {
         words.push(singular(word));
     }
     words
-}
-
-/// Returns whether two arguments have names that mean the same.
-#[must_use]
-pub fn same_argument(left: &str, right: &str) -> bool {
-    let left = words(left).join(" ");
-    let right = words(right).join(" ");
-    let group = |name: &str| {
-        let is_it = |known: &&str| words(known).join(" ") == name;
-        SAME.iter().position(|names| names.iter().any(is_it))
-    };
-    left == right || group(&left).is_some_and(|found| group(&right) == Some(found))
 }
 
 /// Returns the similarity of two names, from 0 to 1: by their words or by their letters, whichever
@@ -169,20 +105,6 @@ mod tests {
         assert!((of_names("get_activities", "getActivity") - 1.0).abs() < f64::EPSILON);
         assert!(of_names("get_activities", "delete_user") < 0.4);
         assert!((of_names("", "") - 0.0).abs() < f64::EPSILON);
-    }
-
-    #[test]
-    fn arguments_with_names_of_one_meaning_are_the_same() {
-        for (left, right) in [
-            ("limit", "max_results"),
-            ("perPage", "limit"),
-            ("q", "query"),
-            ("start_date", "since"),
-        ] {
-            assert!(same_argument(left, right), "{left} {right}");
-        }
-        assert!(!same_argument("limit", "offset"));
-        assert!(!same_argument("start", "end"));
     }
 
     #[test]

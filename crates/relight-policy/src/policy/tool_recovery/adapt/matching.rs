@@ -1,36 +1,54 @@
 //! Finds the argument of a new schema that each argument of a call has become, if there is only one
-//! way to read it and more than one thing speaks for it.
+//! that it can be: by its name, or by what the tool's error states.
 
 use serde_json::Value;
 
 use super::{
-    super::{
-        arguments::{Arguments, names},
-        similarity,
-    },
+    super::arguments::{Arguments, names, places},
     MAX_MISFITS,
     change::{ArgumentChange, converted, is_of},
-    names::{Kinship, is_secret, kinship, units_differ},
+    names::{are_synonyms, mean_otherwise, same_but_number, same_words, units_differ},
     shape::{Property, SchemaKind, Shape},
 };
 
-/// Number of things that must speak for it that an argument is a renamed one: that it is the only
-/// one left of its type, or has a like name, is chance too often.
-const ENOUGH: u32 = 2;
-/// Likeness from which two descriptions are the same, from 0 to 1.
-const SAME_DESCRIPTION: f64 = 0.8;
-/// Words from which a description says something of its own.
-const DESCRIBED: usize = 3;
 /// Words before a name by which an error says what an argument should have been.
-const HINTS: [&str; 7] = [
+const HINTS: [&str; 10] = [
     "did you mean",
     "perhaps you meant",
-    "expected",
     "renamed to",
     "replaced by",
     "replaced with",
-    " use",
+    ", use",
+    "; use",
+    ". use",
+    ": use",
+    "please use",
 ];
+
+/// Arguments that hold others and say nothing of them.
+const WRAPPERS: [&str; 10] = [
+    "params",
+    "parameters",
+    "args",
+    "arguments",
+    "kwargs",
+    "input",
+    "request",
+    "payload",
+    "body",
+    "data",
+];
+
+/// Grounds on which an argument is a renamed one; the surer one comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RenameGrounds {
+    /// Both are usual names of it.
+    Synonyms,
+    /// They hold the same words.
+    SameWords,
+    /// The tool's error states it.
+    Stated,
+}
 
 /// Arguments and the schemas before and after.
 pub(super) struct Matching<'a> {
@@ -88,125 +106,77 @@ impl Matching<'_> {
         Some(changes)
     }
 
-    /// Returns the present name of an argument.
+    /// Returns the present name of an argument: the only one on the surest grounds there are.
     fn renamed(&self, name: &str) -> Option<&Property<'_>> {
-        let value = self.arguments.get(name)?;
-        let was = self.old.and_then(|old| old.find(name));
-        let is_free = |property: &&Property<'_>| {
-            let was_there = || {
-                self.old
-                    .is_some_and(|old| old.find(property.name).is_some())
-            };
-            let is_taken =
-                self.arguments.contains_key(property.name) || (was.is_some() && was_there());
-            !is_taken && converted(value, &property.kinds).is_some()
-        };
-        let free: Vec<&Property<'_>> = self.new.properties.iter().filter(is_free).collect();
-        let mut ranked: Vec<(u32, &Property<'_>)> = free
-            .iter()
-            .map(|it| (self.witnesses(name, value, was, it, free.len()), *it))
-            .collect();
-        ranked.sort_by_key(|(witnesses, _)| std::cmp::Reverse(*witnesses));
-        let (best, property) = *ranked.first()?;
-        let second = ranked.get(1).map_or(0, |(witnesses, _)| *witnesses);
-        (best >= ENOUGH && best > second).then_some(property)
-    }
-
-    /// Returns the number of things that speak for it that `name` has become `candidate`; none if
-    /// that would turn its meaning round.
-    fn witnesses(
-        &self,
-        name: &str,
-        value: &Value,
-        was: Option<&Property<'_>>,
-        candidate: &Property<'_>,
-        free: usize,
-    ) -> u32 {
-        let kinship = kinship(name, candidate.name);
-        let differs = was.is_some_and(|was| {
-            units_differ(was.description(), candidate.description())
-                || (kinship != Kinship::Same && !overlap(&was.kinds, &candidate.kinds))
-                || was.is_secret() != candidate.is_secret()
-        });
-        let hides = kinship != Kinship::Same && (candidate.is_secret() || is_secret(name));
-        if kinship == Kinship::Opposed || differs || hides {
-            return 0;
+        let grounds = |property| Some((self.grounds(name, property)?, property));
+        let found: Vec<(RenameGrounds, &Property<'_>)> =
+            self.new.properties.iter().filter_map(grounds).collect();
+        let surest = found.iter().map(|(grounds, _)| *grounds).max()?;
+        let mut sure = found.iter().filter(|(grounds, _)| *grounds == surest);
+        match (sure.next(), sure.next()) {
+            (Some((_, only)), None) => Some(only),
+            _ => None,
         }
-        let is_named = kinship >= Kinship::Alike;
-        let by_name = match kinship {
-            Kinship::Same => 2 * ENOUGH,
-            Kinship::Synonyms => {
-                1 + u32::from(is_telling(&candidate.kinds) && is_of(value, &candidate.kinds))
-            }
-            Kinship::Alike => 1,
-            Kinship::Unrelated | Kinship::Opposed => 0,
-        };
-        let by_place = match was {
-            Some(was) => self.is_only_change(was, candidate),
-            // Without the old schema, arguments are told apart by what is missing alone.
-            None => {
-                self.unknown.len() == 1
-                    && is_named
-                    && (self.is_only_missing(candidate)
-                        || (kinship == Kinship::Synonyms && free == 1))
-            }
-        };
-        let by_values = match was {
-            Some(was) => {
-                was.has_same_values(candidate) || (is_named && was.has_same_format(candidate))
-            }
-            None => is_named && candidate.lists(value),
-        };
-        let by_words = was.is_some_and(|was| is_same_description(was, candidate));
-        let others: [bool; 3] = [by_place, by_values, by_words];
-        by_name + self.told(candidate.name) + others.into_iter().map(u32::from).sum::<u32>()
     }
 
-    /// Returns whether the old schema lost one argument of this type, and the new one has one more.
-    fn is_only_change(&self, was: &Property<'_>, candidate: &Property<'_>) -> bool {
-        let Some(old) = self.old else { return false };
-        let removed = old
-            .properties
-            .iter()
-            .filter(|it| self.new.find(it.name).is_none() && overlap(&it.kinds, &was.kinds));
-        let added = self
-            .new
-            .properties
-            .iter()
-            .filter(|it| old.find(it.name).is_none() && overlap(&it.kinds, &candidate.kinds));
-        removed.count() == 1 && added.count() == 1
-    }
-
-    /// Returns whether a property is the only one that is required and not given.
-    fn is_only_missing(&self, candidate: &Property<'_>) -> bool {
-        let mut missing = self.new.properties.iter().filter(|it| {
-            it.required && it.given().is_none() && !self.arguments.contains_key(it.name)
+    /// Returns the grounds on which `name` has become `candidate`; `None` if it has not.
+    fn grounds(&self, name: &str, candidate: &Property<'_>) -> Option<RenameGrounds> {
+        let value = self.arguments.get(name)?;
+        let old = self.old;
+        let was = old.and_then(|old| old.find(name));
+        let is_another = was.is_some_and(|was| {
+            old.is_some_and(|old| old.find(candidate.name).is_some())
+                || units_differ(was.description(), candidate.description())
         });
-        missing.next().is_some_and(|it| it.name == candidate.name) && missing.next().is_none()
+        if is_another
+            || self.arguments.contains_key(candidate.name)
+            || converted(value, &candidate.kinds).is_none()
+        {
+            return None;
+        }
+        let is_list = value.is_array() || candidate.kinds.contains(&SchemaKind::Array);
+        if self.states(name, candidate) {
+            Some(RenameGrounds::Stated)
+        } else if same_words(name, candidate.name)
+            || (is_list && same_but_number(name, candidate.name))
+        {
+            Some(RenameGrounds::SameWords)
+        } else {
+            are_synonyms(name, candidate.name).then_some(RenameGrounds::Synonyms)
+        }
     }
 
-    /// Returns the degree to which the error clearly names an argument, in words that are not the
+    /// Returns whether the error states that an argument is this one now, in words that are not the
     /// caller's own.
-    fn told(&self, name: &str) -> u32 {
+    fn states(&self, from: &str, to: &Property<'_>) -> bool {
         let is_quoted = self
             .arguments
             .iter()
-            .any(|(given, value)| names(given, name) || names(&value.to_string(), name));
-        if is_quoted || !names(self.error, name) {
-            return 0;
+            .any(|(given, value)| names(given, to.name) || names(&value.to_string(), to.name));
+        if is_quoted || to.is_secret() || mean_otherwise(from, to.name) {
+            return false;
         }
-        let is_hinted = self.error.match_indices(name).any(|(at, _)| {
-            let before = self.error[..at].to_lowercase();
-            let before = before.trim_end_matches(|letter: char| !letter.is_alphanumeric());
-            HINTS.iter().any(|hint| before.ends_with(hint))
+        places(self.error, to.name).any(|at| {
+            let before = &self.error[..at];
+            let behind = &self.error[at + to.name.len()..];
+            is_proposed(before, behind) && self.last_named(before) == Some(from)
+        })
+    }
+
+    /// Returns the argument that a text names last.
+    fn last_named(&self, text: &str) -> Option<&str> {
+        let named = self.arguments.keys().filter_map(|name| {
+            let at = places(text, name).last()?;
+            Some((at, name.len(), name.as_str()))
         });
-        if is_hinted { ENOUGH } else { 1 }
+        named.max().map(|(_, _, name)| name)
     }
 
     /// Returns a level of nesting that explains all arguments without a place, and the argument
     /// that it covers.
     fn moved(&self, left: &[&str]) -> Option<(ArgumentChange, Vec<&str>)> {
         if let [name] = left
+            && is_wrapper(name)
             && let Some(Value::Object(inner)) = self.arguments.get(*name)
         {
             let known = inner
@@ -224,7 +194,8 @@ impl Matching<'_> {
         }
         let takes_all = |property: &&Property<'_>| {
             let within = self.new.within(property);
-            !self.arguments.contains_key(property.name)
+            is_wrapper(property.name)
+                && !self.arguments.contains_key(property.name)
                 && left
                     .iter()
                     .all(|name| within.iter().any(|inner| inner.name == *name))
@@ -252,23 +223,22 @@ fn conversion(argument: &str, value: &Value, to: &Property<'_>) -> Option<Argume
     })
 }
 
-/// Returns whether an argument of one of these types may be one of those; any type is every type.
-fn overlap(left: &[SchemaKind], right: &[SchemaKind]) -> bool {
-    let is_number = |kind: &SchemaKind| matches!(kind, SchemaKind::Integer | SchemaKind::Number);
-    left.is_empty()
-        || right.is_empty()
-        || left.iter().any(|kind| right.contains(kind))
-        || (left.iter().any(is_number) && right.iter().any(is_number))
+fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.iter().any(|wrapper| same_words(name, wrapper))
 }
 
-/// Returns whether a type says something of its argument: most things can be written as a text.
-fn is_telling(kinds: &[SchemaKind]) -> bool {
-    !kinds.is_empty() && !kinds.contains(&SchemaKind::String)
-}
-
-fn is_same_description(was: &Property<'_>, candidate: &Property<'_>) -> bool {
-    let before = was.description();
-    let now = candidate.description();
-    similarity::words(before).len() >= DESCRIBED
-        && similarity::of_texts(before, now) >= SAME_DESCRIPTION
+/// Returns whether a text proposes the name between these two parts of it, and no other.
+fn is_proposed(before: &str, behind: &str) -> bool {
+    let is_mark = |letter: char| letter.is_whitespace() || "`'\"‘’“”".contains(letter);
+    let hint = before.trim_end_matches(is_mark).to_lowercase();
+    let is_part_of_a_path = behind.starts_with(['-', '['])
+        || behind
+            .strip_prefix('.')
+            .is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
+    let next = behind.trim_start_matches(is_mark);
+    let is_alone = !next.starts_with([',', '/', '|']) && !next.starts_with("or ");
+    before.ends_with(is_mark)
+        && !is_part_of_a_path
+        && is_alone
+        && HINTS.iter().any(|words| hint.ends_with(words))
 }

@@ -1,29 +1,24 @@
-//! Relation of the name of an argument to another one: whether it may be the same argument at all,
-//! and how much speaks for it.
+//! Names of one and the same argument.
 //!
-//! Names that negate each other, that state another unit, or of which one is that of a secret, are
-//! never taken for one another, whatever else speaks for it: the call would do something else than
-//! was asked, and nobody would see it.
+//! Two names mean the same if they hold the same words in the same order, or are usual names of one
+//! thing. Names that negate each other, that state another direction, kind or unit, or of which one
+//! is that of a secret, are never taken for one another, not even on the word of the tool: a
+//! proposal in an error is often only the name that is spelt most like the unknown one.
 
 use std::collections::BTreeSet;
 
-use super::super::similarity::{same_argument, words};
+use super::super::similarity::words;
 use crate::policy::redact::is_name_of_secret;
 
-/// Relation of the name of an argument to another one; the surer one comes later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kinship {
-    /// They mean different things.
-    Opposed,
-    /// Nothing is known.
-    Unrelated,
-    /// All words of the one are most words of the other.
-    Alike,
-    /// Both are usual names of one argument.
-    Synonyms,
-    /// They hold the same words.
-    Same,
-}
+/// Usual names of one argument, in letters only.
+const SYNONYMS: [&[&str]; 6] = [
+    &["limit", "maxresults", "numresults", "perpage", "pagesize"],
+    &["query", "q", "searchquery"],
+    &["path", "filepath"],
+    &["url", "uri"],
+    &["cursor", "pagetoken"],
+    &["color", "colour"],
+];
 
 /// Words that turn a meaning round, or narrow it: they are in both names or in neither.
 const MARKS: [&str; 40] = [
@@ -72,7 +67,7 @@ const MARKS: [&str; 40] = [
 /// Words with which a word becomes its contrary.
 const CONTRARY: [&str; 7] = ["un", "in", "non", "no", "not", "dis", "de"];
 
-/// Words that exclude each other.
+/// Words that exclude each other; each narrows a name that has none of its side.
 const OPPOSITES: [(&[&str], &[&str]); 16] = [
     (
         &[
@@ -256,46 +251,57 @@ const KINDS: [&str; 20] = [
     "status", "email", "address", "url", "path", "amount", "price", "value", "text",
 ];
 
-/// Returns the relation of one name to another one.
-pub(super) fn kinship(left: &str, right: &str) -> Kinship {
+/// Returns whether two names hold the same words, however these are joined and written.
+pub(super) fn same_words(left: &str, right: &str) -> bool {
+    let letters = letters(left);
+    !letters.is_empty() && letters == self::letters(right)
+}
+
+/// Returns whether two names hold the same words, some of them in the plural.
+pub(super) fn same_but_number(left: &str, right: &str) -> bool {
+    let joined = |name: &str| letters(&words(name).join("_"));
+    let is_plain = |name: &str| {
+        name.chars()
+            .all(|it| is_separator(it) || it.is_alphanumeric())
+    };
+    is_plain(left) && is_plain(right) && !joined(left).is_empty() && joined(left) == joined(right)
+}
+
+/// Returns whether two names are usual names of one argument.
+pub(super) fn are_synonyms(left: &str, right: &str) -> bool {
+    let left = letters(left);
+    let right = letters(right);
+    let mut groups = SYNONYMS.iter();
+    groups.any(|names| names.contains(&left.as_str()) && names.contains(&right.as_str()))
+}
+
+/// Returns whether two names are surely those of different things.
+pub(super) fn mean_otherwise(left: &str, right: &str) -> bool {
+    if same_words(left, right) {
+        return false;
+    }
     let one = words(left);
     let other = words(right);
     let these = set(&one);
     let those = set(&other);
-    if these == those {
-        return Kinship::Same;
-    }
     let only_one: Vec<&str> = these.difference(&those).copied().collect();
     let only_other: Vec<&str> = those.difference(&these).copied().collect();
     let differ = |list: &[&str]| {
         let mut differing = only_one.iter().chain(&only_other);
         differing.any(|word| list.contains(word))
     };
-    if differ(&MARKS)
+    let are_kinds = |words: &[&str]| !words.is_empty() && words.iter().all(|it| KINDS.contains(it));
+    let shared: Vec<&str> = these.intersection(&those).copied().collect();
+    let is_swapped = !shared.is_empty() && !only_one.is_empty() && !only_other.is_empty();
+    differ(&MARKS)
         || differ(&UNITS)
+        || is_narrowed(&only_one, &those)
+        || is_narrowed(&only_other, &these)
         || are_contrary(&only_one, &only_other)
         || ends_in_a_unit(&letters(left), &letters(right))
         || is_secret(left)
         || is_secret(right)
-    {
-        return Kinship::Opposed;
-    }
-    if same_argument(left, right) {
-        return Kinship::Synonyms;
-    }
-    let shared: Vec<&str> = these.intersection(&those).copied().collect();
-    let share_a_kind = !shared.is_empty() && shared.iter().all(|word| KINDS.contains(word));
-    if share_a_kind && !only_one.is_empty() && !only_other.is_empty() {
-        return Kinship::Opposed;
-    }
-    // A word in place of another one may be another meaning (`home_score`, `away_score`).
-    let is_part = only_one.is_empty() || only_other.is_empty();
-    // Six tenths of the words of both names are shared.
-    if is_part && 10 * shared.len() >= 3 * (these.len() + those.len()) {
-        Kinship::Alike
-    } else {
-        Kinship::Unrelated
-    }
+        || (is_swapped && (are_kinds(&shared) || are_kinds(&only_one) || are_kinds(&only_other)))
 }
 
 /// Returns whether two texts about arguments state different units.
@@ -326,7 +332,16 @@ fn set(words: &[String]) -> BTreeSet<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// Returns whether a word of one name is the contrary of a word of the other one.
+/// Returns whether one of these words has an opposite, and the other name no word of its side.
+fn is_narrowed(words: &[&str], other: &BTreeSet<&str>) -> bool {
+    let sides = || OPPOSITES.iter().flat_map(|(these, those)| [these, those]);
+    words.iter().any(|word| {
+        let mut own = sides().filter(|side| side.contains(word)).peekable();
+        own.peek().is_some() && !own.any(|side| side.iter().any(|it| other.contains(it)))
+    })
+}
+
+/// Returns whether a word of one name is a word of the other one with a negation.
 fn are_contrary(left: &[&str], right: &[&str]) -> bool {
     let negates = |long: &str, short: &str| {
         CONTRARY.iter().any(|mark| {
@@ -334,22 +349,29 @@ fn are_contrary(left: &[&str], right: &[&str]) -> bool {
                 .is_some_and(|rest| !rest.is_empty() && rest == short)
         })
     };
-    let opposed = |one: &str, other: &str| {
-        OPPOSITES.iter().any(|(these, those)| {
-            (these.contains(&one) && those.contains(&other))
-                || (those.contains(&one) && these.contains(&other))
-        })
-    };
     left.iter().any(|one| {
         right
             .iter()
-            .any(|other| negates(one, other) || negates(other, one) || opposed(one, other))
+            .any(|other| negates(one, other) || negates(other, one))
     })
 }
 
+const fn is_separator(letter: char) -> bool {
+    matches!(letter, '_' | '-' | ' ')
+}
+
+/// Returns a name in lower case without what joins its words; between digits it is kept.
 fn letters(name: &str) -> String {
-    let letters = name.chars().filter(|letter| letter.is_alphanumeric());
-    letters.flat_map(char::to_lowercase).collect()
+    let mut letters = String::with_capacity(name.len());
+    let mut rest = name.chars().peekable();
+    while let Some(letter) = rest.next() {
+        let is_in_number = letters.ends_with(|it: char| it.is_ascii_digit())
+            && rest.peek().is_some_and(char::is_ascii_digit);
+        if !is_separator(letter) || is_in_number {
+            letters.extend(letter.to_lowercase());
+        }
+    }
+    letters
 }
 
 /// Returns whether names that are written in one word differ by a unit at their end (`timeoutms`).
@@ -371,125 +393,4 @@ fn ends_in_a_unit(left: &str, right: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn names_of_one_argument_are_known() {
-        for (left, right, expected) in [
-            ("perPage", "per_page", Kinship::Same),
-            ("user-id", "userId", Kinship::Same),
-            ("id", "ids", Kinship::Same),
-            ("limit", "max_results", Kinship::Synonyms),
-            ("q", "query", Kinship::Synonyms),
-            ("since", "start_date", Kinship::Synonyms),
-            ("to", "until", Kinship::Synonyms),
-            ("id", "activity_id", Kinship::Alike),
-            ("order_limit", "limit", Kinship::Alike),
-            ("colour", "hue", Kinship::Unrelated),
-            ("home_team_score", "away_team_score", Kinship::Unrelated),
-            (
-                "billing_contact_note",
-                "shipping_contact_note",
-                Kinship::Unrelated,
-            ),
-            ("limit", "offset", Kinship::Unrelated),
-        ] {
-            assert_eq!(kinship(left, right), expected, "{left} {right}");
-            assert_eq!(kinship(right, left), expected, "{right} {left}");
-        }
-    }
-
-    #[test]
-    fn what_means_something_else_is_never_the_same_argument() {
-        for (left, right) in [
-            ("include_archived", "exclude_archived"),
-            ("includeArchived", "archived"),
-            ("enable_cache", "disable_cache"),
-            ("active", "inactive"),
-            ("notify", "dont_notify"),
-            ("notifyUsers", "suppressNotifyUsers"),
-            ("keep_old_files", "delete_old_files"),
-            ("archived", "unarchived"),
-            ("recursive", "not_recursive"),
-            ("recursive", "non_recursive"),
-            ("archived", "archived_only"),
-            ("allow_list", "deny_list"),
-            ("with_deleted", "without_deleted"),
-            ("min_price", "max_price"),
-            ("start_date", "end_date"),
-            ("since", "until"),
-            ("from_account", "to_account"),
-            ("source_path", "target_path"),
-            ("timeout_seconds", "timeout_ms"),
-            ("timeoutSeconds", "timeoutMs"),
-            ("timeoutseconds", "timeoutms"),
-            ("timeout", "timeout_ms"),
-            ("timeout_s", "timeout_min"),
-            ("size_bytes", "size_kb"),
-            ("size", "size_mb"),
-            ("amount_usd", "amount_eur"),
-            ("amount", "amount_cents"),
-            ("temperature_celsius", "temperature_fahrenheit"),
-            ("distance_km", "distance_miles"),
-            ("days", "hours"),
-            ("user", "password"),
-            ("user", "user_password"),
-            ("name", "api_key"),
-            ("id", "access_token"),
-            ("api_key", "key"),
-            ("secret", "name"),
-            ("user_id", "account_id"),
-            ("first_name", "last_name"),
-            ("birth_date", "order_date"),
-        ] {
-            assert_eq!(kinship(left, right), Kinship::Opposed, "{left} {right}");
-            assert_eq!(kinship(right, left), Kinship::Opposed, "{right} {left}");
-        }
-    }
-
-    #[test]
-    fn texts_that_state_two_units_differ() {
-        assert!(units_differ(
-            "Timeout in seconds",
-            "The timeout, in milliseconds"
-        ));
-        assert!(!units_differ(
-            "Timeout in seconds",
-            "Seconds until it times out"
-        ));
-        assert!(!units_differ("Timeout", "Timeout in seconds"));
-    }
-
-    proptest! {
-        #[test]
-        fn a_mark_or_a_unit_on_one_side_alone_is_never_the_same(
-            base in proptest::sample::select(vec!["archived", "cache", "report", "user_list", "retention"]),
-            added in proptest::sample::select(
-                MARKS.iter().chain(&UNITS).copied().filter(|word| word.len() > 1).collect::<Vec<_>>()
-            ),
-            is_before in any::<bool>(),
-            is_camel in any::<bool>(),
-        ) {
-            let joined = if is_camel {
-                let (first, second) = if is_before { (added, base) } else { (base, added) };
-                let mut letters = second.chars();
-                let head = letters.next().map(|letter| letter.to_ascii_uppercase()).unwrap();
-                format!("{first}{head}{}", letters.as_str())
-            } else if is_before {
-                format!("{added}_{base}")
-            } else {
-                format!("{base}_{added}")
-            };
-            prop_assert_eq!(kinship(base, &joined), Kinship::Opposed, "{} {}", base, joined);
-            prop_assert_eq!(kinship(&joined, base), Kinship::Opposed);
-        }
-
-        #[test]
-        fn how_two_names_stand_depends_on_no_order(left in "[a-z_A-Z]{0,16}", right in "[a-z_A-Z]{0,16}") {
-            prop_assert_eq!(kinship(&left, &right), kinship(&right, &left));
-        }
-    }
-}
+mod tests;

@@ -131,30 +131,6 @@ impl Property<'_> {
             || is_secret(self.name)
     }
 
-    /// Returns whether it takes this value as one of several that it lists.
-    pub(super) fn lists(&self, value: &Value) -> bool {
-        self.values().is_some_and(|listed| listed.contains(value))
-    }
-
-    /// Returns whether another argument lists the same values.
-    pub(super) fn has_same_values(&self, other: &Property<'_>) -> bool {
-        let (Some(these), Some(those)) = (self.values(), other.values()) else {
-            return false;
-        };
-        these.len() == those.len() && these.iter().all(|value| those.contains(value))
-    }
-
-    /// Returns whether another argument is of the same format.
-    pub(super) fn has_same_format(&self, other: &Property<'_>) -> bool {
-        !self.text("format").is_empty() && self.text("format") == other.text("format")
-    }
-
-    /// Returns the values that it may have, if there are several.
-    fn values(&self) -> Option<&Vec<Value>> {
-        let listed = self.schema.get("enum").and_then(Value::as_array);
-        listed.filter(|listed| listed.len() > 1)
-    }
-
     fn text(&self, keyword: &str) -> &str {
         self.schema
             .get(keyword)

@@ -61,6 +61,14 @@ struct Story {
 }
 
 impl Story {
+    /// A call that names an activity, in another spelling than the tool for one takes.
+    fn of_an_activity() -> Self {
+        Self {
+            arguments: super::super::arguments::read(r#"{"activityId": "12345"}"#).unwrap(),
+            ..Self::new()
+        }
+    }
+
     fn new() -> Self {
         Self {
             target: "strava_get_my_activities_tool".into(),
@@ -102,7 +110,7 @@ impl Story {
 
 #[test]
 fn the_similar_tool_is_offered_with_adapted_arguments_but_not_called_automatically() {
-    let story = Story::new();
+    let story = Story::of_an_activity();
     let ranked = story.rank(&[candidate(&story.single)]);
     let [tool] = ranked.as_slice() else {
         panic!("{ranked:?}")
@@ -126,7 +134,7 @@ fn the_similar_tool_is_offered_with_adapted_arguments_but_not_called_automatical
 
 #[test]
 fn what_was_learnt_is_called_at_once_where_it_is_declared_equal_and_its_arguments_allow_it() {
-    let mut story = Story::new();
+    let mut story = Story::of_an_activity();
     let chosen = story.list.name.clone();
     let right = story.single.name.clone();
     for case in ["one", "two"] {
@@ -233,7 +241,7 @@ fn hard_conditions_sort_out_whatever_the_rank() {
 
 #[test]
 fn a_tool_that_needs_more_than_was_given_is_offered_last_with_what_it_needs() {
-    let story = Story::new();
+    let story = Story::of_an_activity();
     let more = spec(
         "get_activity_of",
         json!({"activity_id": {"type": "integer"}, "athlete": {"type": "string"}}),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Names that mean something else, unit or secret than the other one.
-const NEVER: [(&str, &str); 16] = [
+const NEVER: [(&str, &str); 25] = [
     ("include_archived", "exclude_archived"),
     ("enable_cache", "disable_cache"),
     ("recursive", "not_recursive"),
@@ -22,6 +22,21 @@ const NEVER: [(&str, &str); 16] = [
     ("start_date", "end_date"),
     ("user_id", "account_id"),
     ("from_account", "to_account"),
+    ("source_path", "target_path"),
+    ("user_id", "user_name"),
+    ("max_price", "price"),
+    ("exclude_tags", "tags"),
+    ("from", "to"),
+    ("old_name", "name"),
+    ("include_details", "details"),
+    ("start_date", "date"),
+    ("in", "out"),
+];
+
+/// Words of which names are put together.
+const WORDS: [&str; 12] = [
+    "user", "id", "name", "team", "path", "limit", "query", "result", "page", "color", "file",
+    "group",
 ];
 
 /// Names of one argument.
@@ -30,9 +45,9 @@ const RENAMES: [(&str, &str); 8] = [
     ("perPage", "limit"),
     ("page_size", "per_page"),
     ("userId", "user_id"),
-    ("id", "activity_id"),
+    ("filepath", "file_path"),
+    ("URL", "url"),
     ("q", "query"),
-    ("start_date", "since"),
     ("search_query", "query"),
 ];
 
@@ -116,22 +131,29 @@ proptest! {
     }
 
     #[test]
-    fn a_name_of_which_nothing_is_known_needs_more_than_its_type(
-        from in "[b-df-hj-np-rtv-z]{6}",
-        to in "[b-df-hj-np-rtv-z]{6}",
-        (mut property, value) in any_property(),
+    fn a_word_more_or_less_is_another_name_whatever_else_speaks_for_it(
+        from in proptest::sample::subsequence(WORDS.to_vec(), 1..4).prop_shuffle(),
+        to in proptest::sample::subsequence(WORDS.to_vec(), 1..4).prop_shuffle(),
+        (property, value) in any_property(),
+        is_known in any::<bool>(),
         is_required in any::<bool>(),
+        is_named in any::<bool>(),
     ) {
-        prop_assume!(from != to);
-        // Neither a description nor a list of values says that it is the same argument.
-        property.as_object_mut().unwrap().retain(|keyword, _| keyword == "type" || keyword == "format");
+        let from = from.join("_");
+        let to = to.join("_");
+        let is_usual = [(&from, &to), (&to, &from)].iter().any(|(one, other)| {
+            let pairs = [("file_path", "path")];
+            RENAMES.iter().chain(&pairs).any(|(known, known_too)| *one == known && *other == known_too)
+        });
+        prop_assume!(from != to && !is_usual);
         let old = one(&from, &property, is_required);
         let new = one(&to, &property, is_required);
+        let error = if is_named { format!("unexpected keyword argument '{from}', missing '{to}'") } else { String::new() };
         let fit = fit(Comparison {
-            old: Some(&old),
+            old: is_known.then_some(&old),
             new: &new,
             arguments: &object(json!({ (from): value })),
-            error: "",
+            error: &error,
             all_listed: true,
             filled: None,
         });
@@ -139,20 +161,118 @@ proptest! {
     }
 }
 
+/// Returns the name by which the text `x` is sent that was sent as `from`, after this error.
+fn told(from: &str, listed: &[&str], error: &str) -> Option<String> {
+    let properties = listed
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({"type": "string"})));
+    let new = schema(properties.collect(), json!([]));
+    match fitted(None, &new, json!({ (from): "x" }), error) {
+        ArgumentFit::Adapted(adapted) => adapted.arguments.keys().next().cloned(),
+        _ => None,
+    }
+}
+
 #[test]
-fn an_unlike_name_is_a_rename_where_its_description_or_its_values_stayed() {
-    let described = json!({"type": "string", "description": "Colour of the roof in the plan"});
-    let listed = json!({"enum": ["red", "blue"]});
-    for property in [described, listed] {
-        let old = one("colour", &property, true);
-        let new = one("hue", &property, true);
+fn a_name_that_the_tool_itself_states_is_taken() {
+    for error in [
+        "unknown argument `filename`, did you mean `document`?",
+        "TypeError: open() got an unexpected keyword argument 'filename'. Did you mean 'document'?",
+        "`filename` was renamed to `document`",
+        "`filename` is deprecated; use document instead.",
+    ] {
         assert_eq!(
-            adapted(&old, &new, json!({"colour": "red"})).unwrap().0,
-            json!({"hue": "red"})
+            told("filename", &["document", "mode"], error).as_deref(),
+            Some("document"),
+            "{error}"
         );
     }
-    let old = one("colour", &json!({"type": "string"}), true);
-    let new = one("hue", &json!({"type": "string"}), true);
+    for error in [
+        "unknown argument `filename`, expected `document`",
+        "unknown argument `filename`: do not use `document`",
+        "unknown argument `filename`, did you mean `document` or `mode`?",
+        "unknown argument `filename`, did you mean `document`, `mode`?",
+        "unknown argument `filename`, did you mean `document-path`?",
+        "unknown argument `filename`, did you mean `document.path`?",
+        "unknown argument `filename_old`, did you mean `document`?",
+        "did you mean `document`?",
+    ] {
+        assert_eq!(
+            told("filename", &["document", "mode"], error),
+            None,
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_error_about_another_argument_states_nothing_of_this_one() {
+    let new = schema(
+        json!({"hue": {"type": "string"}, "tone": {"type": "string"}}),
+        json!([]),
+    );
+    let error = "unknown `colour`. unknown `shade`, did you mean `tone`?";
+    let fit = fitted(None, &new, json!({"colour": "red", "shade": "dark"}), error);
+    assert!(!matches!(fit, ArgumentFit::Adapted(_)), "{fit:?}");
+}
+
+#[test]
+fn the_plural_is_the_same_argument_only_where_one_of_them_is_a_list() {
+    let text = json!({"type": "string"});
+    let list = json!({"type": "array", "items": text});
+    let to = |name: &str, property: &Value, value: Value| {
+        let fit = fit(Comparison {
+            old: None,
+            new: &one(name, property, true),
+            arguments: &object(value),
+            error: "",
+            all_listed: true,
+            filled: None,
+        });
+        match fit {
+            ArgumentFit::Adapted(adapted) => Some(Value::Object(adapted.arguments)),
+            _ => None,
+        }
+    };
+    assert_eq!(
+        to("ids", &list, json!({"id": "5"})),
+        Some(json!({"ids": ["5"]}))
+    );
+    assert_eq!(
+        to("id", &text, json!({"ids": ["5"]})),
+        Some(json!({"id": "5"}))
+    );
+    assert_eq!(to("id", &text, json!({"ids": "5"})), None);
+    assert_eq!(to("news", &text, json!({"new": "x"})), None);
+}
+
+#[test]
+fn what_holds_arguments_and_has_a_meaning_of_its_own_is_no_level_of_nesting() {
+    let tags = json!({"tags": {"type": "array"}});
+    let flat = schema(tags.clone(), json!([]));
+    for holder in ["exclude", "filter", "changes"] {
+        let nested = schema(
+            json!({ (holder): schema(tags.clone(), json!([])) }),
+            json!([holder]),
+        );
+        for (old, new, arguments) in [
+            (&flat, &nested, json!({"tags": ["a"]})),
+            (&nested, &flat, json!({ (holder): {"tags": ["a"]} })),
+        ] {
+            for old in [Some(old), None] {
+                let fit = fitted(old, new, arguments.clone(), "tags missing");
+                assert!(!matches!(fit, ArgumentFit::Adapted(_)), "{fit:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unlike_name_is_no_rename_though_its_description_and_its_values_stayed() {
+    let property =
+        json!({"enum": ["red", "blue"], "description": "Colour of the roof in the plan"});
+    let old = one("colour", &property, true);
+    let new = one("hue", &property, true);
     assert!(adapted(&old, &new, json!({"colour": "red"})).is_none());
 }
 
