@@ -204,6 +204,9 @@ fn applied(
     shape: &Shape<'_>,
     arguments: &Arguments,
 ) -> Option<AdaptedArguments> {
+    if !arguments::keep_their_digits(arguments) {
+        return None;
+    }
     let mut adapted = arguments.clone();
     let changes: Vec<ArgumentChange> = changes
         .iter()

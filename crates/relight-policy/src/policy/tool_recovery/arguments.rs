@@ -7,6 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::policy::redact::redact;
 
+/// The least whole number of which a float may be the nearest one: 2^53.
+const FIRST_GAP: f64 = 9_007_199_254_740_992.0;
+
 /// The arguments of a tool call.
 pub type Arguments = Map<String, Value>;
 
@@ -136,4 +139,23 @@ pub(super) fn places<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = u
             && !is_part(text[..*at].chars().next_back())
             && !is_part(text[*at + name.len()..].chars().next())
     })
+}
+
+/// Returns whether every number has the digits that it was written with: one of more than 64 bits
+/// is kept as the nearest one.
+#[must_use]
+pub fn keep_their_digits(arguments: &Arguments) -> bool {
+    arguments.values().all(keeps_its_digits)
+}
+
+fn keeps_its_digits(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            let is_near = |number: f64| number.abs() >= FIRST_GAP;
+            !number.is_f64() || !number.as_f64().is_some_and(is_near)
+        }
+        Value::Array(items) => items.iter().all(keeps_its_digits),
+        Value::Object(members) => keep_their_digits(members),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     MAX_ADAPTATIONS, MAX_ALTERNATIVES, ToolSituation, ToolStep,
     adapt::{self, ArgumentFit, Comparison},
     alternatives::{self, FailedTool, Grounds, OFFERED, RankedTool},
-    arguments::{Arguments, quoted},
+    arguments::{self, Arguments, quoted},
     chunk::{ChunkPlan, ChunkRule},
     effects::{ToolExecuted, execution},
     explain::{Explanation, ExplanationFacts},
@@ -371,6 +371,9 @@ fn chunk(situation: &ToolSituation<'_>, cause: Cause) -> Option<ToolStep> {
         return None;
     }
     let arguments = without_key(situation);
+    if !arguments::keep_their_digits(&arguments) {
+        return None;
+    }
     let plan = |rule: &ChunkRule| rule.plan(&arguments, situation.effects);
     let plan: ChunkPlan = situation.chunk_rules.iter().find_map(plan)?;
     let reason = format!("{}: {}", situation.failure.phrase(), plan.words());

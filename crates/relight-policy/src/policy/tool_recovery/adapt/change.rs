@@ -10,6 +10,9 @@ use super::{
     shape::SchemaKind,
 };
 
+/// Signs by which a text may be a list.
+const LIST_SIGNS: [char; 6] = [',', ';', '|', '\n', '[', '{'];
+
 /// One mechanical change of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
@@ -160,8 +163,17 @@ pub(super) fn converted(value: &Value, kinds: &[SchemaKind]) -> Option<Value> {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     };
     scalar.or_else(|| {
-        (takes(SchemaKind::Array) && !value.is_null()).then(|| Value::Array(vec![value.clone()]))
+        (takes(SchemaKind::Array) && is_one(value)).then(|| Value::Array(vec![value.clone()]))
     })
+}
+
+/// Returns whether a value is surely one thing: a text may be a list itself.
+fn is_one(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty() && !text.contains(LIST_SIGNS),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    }
 }
 
 /// Returns a text that is a number or truth value, written as they are written.

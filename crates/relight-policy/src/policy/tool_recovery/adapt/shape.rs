@@ -14,6 +14,8 @@ use super::{
 
 /// Number of references and choices that are followed to find a type.
 const MAX_STEPS: usize = 6;
+/// Most choices that are looked through to find a type.
+const MAX_CHOICES: usize = 8;
 /// Number of arguments that a list in words names.
 const MAX_NAMED: usize = 8;
 
@@ -344,7 +346,11 @@ fn kinds(root: &Value, schema: &Value, steps: usize) -> Vec<SchemaKind> {
             .iter()
             .filter_map(|keyword| keywords.get(*keyword)?.as_array())
             .flatten();
-        for choice in choices.take(MAX_NAMED) {
+        // More choices than these are not looked through: any of them may be of any type.
+        if choices.clone().nth(MAX_CHOICES).is_some() {
+            return Vec::new();
+        }
+        for choice in choices {
             let more = self::kinds(root, choice, steps - 1);
             if more.is_empty() {
                 return more;

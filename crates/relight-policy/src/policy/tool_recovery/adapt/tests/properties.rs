@@ -82,3 +82,89 @@ proptest! {
         }
     }
 }
+
+/// Returns the value that `id` has once it is sent as `ids` of a type; `None` if it is not.
+fn sent_as(property: &Value, value: &Value) -> Option<Value> {
+    let new = schema(json!({ "ids": property }), json!(["ids"]));
+    let fit = fit(Comparison {
+        old: None,
+        new: &new,
+        arguments: &object(json!({ "Ids": value })),
+        error: "",
+        all_listed: true,
+        filled: None,
+    });
+    match fit {
+        ArgumentFit::Adapted(mut adapted) => adapted.arguments.shift_remove("ids"),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_value_that_its_new_place_takes_stays_as_it_is(
+        value in prop_oneof![
+            Just(Value::Null),
+            any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(|number| json!(number.to_string())),
+            proptest::sample::select(vec!["true", "null", "1.50", "007", "[1]", ""]).prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+        ],
+        more in proptest::sample::subsequence(
+            vec!["null", "boolean", "integer", "number", "string", "array", "object"], 0..7),
+        is_choice in any::<bool>(),
+    ) {
+        let kind = match &value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "integer",
+            _ => "string",
+        };
+        let mut kinds = more;
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+        let property = if is_choice {
+            // More choices than are named to a caller.
+            let choices = (0..9).map(|_| json!({"type": kinds[0]}));
+            let choices: Vec<Value> = choices.chain(kinds.iter().map(|kind| json!({"type": kind}))).collect();
+            json!({ "anyOf": choices })
+        } else {
+            json!({ "type": kinds })
+        };
+        prop_assert_eq!(sent_as(&property, &value), Some(value), "{}", property);
+    }
+
+    #[test]
+    fn a_number_of_more_digits_than_are_kept_is_never_sent_again(
+        digits in "[1-9][0-9]{20,40}",
+        is_within in any::<bool>(),
+    ) {
+        let value = if is_within { format!("{{\"n\":[{digits}]}}") } else { digits };
+        let value: Value = serde_json::from_str(&value).unwrap();
+        prop_assert_eq!(sent_as(&json!({}), &value), None);
+    }
+
+    #[test]
+    fn a_number_within_a_text_or_a_text_for_a_number_keeps_every_digit(number in any::<i64>(), more in any::<u64>()) {
+        for digits in [number.to_string(), more.to_string(), format!("{more}{more}")] {
+            let number: Value = serde_json::from_str(&digits).unwrap();
+            for (kind, value) in [("string", number), ("integer", json!(digits)), ("number", json!(digits))] {
+                if let Some(sent) = sent_as(&json!({"type": kind}), &value) {
+                    let sent = sent.as_str().map_or_else(|| sent.to_string(), str::to_owned);
+                    prop_assert_eq!(sent, digits.clone());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_that_may_be_a_list_itself_is_not_put_into_one() {
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    for text in ["a,b", "a; b", "[\"a\",\"b\"]", "a\nb", "{}", "", " "] {
+        assert_eq!(sent_as(&list, &json!(text)), None, "{text}");
+    }
+    assert_eq!(sent_as(&list, &json!("a b")), Some(json!(["a b"])));
+}
