@@ -15,6 +15,7 @@ pub mod explain;
 pub mod history;
 mod ladder;
 pub mod learning;
+mod plea;
 pub mod reported;
 pub mod similarity;
 pub mod told;

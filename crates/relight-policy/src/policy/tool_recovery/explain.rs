@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{alternatives::RankedTool, arguments::quoted};
+use super::{alternatives::RankedTool, arguments::quoted, plea::Plea};
 use crate::{domain::failure::Failure, policy::redact::redact};
 
 /// Longest goal that is repeated, in bytes.
@@ -75,22 +75,27 @@ impl Explanation {
             format!("The tool {tool} could not do what was requested: \"{goal}\".")
         };
         let row = failure.class.row();
+        let plea = Plea::of(failure);
+        let why = plea.map_or(row.tool_why, Plea::why);
         let why = match ended_by {
-            "" => row.tool_why.to_owned(),
-            ended_by => format!("{} Nothing more was tried: {ended_by}.", row.tool_why),
+            "" => why.to_owned(),
+            ended_by => format!("{why} Nothing more was tried: {ended_by}."),
         };
         Self {
             summary,
             tried: counted(tried),
             why,
-            remedies: row
-                .tool_remedies
+            remedies: plea
+                .map_or(row.tool_remedies, Plea::remedies)
                 .iter()
                 .map(|remedy| (*remedy).to_owned())
                 .collect(),
             alternatives: offers(alternatives),
             excerpt: redact(&failure.message, MAX_EXCERPT_BYTES),
-            operator_hint: failure.recovery_hint.clone(),
+            operator_hint: plea.map_or_else(
+                || failure.recovery_hint.clone(),
+                |plea| plea.hint().to_owned(),
+            ),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod equals;
 mod never;
+mod pleas;
 mod same_tool;
 mod seed;
 mod split;

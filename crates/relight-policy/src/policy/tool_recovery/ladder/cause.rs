@@ -2,7 +2,7 @@
 
 use crate::{
     domain::failure::{Failure, FailureClass, InvalidRequestDetail, TransportFault},
-    policy::tool_recovery::ToolSituation,
+    policy::tool_recovery::{ToolSituation, plea::Plea},
 };
 
 /// Source of a tool's failure, as far as the next step differs.
@@ -44,6 +44,11 @@ pub(super) enum Rung {
 impl Cause {
     pub(super) fn of(failure: &Failure) -> Self {
         use FailureClass as C;
+        match Plea::of(failure) {
+            Some(Plea::Person) => return Self::OnlyElsewhere,
+            Some(Plea::Time) => return Self::Transient,
+            None => {}
+        }
         let by_class = match failure.class {
             C::Timeout => Self::TooSlow,
             C::RateLimited => Self::Limited,
