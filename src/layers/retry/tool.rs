@@ -154,13 +154,19 @@ impl ToolCallState {
         let redacted = self.plan.catalogue.redacted(&self.called.offer, &written);
         // Unchanged arguments are sent as they were written.
         let is_own = *arguments == self.called.arguments && self.called.adaptation.is_none();
-        let sent = match &self.called.offer.effects.key_argument {
-            Some(argument) => {
-                let key = effects::idempotency_key(&self.invocation, &self.call.name, &written);
-                arguments::write(&effects::with_key(arguments, argument, &key))
-            }
-            None if is_own => self.call.arguments.clone(),
-            None => written,
+        let key = self.called.offer.effects.key_argument.as_deref();
+        let key = key.map(|argument| {
+            let key = effects::idempotency_key(&self.invocation, &self.call.name, &written);
+            (argument, key)
+        });
+        let unkeyed = if is_own {
+            self.call.arguments.clone()
+        } else {
+            written
+        };
+        let sent = match key {
+            Some((argument, key)) => effects::with_key_in_text(&unkeyed, arguments, argument, &key),
+            None => unkeyed,
         };
         Arc::new(ToolAttempt {
             target: self.called.offer.target.id.clone(),

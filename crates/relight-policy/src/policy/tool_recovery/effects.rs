@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::arguments::{Arguments, short_hash};
+use super::arguments::{self, Arguments, short_hash};
 use crate::domain::{
     failure::{Failure, FailureClass, words},
     ids::InvocationId,
@@ -246,6 +246,25 @@ pub fn with_key(arguments: &Arguments, argument: &str, key: &str) -> Arguments {
         keyed.insert(argument.to_owned(), Value::from(key));
     }
     keyed
+}
+
+/// Returns the text of these arguments with this key in it, and all else as it was written: numbers
+/// keep their digits.
+#[must_use]
+pub fn with_key_in_text(text: &str, arguments: &Arguments, argument: &str, key: &str) -> String {
+    match arguments.get(argument) {
+        Some(Value::Null) => arguments::write(&with_key(arguments, argument, key)),
+        Some(_) => text.to_owned(),
+        None => {
+            let open = text.trim().strip_suffix('}').map_or("{", str::trim_end);
+            let comma = if arguments.is_empty() { "" } else { "," };
+            format!(
+                "{open}{comma}{}:{}}}",
+                Value::from(argument),
+                Value::from(key)
+            )
+        }
+    }
 }
 
 fn repeatable(

@@ -282,3 +282,20 @@ fn a_key_is_the_same_for_one_call_and_another_for_every_other() {
         Some(&Value::from(one.as_str()))
     );
 }
+
+#[test]
+fn a_key_changes_nothing_else_of_what_was_written() {
+    for (text, expected) in [
+        ("", r#"{"key":"k"}"#),
+        (" { } ", r#"{"key":"k"}"#),
+        (
+            "{\"n\": 12345678901234567890123, \"x\": 1.50}\n",
+            r#"{"n": 12345678901234567890123, "x": 1.50,"key":"k"}"#,
+        ),
+        (r#"{"key": "mine" }"#, r#"{"key": "mine" }"#),
+        (r#"{"key": null}"#, r#"{"key":"k"}"#),
+    ] {
+        let arguments = super::super::arguments::read(text).unwrap();
+        assert_eq!(with_key_in_text(text, &arguments, "key", "k"), expected);
+    }
+}
