@@ -169,10 +169,8 @@ impl ToolsInForce {
             return self.find_at((name, server), &[tool], secrets).await;
         }
         if let Some(reserved) = reserved(&servers, name) {
-            // A server's own name for a tool may begin with the server's name.
-            let tools = [name, reserved.tool];
-            let tools = &tools[usize::from(reserved.is_hashed)..];
-            return self.find_at((name, reserved.server), tools, secrets).await;
+            let tools = names.meant(name, &reserved);
+            return self.find_at((name, reserved.server), &tools, secrets).await;
         }
         let has_it = |listed: &[ListedAt]| listed.iter().any(|(_, list)| list.find(name).is_some());
         let mut last = (Vec::new(), Vec::new());

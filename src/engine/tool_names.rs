@@ -84,6 +84,18 @@ impl ToolNames {
         self.heard().holders.get(name).cloned().unwrap_or_default()
     }
 
+    /// Returns the tools of its server that a name may be, the surer one first: a tool's own name may
+    /// begin with that of its server, and once it did, the name is no other tool's.
+    pub(super) fn meant<'n>(&self, name: &'n str, reserved: &ReservedName<'_, 'n>) -> Vec<&'n str> {
+        if reserved.is_hashed {
+            vec![reserved.tool]
+        } else if self.holders(name).contains(reserved.server) {
+            vec![name]
+        } else {
+            vec![name, reserved.tool]
+        }
+    }
+
     /// Returns the name by which a tool of a server with this list is called.
     pub(super) fn of(
         &self,
@@ -100,7 +112,8 @@ impl ToolNames {
             return tool.to_owned();
         }
         let long = format!("{server}_{tool}");
-        if is_theirs(&long) == Some(true) && list.find(&long).is_none() {
+        let is_other = || list.find(&long).is_some() || self.holders(&long).contains(server);
+        if is_theirs(&long) == Some(true) && !is_other() {
             long
         } else {
             format!("{long}_{}", hash_of(server, tool))
@@ -236,10 +249,11 @@ mod tests {
             list.is_some_and(|(_, list)| list.find(tool).is_some())
         };
         match reserved(all, name) {
-            Some(it) if !it.is_hashed && lists_it(it.server, name) => {
-                Some(format!("{}/{name}", it.server))
+            Some(it) => {
+                let meant = names.meant(name, &it);
+                let found = meant.into_iter().find(|tool| lists_it(it.server, tool))?;
+                Some(format!("{}/{found}", it.server))
             }
-            Some(it) => lists_it(it.server, it.tool).then(|| format!("{}/{}", it.server, it.tool)),
             None => match &names.holders(name)[..] {
                 [server] => Some(format!("{server}/{name}")),
                 _ => None,
@@ -311,6 +325,22 @@ mod tests {
             hashed.as_str(),
         ];
         assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn a_name_that_was_a_tools_own_is_never_another_tool_of_its_server() {
+        let names = ToolNames::default();
+        let all = servers(&["slack"]);
+        let both = lists(&ServerTools::from([("slack", vec!["slack_post", "post"])]));
+        names.learn(&all, &both);
+        let one = lists(&ServerTools::from([("slack", vec!["post"])]));
+        names.learn(&all, &one);
+        assert_eq!(led_to(&names, &all, &one, "slack_post"), None);
+        let hashed = names.of(&all, (&one[0].0, &one[0].1), "post");
+        assert_eq!(
+            led_to(&names, &all, &one, &hashed).as_deref(),
+            Some("slack/post")
+        );
     }
 
     #[test]
