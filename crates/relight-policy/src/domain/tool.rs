@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::reply::{RawMembers, ToolContent, ToolReply};
+pub use self::reply::{RawMembers, ToolContent, ToolReply, UNNAMED_TYPE};
 
 /// The declared side effects of a tool; an unset field is unknown and treated as the worst case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -59,12 +59,7 @@ impl<S> RetryLoop<S> {
             if !output.reasoning.is_empty() {
                 outcome.reasoning.clone_from(&output.reasoning);
             }
-            let messages = told::messages(
-                &tool_call.call,
-                minted_call_id(),
-                output.reply.text(),
-                false,
-            );
+            let messages = told::messages(&tool_call.call, minted_call_id(), &output.reply);
             if let Ok(completion) = &mut outcome.result {
                 completion.message = messages
                     .last()

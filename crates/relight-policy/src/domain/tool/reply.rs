@@ -5,11 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use base64::{
+    Engine as _,
+    alphabet::{STANDARD, URL_SAFE},
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::domain::message::{Media, MediaSource};
+
+/// Type of bytes of which nobody says what they are.
+pub const UNNAMED_TYPE: &str = "application/octet-stream";
 
 /// The members of a JSON object, each as its text.
 pub type RawMembers = BTreeMap<String, Box<RawValue>>;
@@ -120,23 +127,26 @@ impl ToolReply {
     }
 
     /// Returns all its texts, joined by line feeds; if it has none, its structured data, else what
-    /// it has of kinds that are unknown here.
+    /// it has of kinds that are unknown here. What holds bytes that cannot be read is named.
     #[must_use]
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self.texts(|content| match content {
-            ToolContent::Text(text) => Some(text),
-            _ => None,
-        });
-        if !texts.is_empty() {
-            return texts.join("\n");
+        let words = |content: &ToolContent| match content {
+            ToolContent::Text(text) => Some(text.clone()),
+            ToolContent::Other(json) => unreadable(json),
+            ToolContent::Image(_) | ToolContent::File(_) => None,
+        };
+        let has_text = self
+            .content
+            .iter()
+            .any(|content| matches!(content, ToolContent::Text(_)));
+        if !has_text && let Some(structured) = &self.structured {
+            return structured.clone();
         }
-        self.structured.clone().unwrap_or_else(|| {
-            let others = self.texts(|content| match content {
-                ToolContent::Other(json) => Some(json),
-                _ => None,
-            });
-            others.join("\n")
-        })
+        let all = self.content.iter().filter_map(|content| match content {
+            ToolContent::Other(json) if !has_text => words(content).or_else(|| Some(json.clone())),
+            _ => words(content),
+        });
+        all.collect::<Vec<_>>().join("\n")
     }
 
     /// Returns the members of what an MCP server sent; `None` if it was not one that returned this.
@@ -176,11 +186,6 @@ impl ToolReply {
         };
         let pieces = self.content.iter().zip(sent);
         pieces.map(|(form, sent)| form.beside(sent)).collect()
-    }
-
-    fn texts<'a>(&'a self, of: impl Fn(&'a ToolContent) -> Option<&'a String>) -> Vec<&'a str> {
-        let texts = self.content.iter().filter_map(of);
-        texts.map(String::as_str).collect()
     }
 }
 
@@ -281,12 +286,27 @@ fn media(mime_type: String, source: MediaSource, name: Option<String>) -> Media 
     }
 }
 
+/// Reads bytes in either alphabet of base64, with or without line feeds and padding.
 fn bytes(base64: &str) -> Option<MediaSource> {
-    BASE64.decode(base64).ok().map(MediaSource::Bytes)
+    let plain = base64.replace(['\r', '\n'], "");
+    let is_of_urls = plain.contains(['-', '_']);
+    let alphabet = if is_of_urls { &URL_SAFE } else { &STANDARD };
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(alphabet, config);
+    engine.decode(plain).ok().map(MediaSource::Bytes)
+}
+
+/// Returns the words for a piece that holds bytes that cannot be read; `None` if it holds none.
+fn unreadable(json: &str) -> Option<String> {
+    let piece: SentPiece = serde_json::from_str(json).ok()?;
+    let blob = piece.resource.and_then(|resource| resource.blob);
+    let kind = piece.kind;
+    (piece.data.is_some() || blob.is_some()).then(|| format!("[{kind} that cannot be read]"))
 }
 
 fn unnamed() -> String {
-    "application/octet-stream".to_owned()
+    UNNAMED_TYPE.to_owned()
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Words for the model that called a tool: the tool's own words first, word for word, then why it
 //! failed and what could be done, each sentence once.
 
+use std::iter;
+
 use crate::domain::{
     failure::Failure,
     invocation::{Outcome, ToolInvocation},
-    message::{Message, Part, Role, ToolCall, ToolResult},
+    message::{Media, MediaSource, Message, Part, Role, ToolCall, ToolResult},
+    tool::{ToolContent, ToolReply, UNNAMED_TYPE},
 };
 
 /// Relight's own sentences about a failed call: for its user, why it ended, what else could be
@@ -41,33 +44,12 @@ pub fn own_words(failure: &Failure) -> String {
     }
 }
 
-/// Returns the messages that the caller of a tool appends to its history: the result, and before it
-/// the call under the `minted` id, if the caller did not name one of its own.
+/// Returns the messages that the caller of a tool that returned this appends to its history: the
+/// result, with its images and files behind it, and before it the call under the `minted` id, if the
+/// caller did not name one of its own.
 #[must_use]
-pub fn messages(
-    call: &ToolInvocation,
-    minted: String,
-    content: String,
-    is_error: bool,
-) -> Vec<Message> {
-    let id = call.call_id.clone().unwrap_or(minted);
-    let called = call.call_id.is_none().then(|| {
-        let part = Part::ToolCall(ToolCall {
-            id: id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            opaque: None,
-        });
-        Message::new(Role::Assistant, vec![part])
-    });
-    let result = ToolResult {
-        call_id: id,
-        name: call.name.clone(),
-        content,
-        is_error,
-    };
-    let returned = Message::new(Role::Tool, vec![Part::ToolResult(result)]);
-    called.into_iter().chain([returned]).collect()
+pub fn messages(call: &ToolInvocation, minted: String, reply: &ToolReply) -> Vec<Message> {
+    of_result(call, minted, reply.text(), Some(reply), false)
 }
 
 /// Returns the messages of a call that failed.
@@ -80,7 +62,64 @@ pub fn failed_messages(
 ) -> Vec<Message> {
     let mut words = vec![own_words(failure), explanation(failure, outcome)];
     words.retain(|text| !text.trim().is_empty());
-    messages(call, minted, words.join("\n\n"), true)
+    let reply = failure.tool.reply.as_deref();
+    of_result(call, minted, words.join("\n\n"), reply, true)
+}
+
+fn of_result(
+    call: &ToolInvocation,
+    minted: String,
+    mut content: String,
+    reply: Option<&ToolReply>,
+    is_error: bool,
+) -> Vec<Message> {
+    let id = call.call_id.clone().unwrap_or(minted);
+    let called = call.call_id.is_none().then(|| {
+        let part = Part::ToolCall(ToolCall {
+            id: id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            opaque: None,
+        });
+        Message::new(Role::Assistant, vec![part])
+    });
+    let mut shown = Vec::new();
+    for piece in reply.into_iter().flat_map(|reply| &reply.content) {
+        match piece {
+            ToolContent::Image(media) => shown.push(Part::Image(media.clone())),
+            ToolContent::File(media) => match link(media) {
+                Some(words) if content.is_empty() => content = words,
+                Some(words) => content = format!("{content}\n{words}"),
+                None => shown.push(Part::File(media.clone())),
+            },
+            ToolContent::Text(_) | ToolContent::Other(_) => {}
+        }
+    }
+    let result = Part::ToolResult(ToolResult {
+        call_id: id,
+        name: call.name.clone(),
+        content,
+        is_error,
+    });
+    let parts = iter::once(result).chain(shown).collect();
+    called
+        .into_iter()
+        .chain([Message::new(Role::Tool, parts)])
+        .collect()
+}
+
+/// Returns the words for a file that no provider can fetch or show: one that the tool's server only
+/// names, or whose type nobody states.
+fn link(media: &Media) -> Option<String> {
+    let name = media.name.as_deref().unwrap_or("file");
+    match &media.source {
+        MediaSource::Url(url) => Some(format!("[{name}: {url}]")),
+        MediaSource::Bytes(bytes) if media.mime_type == UNNAMED_TYPE => Some(format!(
+            "[{name}: {} bytes of an unknown type]",
+            bytes.len()
+        )),
+        MediaSource::Bytes(_) => None,
+    }
 }
 
 /// Returns whether a text says all that another one does.
@@ -165,5 +204,56 @@ mod tests {
             result.content,
             "date must be YYYY-MM-DD\n\nIt could not.\n\nIt said so."
         );
+    }
+
+    #[test]
+    fn what_a_tool_returned_beside_text_stands_behind_its_result() {
+        let sent = r#"{"content":[
+            {"type":"image","data":"AQI=","mimeType":"image/png"},
+            {"type":"text","text":"a"},
+            {"type":"audio","data":"AQI=","mimeType":"audio/wav"},
+            {"type":"resource_link","uri":"note://3","name":"three"},
+            {"type":"resource","resource":{"uri":"note://2","blob":"AQI="}}]}"#;
+        let reply = ToolReply::of_mcp(sent.to_owned()).unwrap().0;
+        let call = ToolInvocation {
+            call_id: Some("call-9".to_owned()),
+            ..ToolInvocation::default()
+        };
+        let failed = Failure {
+            tool: ToolFault {
+                reply: Some(Arc::new(reply.clone())),
+                ..ToolFault::default()
+            },
+            ..Failure::local(FailureClass::ToolFailed, "a")
+        };
+        let ended = outcome(failed.clone(), "", &[]);
+        for told in [
+            messages(&call, String::new(), &reply),
+            failed_messages(&call, String::new(), &failed, &ended),
+        ] {
+            let [Message { parts, .. }] = &told[..] else {
+                panic!("{told:?}")
+            };
+            let [
+                Part::ToolResult(result),
+                Part::Image(image),
+                Part::File(sound),
+            ] = &parts[..]
+            else {
+                panic!("{parts:?}")
+            };
+            assert!(
+                result.content.starts_with("a\n")
+                    && result.content.contains("[three: note://3]")
+                    && result
+                        .content
+                        .ends_with("[note://2: 2 bytes of an unknown type]"),
+                "{result:?}"
+            );
+            assert_eq!(
+                (&*image.mime_type, &*sound.mime_type),
+                ("image/png", "audio/wav")
+            );
+        }
     }
 }

@@ -35,7 +35,7 @@ fn each_kind_of_content_has_its_form_and_what_has_none_is_kept_as_it_is() {
         ),
         "{reply:?}"
     );
-    assert_eq!(reply.text(), "a\nb");
+    assert_eq!(reply.text(), "a\nb\n[image that cannot be read]");
     let beside = reply.pieces_beside();
     assert_eq!(beside[..3], [None, None, None]);
     assert_eq!(
@@ -85,4 +85,30 @@ fn a_kept_reply_is_what_it_was_and_one_of_an_earlier_version_can_be_read() {
     let earlier = r#"{"content":[{"text":"a"}],"structured":null}"#;
     let reply: ToolReply = serde_json::from_str(earlier).unwrap();
     assert_eq!(reply, ToolReply::of_text("a"));
+}
+
+#[test]
+fn bytes_are_read_however_their_letters_are_written_and_never_shown_as_text() {
+    for data in ["+/8=", "-_8=", "-_8", "+\\n/8\\n="] {
+        let sent =
+            format!(r#"{{"content":[{{"type":"image","data":"{data}","mimeType":"image/png"}}]}}"#);
+        let reply = read(&sent);
+        let [C::Image(image)] = &reply.content[..] else {
+            panic!("{data}: {reply:?}")
+        };
+        assert_eq!(image.source, MediaSource::Bytes(vec![0xfb, 0xff]), "{data}");
+    }
+    for piece in [
+        r#"{"type":"image","data":"%%AAAA","mimeType":"image/png"}"#,
+        r#"{"type":"audio","data":"AAAA"}"#,
+        r#"{"type":"resource","resource":{"uri":"a","blob":"%%AAAA"}}"#,
+    ] {
+        let alone = read(&format!(r#"{{"content":[{piece}]}}"#)).text();
+        assert!(
+            alone.ends_with("that cannot be read]") && !alone.contains("AAAA"),
+            "{alone}"
+        );
+        let beside = format!(r#"{{"content":[{{"type":"text","text":"a"}},{piece}]}}"#);
+        assert_eq!(read(&beside).text(), format!("a\n{alone}"));
+    }
 }
