@@ -33,6 +33,7 @@ mod spec;
 mod split_character;
 pub mod sse;
 mod stop_cut;
+mod tool_media;
 #[cfg(test)]
 mod toy;
 mod turns;

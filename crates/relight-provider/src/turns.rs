@@ -63,6 +63,12 @@ impl Turns {
         }
     }
 
+    /// Returns the last tool's result of the user's turn, if that is the last turn.
+    pub(super) fn last_result(&mut self) -> Option<&mut Value> {
+        let turn = self.turns.last_mut()?;
+        turn.results.last_mut().map(|(_, block)| block)
+    }
+
     /// Adds fields to the last turn, if there is one.
     pub(super) fn add_fields(&mut self, fields: Map<String, Value>) {
         if let Some(turn) = self.turns.last_mut() {

@@ -197,13 +197,21 @@ fn tool_result(
         .content
         .ok_or_else(|| place.below("content").refused("is missing"))?;
     let mut own = own_fields::unread(&[], &Value::Object(message.own));
-    if let TextOrValue::Value(texts) = &written {
-        own.extend(own_fields::unread_of_texts("content", texts));
+    if let TextOrValue::Value(parts) = &written {
+        let texts = parts.as_array().into_iter().flatten();
+        let texts = texts.filter(|part| part["type"] == "text").cloned();
+        own.extend(own_fields::unread_of_texts("content", &texts.collect()));
     }
-    let texts = content(&place.below("content"), written)?;
-    let texts = texts.iter().filter(|part| !part.is_fields());
-    let texts: Option<Vec<&str>> = texts.map(Part::as_text).collect();
-    let texts = texts.ok_or_else(|| place.below("content").refused("of a tool must be text"))?;
+    let parts = content(&place.below("content"), written)?;
+    let is_known = |part: &Part| {
+        part.is_fields() || matches!(part, Part::Text(_) | Part::Image(_) | Part::File(_))
+    };
+    if !parts.iter().all(is_known) {
+        return Err(place
+            .below("content")
+            .refused("of a tool must be text, images and files"));
+    }
+    let texts: Vec<&str> = parts.iter().filter_map(Part::as_text).collect();
     let result = Part::ToolResult(ToolResult {
         call_id: call_id.to_owned(),
         name: called(before, call_id),
@@ -211,7 +219,12 @@ fn tool_result(
         is_error: false,
     });
     let own = own_fields::part_behind(Dialect::OpenaiChat, own);
-    Ok(iter::once(result).chain(own).collect())
+    let mut is_behind_text = false;
+    let media = parts.into_iter().filter(|part| {
+        is_behind_text = part.as_text().is_some() || (is_behind_text && part.is_fields());
+        !is_behind_text
+    });
+    Ok(iter::once(result).chain(own).chain(media).collect())
 }
 
 fn content(place: &FieldPath<'_>, written: TextOrValue<'_>) -> Result<Vec<Part>, CallError> {

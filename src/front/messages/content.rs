@@ -91,6 +91,26 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
         let at = place.below("content");
         let own = own_fields::unread(&["role", "content"], message);
         let mut message = match place.text(message, "role")? {
+            "user" if returns_media(written) => {
+                let only = |are_results: bool| {
+                    let read = &read;
+                    move |place: &FieldPath<'_>, block: &Value| {
+                        if is_result(block) == are_results {
+                            users(place, block, read)
+                        } else {
+                            Ok(Vec::new())
+                        }
+                    }
+                };
+                let results = content(Role::Tool, &at, written, only(true))?;
+                let rest = content(Role::User, &at, written, only(false))?;
+                if rest.parts.is_empty() {
+                    results
+                } else {
+                    read.push(results);
+                    rest
+                }
+            }
             "user" => content(Role::User, &at, written, |place, block| {
                 users(place, block, &read)
             })?,
@@ -113,6 +133,21 @@ pub(super) fn read(system: Option<&Value>, messages: &Value) -> Result<Vec<Messa
     Ok(read)
 }
 
+fn is_result(block: &Value) -> bool {
+    block["type"] == "tool_result"
+}
+
+/// Returns whether a tool's result among these blocks holds more than text: then the results are the
+/// message of a tool, and what is beside them is the user's.
+fn returns_media(written: &Value) -> bool {
+    let blocks = written.as_array().into_iter().flatten();
+    let mut within = blocks
+        .filter(|block| is_result(block))
+        .filter_map(|block| block["content"].as_array())
+        .flatten();
+    within.any(|block| matches!(block["type"].as_str(), Some("image" | "document")))
+}
+
 fn content(
     role: Role,
     place: &FieldPath<'_>,
@@ -125,13 +160,16 @@ fn content(
             let mut message = Message::new(role, Vec::with_capacity(blocks.len()));
             for (index, block) in blocks.iter().enumerate() {
                 let part = message.parts.len();
+                message.parts.extend(read(&place.at(index), block)?);
+                if message.parts.len() == part {
+                    continue;
+                }
                 message
                     .cache_marks
                     .extend(mark(block).map(|mark| CacheMark {
                         part,
                         mark: mark.clone(),
                     }));
-                message.parts.extend(read(&place.at(index), block)?);
                 let first = message.parts.get(part);
                 if let Some(own) = first.and_then(|first| own_part(role, first, block)) {
                     message.parts.insert(part + 1, own);

@@ -19,6 +19,7 @@ use crate::{
         own_fields,
         target::Dialect,
     },
+    tool_media::{is_of_result, is_text, note, refuse, stated_type},
     turns::{
         ProviderTurn, Speaker, Turns, arguments, fields_of_texts, is_instruction, opaque_json,
         opaque_text, plain_text, split_instructions,
@@ -35,7 +36,14 @@ pub(super) struct AnthropicConversation {
 
 /// Translates; `takes_system` is whether the model accepts a system message within the
 /// conversation.
-pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicConversation {
+///
+/// # Errors
+/// When media is of a type that the API does not take.
+pub(super) fn translate(
+    messages: &[Message],
+    takes_system: bool,
+) -> Result<AnthropicConversation, String> {
+    refuse(messages, "Anthropic", takes)?;
     let (front, rest) = split_instructions(messages);
     let mut turns = Turns::default();
     for (place, message) in rest.iter().enumerate() {
@@ -56,13 +64,18 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicCo
                 blocks(message, words).for_each(|(_, block)| turns.add(speaker, block));
             }
             Role::User | Role::Tool => {
-                blocks(message, users).for_each(|(part, block)| match part {
-                    Part::ToolResult(result) => {
-                        let whole = whole_result(message, result);
-                        turns.add_result(&result.call_id, whole.unwrap_or(block));
+                for (place, block) in blocks(message, users) {
+                    match &message.parts[place] {
+                        Part::ToolResult(result) => {
+                            let whole = whole_result(message, result);
+                            turns.add_result(&result.call_id, whole.unwrap_or(block));
+                        }
+                        Part::Image(media) | Part::File(media) if is_of_result(message, place) => {
+                            add_beside(&mut turns, media, block);
+                        }
+                        _ => turns.add(Speaker::User, block),
                     }
-                    _ => turns.add(Speaker::User, block),
-                });
+                }
             }
             Role::Assistant => {
                 blocks(message, models).for_each(|(_, block)| turns.add(Speaker::Model, block));
@@ -70,14 +83,46 @@ pub(super) fn translate(messages: &[Message], takes_system: bool) -> AnthropicCo
         }
         turns.add_fields(own_fields::of_message(Dialect::Anthropic, &message.parts));
     }
-    AnthropicConversation {
+    Ok(AnthropicConversation {
         system: front
             .iter()
             .flat_map(|message| blocks(message, words))
             .map(|(_, block)| block)
             .collect(),
         messages: turns.into_turns().into_iter().map(written).collect(),
+    })
+}
+
+/// Returns whether the API takes bytes of this type.
+fn takes(kind: &str) -> bool {
+    is_text(kind)
+        || matches!(
+            kind,
+            "application/pdf" | "image/png" | "image/jpeg" | "image/gif" | "image/webp"
+        )
+}
+
+/// Adds a block to the content of the last result. That of a failed tool is text alone, so that it
+/// goes behind the results.
+fn add_beside(turns: &mut Turns, media: &Media, block: Value) {
+    match turns.last_result() {
+        Some(result) if result["is_error"] != true => push(result, block),
+        Some(result) => {
+            push(result, json!({"type": "text", "text": note(media)}));
+            turns.add(Speaker::User, block);
+        }
+        None => turns.add(Speaker::User, block),
     }
+}
+
+fn push(result: &mut Value, block: Value) {
+    let mut content = match result["content"].take() {
+        Value::Array(blocks) => blocks,
+        Value::String(words) => vec![json!({"type": "text", "text": words})],
+        _ => Vec::new(),
+    };
+    content.push(block);
+    result["content"] = Value::Array(content);
 }
 
 fn written(mut turn: ProviderTurn) -> Value {
@@ -92,13 +137,13 @@ fn written(mut turn: ProviderTurn) -> Value {
     message
 }
 
-/// Returns the blocks of a message's parts, as far as `write` has one for them, with the message's
-/// marks for caching, the citations of its texts and the fields that only this dialect knows.
+/// Returns the blocks of a message's parts, as far as `write` has one for them, with the place of
+/// the part, the message's marks for caching, the citations of its texts and the fields that only this dialect knows.
 fn blocks(
     message: &Message,
     write: fn(&Part) -> Option<Value>,
-) -> impl Iterator<Item = (&Part, Value)> {
-    let mut blocks: Vec<(&Part, Value)> = Vec::with_capacity(message.parts.len());
+) -> impl Iterator<Item = (usize, Value)> {
+    let mut blocks: Vec<(usize, Value)> = Vec::with_capacity(message.parts.len());
     let last = message.parts.len().saturating_sub(1);
     let mut marks = message.cache_marks.iter().peekable();
     let mut marked = None;
@@ -121,7 +166,7 @@ fn blocks(
             } else {
                 marked
             };
-            blocks.push((part, block));
+            blocks.push((place, block));
         }
         while let Some(CacheMark { mark, .. }) = marks.next_if(|mark| mark.part.min(last) <= place)
         {
@@ -217,7 +262,7 @@ fn tool_result(result: &ToolResult) -> Value {
 
 fn document(media: &Media) -> Value {
     let source = match &media.source {
-        MediaSource::Bytes(bytes) if media.mime_type.starts_with("text/") => {
+        MediaSource::Bytes(bytes) if is_text(&stated_type(media)) => {
             json!({"type": "text", "media_type": "text/plain", "data": String::from_utf8_lossy(bytes)})
         }
         MediaSource::Bytes(_) | MediaSource::Url(_) => source(media),
@@ -233,7 +278,62 @@ fn source(media: &Media) -> Value {
     match &media.source {
         MediaSource::Url(url) => json!({"type": "url", "url": url}),
         MediaSource::Bytes(bytes) => {
-            json!({"type": "base64", "media_type": media.mime_type, "data": STANDARD.encode(bytes)})
+            json!({"type": "base64", "media_type": stated_type(media), "data": STANDARD.encode(bytes)})
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool_media::tests::{conversation, media};
+
+    #[test]
+    fn what_a_tool_returned_is_in_its_result_unless_that_is_an_error() {
+        let image = |data: &str| json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}});
+        let document = json!({"type": "document", "title": "two.pdf", "source": {"type": "base64", "media_type": "application/pdf", "data": "dHdv"}});
+        let second = json!({"type": "tool_result", "tool_use_id": "b", "content": "second"});
+        let text = |words: &str| json!({"type": "text", "text": words});
+        let taken = translate(&conversation(false, None), true).unwrap();
+        let first = json!([text("first"), image("b25l"), document]);
+        assert_eq!(
+            taken.messages[2]["content"],
+            json!([
+                {"type": "tool_result", "tool_use_id": "a", "content": first},
+                second,
+                image("b3du"),
+                text("and this?"),
+            ])
+        );
+        let failed = translate(&conversation(true, None), true).unwrap();
+        let blocks = failed.messages[2]["content"].as_array().unwrap();
+        assert_eq!(
+            blocks[2..],
+            [image("b25l"), document, image("b3du"), text("and this?")]
+        );
+        let words = blocks[0]["content"].as_array().unwrap();
+        assert!(words.len() == 3 && words.iter().all(|it| it["type"] == "text"));
+    }
+
+    #[test]
+    fn what_can_be_read_is_sent_as_text() {
+        for (kind, name) in [("application/json", None), ("", Some("a.rs"))] {
+            let file = Part::File(media(kind, b"{}", name));
+            let taken = translate(&[Message::new(Role::User, vec![file])], true).unwrap();
+            let source = json!({"type": "text", "media_type": "text/plain", "data": "{}"});
+            assert_eq!(taken.messages[0]["content"][0]["source"], source);
+        }
+    }
+
+    #[test]
+    fn what_the_api_does_not_take_is_refused_with_its_type() {
+        let sound = Part::File(media("audio/mp4", b"x", None));
+        let words = translate(&conversation(false, Some(sound)), true)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(
+            words.starts_with("Invalid request") && words.contains("audio/mp4"),
+            "{words}"
+        );
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn fields(
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
     };
-    let mut conversation = messages::translate(&call.messages, takes_system);
+    let mut conversation = messages::translate(&call.messages, takes_system)?;
     if call.response_format == ResponseFormat::JsonObject {
         let demand = json_demand::in_words(&call.response_format)?;
         let block = |text| json!({"type": "text", "text": text});

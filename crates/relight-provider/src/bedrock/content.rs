@@ -14,11 +14,42 @@ use crate::{
         own_fields::CITATIONS,
         target::Dialect,
     },
+    tool_media::{is_of_result, is_text, note, refusal, type_of},
     turns::{
         ProviderTurn, Speaker, Turns, arguments, fields_of_texts, opaque_text, plain_text,
         plain_texts, split_instructions,
     },
 };
+
+/// The block and format of media that are no documents, by their type.
+const FORMATS: [(&str, &str, &str); 26] = [
+    ("image/png", "image", "png"),
+    ("image/jpeg", "image", "jpeg"),
+    ("image/gif", "image", "gif"),
+    ("image/webp", "image", "webp"),
+    ("audio/mpeg", "audio", "mp3"),
+    ("audio/mp3", "audio", "mp3"),
+    ("audio/wav", "audio", "wav"),
+    ("audio/x-wav", "audio", "wav"),
+    ("audio/wave", "audio", "wav"),
+    ("audio/mp4", "audio", "mp4"),
+    ("audio/m4a", "audio", "m4a"),
+    ("audio/x-m4a", "audio", "m4a"),
+    ("audio/aac", "audio", "aac"),
+    ("audio/x-aac", "audio", "x-aac"),
+    ("audio/flac", "audio", "flac"),
+    ("audio/x-flac", "audio", "flac"),
+    ("audio/ogg", "audio", "ogg"),
+    ("audio/opus", "audio", "opus"),
+    ("audio/webm", "audio", "webm"),
+    ("video/mp4", "video", "mp4"),
+    ("video/quicktime", "video", "mov"),
+    ("video/webm", "video", "webm"),
+    ("video/x-matroska", "video", "mkv"),
+    ("video/mpeg", "video", "mpeg"),
+    ("video/x-flv", "video", "flv"),
+    ("video/3gpp", "video", "three_gp"),
+];
 
 /// A conversation in this dialect.
 pub(super) struct BedrockConversation {
@@ -31,7 +62,7 @@ pub(super) struct BedrockConversation {
 /// Translates; `mixes` is whether the model accepts other content beside tool results.
 ///
 /// # Errors
-/// When media is given by an address that the API cannot fetch.
+/// When media is of a type that the API does not take, or given by an address that it cannot fetch.
 pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConversation, String> {
     let (front, rest) = split_instructions(messages);
     let mut turns = Turns::default();
@@ -48,7 +79,7 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConv
                     }
                 }
                 Role::System | Role::Developer | Role::User | Role::Tool => {
-                    add_users(&mut turns, part)?;
+                    add_users(&mut turns, part, is_of_result(message, place))?;
                 }
             }
         }
@@ -83,7 +114,7 @@ fn text(words: &str) -> Value {
     json!({"text": words})
 }
 
-fn add_users(turns: &mut Turns, part: &Part) -> Result<(), String> {
+fn add_users(turns: &mut Turns, part: &Part, is_of_result: bool) -> Result<(), String> {
     match part {
         Part::ToolResult(result) => turns.add_result(&result.call_id, tool_result(result)),
         Part::Text(_) | Part::Refusal(_) => {
@@ -91,21 +122,24 @@ fn add_users(turns: &mut Turns, part: &Part) -> Result<(), String> {
                 turns.add(Speaker::User, text(words));
             }
         }
-        Part::Image(media) => {
-            let format = media.mime_type.rsplit('/').next().unwrap_or_default();
-            let format = if format == "jpg" { "jpeg" } else { format };
-            turns.add(
-                Speaker::User,
-                json!({"image": {"format": format, "source": source(media)?}}),
-            );
-        }
-        Part::File(media) => {
-            let format = document_format(&media.mime_type);
-            let name = document_name(media.name.as_deref());
-            turns.add(
-                Speaker::User,
-                json!({"document": {"format": format, "name": name, "source": source(media)?}}),
-            );
+        Part::Image(media) | Part::File(media) => {
+            let block = media_block(media)?;
+            let result = turns.last_result().filter(|_| is_of_result);
+            let content = result
+                .and_then(|it| it.pointer_mut("/toolResult/content"))
+                .and_then(Value::as_array_mut);
+            match content {
+                // A result takes all media but sounds.
+                Some(content) if block.get("audio").is_none() => {
+                    content.retain(|it| it != &nothing());
+                    content.push(block);
+                }
+                Some(content) => {
+                    content.push(text(&note(media)));
+                    turns.add(Speaker::User, block);
+                }
+                None => turns.add(Speaker::User, block),
+            }
         }
         // Only the model thinks and calls.
         Part::Reasoning(_) | Part::ToolCall(_) => {}
@@ -152,7 +186,7 @@ fn reasoning(piece: &Reasoning) -> Option<Value> {
 fn tool_result(result: &ToolResult) -> Value {
     // The server refuses blank texts.
     let content = if result.content.trim().is_empty() {
-        json!({"json": {}})
+        nothing()
     } else {
         text(&result.content)
     };
@@ -161,6 +195,24 @@ fn tool_result(result: &ToolResult) -> Value {
         fields["status"] = json!("error");
     }
     json!({"toolResult": fields})
+}
+
+fn nothing() -> Value {
+    json!({"json": {}})
+}
+
+/// Returns an image, document, sound or film in the block that the API has for its type.
+fn media_block(media: &Media) -> Result<Value, String> {
+    let refused = || refusal("Bedrock", media);
+    let kind = type_of(media).ok_or_else(refused)?;
+    let source = source(media)?;
+    if let Some(format) = document_format(&kind) {
+        let name = document_name(media.name.as_deref());
+        return Ok(json!({"document": {"format": format, "name": name, "source": source}}));
+    }
+    let known = FORMATS.iter().find(|(known, ..)| *known == kind);
+    let (_, block, format) = known.ok_or_else(refused)?;
+    Ok(json!({*block: {"format": format, "source": source}}))
 }
 
 fn source(media: &Media) -> Result<Value, String> {
@@ -173,8 +225,9 @@ fn source(media: &Media) -> Result<Value, String> {
     }
 }
 
-fn document_format(mime_type: &str) -> &'static str {
-    match mime_type {
+/// Returns the format of a document; `None` if it is none.
+fn document_format(kind: &str) -> Option<&'static str> {
+    Some(match kind {
         "application/pdf" => "pdf",
         "text/csv" => "csv",
         "text/html" => "html",
@@ -183,8 +236,9 @@ fn document_format(mime_type: &str) -> &'static str {
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
         "application/vnd.ms-excel" => "xls",
         "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
-        _ => "txt",
-    }
+        text if is_text(text) => "txt",
+        _ => return None,
+    })
 }
 
 /// The API takes letters, digits, single spaces, hyphens and brackets.
@@ -209,6 +263,7 @@ fn document_name(name: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool_media::tests::{conversation, media};
 
     #[test]
     fn a_document_has_a_name_of_plain_letters() {
@@ -236,5 +291,47 @@ mod tests {
             taken.messages,
             [json!({"role": "user", "content": [image]})]
         );
+    }
+
+    #[test]
+    fn what_a_tool_returned_is_in_its_result() {
+        let sound = Part::File(media("audio/mp4", b"six", None));
+        let taken = translate(&conversation(false, Some(sound)), true).unwrap();
+        let image = |bytes: &str| json!({"image": {"format": "png", "source": {"bytes": bytes}}});
+        let document =
+            json!({"document": {"format": "pdf", "name": "two pdf", "source": {"bytes": "dHdv"}}});
+        let note = json!({"text": "[audio/mp4: shown after the results of the tools]"});
+        let first = json!([{"text": "first"}, image("b25l"), document, note]);
+        assert_eq!(
+            taken.messages[2]["content"],
+            json!([
+                {"toolResult": {"toolUseId": "a", "content": first}},
+                {"toolResult": {"toolUseId": "b", "content": [{"text": "second"}]}},
+                {"audio": {"format": "mp4", "source": {"bytes": "c2l4"}}},
+                image("b3du"),
+                {"text": "and this?"},
+            ])
+        );
+        assert_eq!(taken.messages.len(), 3);
+    }
+
+    #[test]
+    fn what_the_api_does_not_take_is_refused_with_its_type() {
+        let user = |media| vec![Message::new(Role::User, vec![Part::File(media)])];
+        for (kind, bytes, said) in [
+            ("application/zip", &b"x"[..], "application/zip"),
+            ("image/svg+xml", b"x", "image/svg+xml"),
+            ("application/octet-stream", b"\xffx", "not stated"),
+        ] {
+            let refused = translate(&user(media(kind, bytes, None)), true);
+            let words = refused.map(|_| ()).unwrap_err();
+            assert!(
+                words.starts_with("Invalid request") && words.contains(said),
+                "{words}"
+            );
+        }
+        let bare = media("application/octet-stream", b"%PDF-1.7", None);
+        let taken = translate(&user(bare), true).unwrap();
+        assert_eq!(taken.messages[0]["content"][0]["document"]["format"], "pdf");
     }
 }

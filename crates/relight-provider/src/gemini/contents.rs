@@ -14,6 +14,7 @@ use crate::{
     domain::message::{Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult},
     {
         call_ids::is_made,
+        tool_media::{is_of_result, note, refuse, stated_type, type_of},
         turns::{
             Speaker, Turns, arguments, is_instruction, opaque_json, opaque_text, plain_text,
             plain_texts, split_instructions,
@@ -23,6 +24,15 @@ use crate::{
 
 /// Documented to pass the server's check for calls that it did not make itself.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Types that models from version 3 on take within the result of a function.
+const IN_RESULTS: [&str; 5] = [
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "application/pdf",
+    "text/plain",
+];
 
 /// A conversation in this dialect.
 pub(super) struct GeminiConversation {
@@ -35,8 +45,12 @@ pub(super) struct GeminiConversation {
 /// The tool calls of a conversation by id.
 struct Calls<'a>(HashMap<&'a str, (usize, &'a str)>);
 
-/// Translates; `signs` is whether the model requires signatures with calls.
-pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation {
+/// Translates; `signs` is whether the model requires signatures with calls, as from version 3 on.
+///
+/// # Errors
+/// When the type of media that is given by value is not known.
+pub(super) fn translate(messages: &[Message], signs: bool) -> Result<GeminiConversation, String> {
+    refuse(messages, "Gemini", |_| true)?;
     let (front, rest) = split_instructions(messages);
     let calls = Calls::of(rest);
     // Signatures are required since the user's last turn.
@@ -51,10 +65,16 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation
                     .filter_map(plain_text)
                     .for_each(|words| turns.add(Speaker::User, text(words)));
             }
-            Role::User | Role::Tool => message
-                .parts
-                .iter()
-                .for_each(|part| add_users(&mut turns, part, &calls)),
+            Role::User | Role::Tool => {
+                for (place, part) in message.parts.iter().enumerate() {
+                    match part {
+                        Part::Image(media) | Part::File(media) if is_of_result(message, place) => {
+                            add_beside(&mut turns, media, signs);
+                        }
+                        _ => add_users(&mut turns, part, &calls),
+                    }
+                }
+            }
             Role::Assistant => {
                 let needs_signature = signs && place > turn_start;
                 for mut part in message.parts.iter().filter_map(models) {
@@ -66,10 +86,10 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> GeminiConversation
             }
         }
     }
-    GeminiConversation {
+    Ok(GeminiConversation {
         system: plain_texts(front).map(text).collect(),
         contents: contents(turns, &calls),
-    }
+    })
 }
 
 fn contents(turns: Turns, calls: &Calls<'_>) -> Vec<Value> {
@@ -164,6 +184,33 @@ fn add_users(turns: &mut Turns, part: &Part, calls: &Calls<'_>) {
     }
 }
 
+/// Adds an image or file to the last result, if the model takes it there, else behind the results.
+fn add_beside(turns: &mut Turns, media: &Media, is_from_version_3: bool) {
+    let written = data(media);
+    let is_taken = is_from_version_3
+        && written.get("inlineData").is_some()
+        && type_of(media).is_some_and(|kind| IN_RESULTS.contains(&&*kind));
+    let result = turns.last_result();
+    let Some(result) = result.map(|result| &mut result["functionResponse"]) else {
+        return turns.add(Speaker::User, written);
+    };
+    if is_taken {
+        match &mut result["parts"] {
+            Value::Array(parts) => parts.push(written),
+            parts => *parts = json!([written]),
+        }
+        return;
+    }
+    let words = result["response"].as_object_mut();
+    if let Some(Value::String(words)) = words.and_then(|words| words.values_mut().next()) {
+        if !words.is_empty() {
+            words.push('\n');
+        }
+        words.push_str(&note(media));
+    }
+    turns.add(Speaker::User, written);
+}
+
 fn models(part: &Part) -> Option<Value> {
     match part {
         Part::Text(_) | Part::Refusal(_) => plain_text(part).map(text),
@@ -220,9 +267,50 @@ fn add_id(fields: &mut Map<String, Value>, id: &str) {
 
 fn data(media: &Media) -> Value {
     match &media.source {
-        MediaSource::Url(url) => json!({"fileData": {"mimeType": media.mime_type, "fileUri": url}}),
-        MediaSource::Bytes(bytes) => {
-            json!({"inlineData": {"mimeType": media.mime_type, "data": STANDARD.encode(bytes)}})
+        MediaSource::Url(url) => {
+            let mut fields = json!({"fileUri": url});
+            if let Some(kind) = type_of(media) {
+                fields["mimeType"] = json!(kind);
+            }
+            json!({"fileData": fields})
         }
+        MediaSource::Bytes(bytes) => {
+            json!({"inlineData": {"mimeType": stated_type(media), "data": STANDARD.encode(bytes)}})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool_media::tests::{conversation, media};
+
+    #[test]
+    fn what_a_tool_returned_is_in_its_response_or_behind_it() {
+        let own = json!({"inlineData": {"mimeType": "image/png", "data": "b3du"}});
+        let picture = json!({"inlineData": {"mimeType": "image/png", "data": "b25l"}});
+        let document = json!({"inlineData": {"mimeType": "application/pdf", "data": "dHdv"}});
+        let response = |id: &str, words: &str| json!({"functionResponse": {"id": id, "name": "draw", "response": {"output": words}}});
+        let new = translate(&conversation(false, None), true)
+            .unwrap()
+            .contents;
+        let mut first = response("a", "first");
+        first["functionResponse"]["parts"] = json!([picture, document]);
+        assert_eq!(new[2]["parts"], json!([first, response("b", "second")]));
+        assert_eq!(new[3]["parts"], json!([own, {"text": "and this?"}]));
+        let old = translate(&conversation(false, None), false)
+            .unwrap()
+            .contents;
+        let noted = "first\n[image/png: shown after the results of the tools]\n[application/pdf `two.pdf`: shown after the results of the tools]";
+        assert_eq!(
+            old[2]["parts"],
+            json!([response("a", noted), response("b", "second")])
+        );
+        assert_eq!(
+            old[3]["parts"],
+            json!([picture, document, own, {"text": "and this?"}])
+        );
+        let unknown = Part::File(media("application/octet-stream", b"\xffx", None));
+        assert!(translate(&conversation(false, Some(unknown)), true).is_err());
     }
 }

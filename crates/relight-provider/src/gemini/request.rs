@@ -37,7 +37,7 @@ pub(super) fn body(call: &ProviderRequest) -> Result<Vec<u8>, ProviderError> {
 /// `signed_calls`: calls of the current turn must come with signatures, as from version 3 on.
 fn fields(call: &ModelCall, signed_calls: bool) -> Result<Map<String, Value>, String> {
     let mut body = Map::new();
-    let conversation = contents::translate(&call.messages, signed_calls);
+    let conversation = contents::translate(&call.messages, signed_calls)?;
     if !conversation.system.is_empty() {
         body.insert(
             "systemInstruction".to_owned(),

@@ -1,7 +1,8 @@
 //! Writes the neutral conversation as chat messages.
 //!
 //! Each tool result is a message of its own, right behind its call, whatever message it was in;
-//! nothing is between a call and its results. Fields that only this dialect knows are written in
+//! nothing is between a call and its results, which are texts: what a tool returned beside is in the
+//! user's next message. Fields that only this dialect knows are written in
 //! their message, or in their part of it.
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use crate::{
         own_fields::{self, PartFields},
         target::Dialect,
     },
+    tool_media::{behind_results, stated_type},
     turns::opaque_json,
 };
 
@@ -31,6 +33,7 @@ pub(super) fn write(
     dialect: &ChatDialect<'_>,
     into: &mut Vec<u8>,
 ) {
+    let messages = &*behind_results(messages);
     let mut written = ArrayWriter::new(into);
     for (index, message) in messages.iter().enumerate() {
         let of_parts = own_fields::of_parts(Dialect::OpenaiChat, &message.parts);
@@ -272,13 +275,13 @@ fn write_tool_result(result: &ToolResult, name: Option<&str>, object: &mut Objec
 }
 
 fn write_file(media: &Media, part: &mut ObjectWriter<'_>) {
-    if let (Some(format), MediaSource::Bytes(bytes)) =
-        (media.mime_type.strip_prefix("audio/"), &media.source)
+    let kind = stated_type(media);
+    if let (Some(format), MediaSource::Bytes(bytes)) = (kind.strip_prefix("audio/"), &media.source)
     {
-        let format = if format == "mpeg" {
-            "mp3"
-        } else {
-            format.trim_start_matches("x-")
+        let format = match format.trim_start_matches("x-") {
+            "mpeg" => "mp3",
+            "wave" => "wav",
+            format => format,
         };
         part.word("type", "input_audio");
         part.object("input_audio", |audio| {
@@ -297,8 +300,11 @@ fn write_file(media: &Media, part: &mut ObjectWriter<'_>) {
 fn url_of(media: &Media) -> Cow<'_, str> {
     match &media.source {
         MediaSource::Url(url) => Cow::Borrowed(url),
-        MediaSource::Bytes(bytes) => {
-            format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes)).into()
-        }
+        MediaSource::Bytes(bytes) => format!(
+            "data:{};base64,{}",
+            stated_type(media),
+            STANDARD.encode(bytes)
+        )
+        .into(),
     }
 }

@@ -303,3 +303,30 @@ fn what_a_target_was_found_not_to_take_is_worded_otherwise() {
         "messages": [{"role": "system", "content": "Be brief."}]});
     assert_eq!(body_of(&call, &dialect), expected);
 }
+
+#[test]
+fn what_a_tool_returned_beside_text_is_in_the_users_next_message() {
+    let call = ModelCall {
+        messages: crate::tool_media::tests::conversation(false, None),
+        ..ModelCall::default()
+    };
+    let written = messages(&call);
+    let text = |words: &str| json!({"type": "text", "text": words});
+    let image = |data: &str| json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{data}")}});
+    let document = json!({"type": "file", "file": {"filename": "two.pdf", "file_data": "data:application/pdf;base64,dHdv"}});
+    let noted = "first\n[image/png: shown after the results of the tools]\n[application/pdf `two.pdf`: shown after the results of the tools]";
+    let whose = text("Returned by the tool `draw`:");
+    assert_eq!(
+        written.as_array().unwrap()[2..],
+        [
+            json!({"role": "tool", "tool_call_id": "a", "content": noted}),
+            json!({"role": "tool", "tool_call_id": "b", "content": "second"}),
+            json!({"role": "user", "content": [whose, image("b25l"), whose, document, image("b3du"), text("and this?")]}),
+        ]
+    );
+    let mut unfinished = call;
+    unfinished.messages.truncate(4);
+    let written = messages(&unfinished);
+    assert_eq!(written[4]["role"], "user");
+    assert_eq!(written[4]["content"].as_array().unwrap().len(), 4);
+}

@@ -14,6 +14,7 @@ use crate::{
         own_fields::{self, PartFields},
         target::Dialect,
     },
+    tool_media::{is_of_result, stated_type},
     turns::{fields_of_texts, opaque_json, opaque_text},
 };
 
@@ -33,6 +34,10 @@ pub fn translate(messages: &[Message], custom: &[&str]) -> Vec<Value> {
                             own_fields::merge_into_result(&mut item, "output", "input_text", own);
                         }
                         items.push(item);
+                    } else if is_of_result(message, place)
+                        && let Some(content) = content(part)
+                    {
+                        add_beside(items.last_mut(), with(&of_parts, place, content));
                     }
                 }
                 items.extend(message_item(message, &of_parts));
@@ -40,6 +45,22 @@ pub fn translate(messages: &[Message], custom: &[&str]) -> Vec<Value> {
         }
     }
     items
+}
+
+/// Adds an image or file to the output of a tool.
+fn add_beside(output: Option<&mut Value>, content: Value) {
+    let Some(output) = output.and_then(|item| item.get_mut("output")) else {
+        return;
+    };
+    let mut all = match output.take() {
+        Value::Array(all) => all,
+        Value::String(words) if !words.is_empty() => {
+            vec![json!({"type": "input_text", "text": words})]
+        }
+        _ => Vec::new(),
+    };
+    all.push(content);
+    *output = Value::Array(all);
 }
 
 /// Returns the message beside its tool results; `None` if nothing is left.
@@ -50,6 +71,7 @@ fn message_item(message: &Message, of_parts: &PartFields) -> Option<Value> {
         Role::User | Role::Tool | Role::Assistant => "user",
     };
     let parts = message.parts.iter().enumerate();
+    let parts = parts.filter(|(place, _)| !is_of_result(message, *place));
     let content = parts.filter_map(|(place, part)| Some(with(of_parts, place, content(part)?)));
     let content: Vec<Value> = content.collect();
     if content.is_empty() {
@@ -215,7 +237,39 @@ fn url_of(media: &Media) -> String {
     match &media.source {
         MediaSource::Url(url) => url.clone(),
         MediaSource::Bytes(bytes) => {
-            format!("data:{};base64,{}", media.mime_type, STANDARD.encode(bytes))
+            format!(
+                "data:{};base64,{}",
+                stated_type(media),
+                STANDARD.encode(bytes)
+            )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool_media::tests::{conversation, media};
+
+    #[test]
+    fn what_a_tool_returned_is_in_its_output() {
+        let items = translate(&conversation(false, None), &[]);
+        let image = |data: &str| json!({"type": "input_image", "image_url": format!("data:image/png;base64,{data}"), "detail": "auto"});
+        let document = json!({"type": "input_file", "filename": "two.pdf", "file_data": "data:application/pdf;base64,dHdv"});
+        let text = |words: &str| json!({"type": "input_text", "text": words});
+        assert_eq!(
+            items[3..],
+            [
+                json!({"type": "function_call_output", "call_id": "a", "output": [text("first"), image("b25l"), document]}),
+                json!({"type": "function_call_output", "call_id": "b", "output": "second"}),
+                json!({"type": "message", "role": "user", "content": [image("b3du"), text("and this?")]}),
+            ]
+        );
+        let bare = media("application/octet-stream", b"x", Some("a.csv"));
+        let sent = translate(&[Message::new(Role::User, vec![Part::File(bare)])], &[]);
+        assert_eq!(
+            sent[0]["content"][0]["file_data"],
+            "data:text/csv;base64,eA=="
+        );
     }
 }

@@ -136,6 +136,25 @@ fn a_conversation_with_tools_is_carried_in_its_order() {
 }
 
 #[test]
+fn an_image_that_a_tool_returned_stands_behind_its_result() {
+    let of_tool = |content: Value| {
+        let result = json!({"role": "tool", "tool_call_id": "c1", "content": content});
+        read(&with("messages", json!([result])))
+    };
+    let text = |words: &str| json!({"type": "text", "text": words});
+    let image =
+        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "x": 1}});
+    let request = of_tool(json!([text("a"), image, text("b")])).unwrap();
+    let parts = &request.call.messages[0].parts;
+    assert!(
+        matches!(&parts[..], [Part::ToolResult(result), Part::Image(_), fields]
+            if result.content == "a\nb" && fields.is_fields()),
+        "{parts:?}"
+    );
+    assert!(of_tool(json!([{"type": "video_url"}])).is_err());
+}
+
+#[test]
 fn a_part_that_cannot_be_carried_is_refused_with_its_place() {
     let user = |part: Value| with("messages", json!([{"role": "user", "content": [part]}]));
     for (body, path) in [

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    domain::message::{CacheMark, MediaSource, Opaque, Part, Role},
+    domain::message::{CacheMark, Media, MediaSource, Opaque, Part, Role},
     front::{carried, error::Protocol},
 };
 
@@ -119,6 +119,45 @@ fn blocks_are_carried_with_what_providers_need_back() {
         ("add", "no", true)
     );
     assert!(matches!(&messages[2].parts[1], Part::Image(_)));
+}
+
+#[test]
+fn an_image_of_a_result_is_told_from_one_of_the_user() {
+    let image = |data: &str| json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}});
+    let result = |id: &str, content: Value| json!({"type": "tool_result", "tool_use_id": id, "content": content});
+    let mark = json!({"type": "ephemeral"});
+    let mut own = image("b3du");
+    own["cache_control"] = mark.clone();
+    let blocks = json!([
+        result("a", json!([{"type": "text", "text": "first"}, image("b25l")])),
+        result("b", json!("second")),
+        own,
+        {"type": "text", "text": "and this?"},
+    ]);
+    let read_of = |blocks: Value| {
+        let body = with("messages", json!([{"role": "user", "content": blocks}]));
+        read(&body).unwrap().call.messages.clone()
+    };
+    let messages = read_of(blocks.clone());
+    let [results, users] = &messages[..] else {
+        panic!("{messages:?}")
+    };
+    assert_eq!((results.role, users.role), (Role::Tool, Role::User));
+    assert!(matches!(
+        &results.parts[..],
+        [
+            Part::ToolResult(_),
+            Part::Image(Media { source: MediaSource::Bytes(bytes), .. }),
+            Part::ToolResult(_),
+        ] if bytes == b"one"
+    ));
+    assert!(matches!(&users.parts[..], [Part::Image(_), Part::Text(_)]));
+    assert_eq!(users.cache_marks, [CacheMark { part: 0, mark }]);
+    let alone = read_of(json!([blocks[0]]));
+    assert!(
+        matches!(&alone[..], [message] if message.role == Role::Tool),
+        "{alone:?}"
+    );
 }
 
 #[test]

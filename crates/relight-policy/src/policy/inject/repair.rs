@@ -176,19 +176,21 @@ fn is_in_order(calls: &[&ToolCall], replies: &[Message]) -> bool {
     open.is_empty()
 }
 
-/// Removes the first result of a call from the replies, with its own fields, and with its message if
-/// that holds nothing else, and returns it.
+/// Removes the first result of a call from the replies, with its own fields and, in the message of a
+/// tool, its images and files, and with its message if that holds nothing else, and returns it.
 fn take_result(replies: &mut Vec<Message>, call_id: &str) -> Option<Message> {
     let answers =
         |part: &Part| matches!(part, Part::ToolResult(result) if result.call_id == call_id);
     let index = replies
         .iter()
         .position(|reply| reply.parts.iter().any(answers))?;
+    let is_of_tool = replies[index].role == Role::Tool;
+    let is_media = |part: &Part| is_of_tool && matches!(part, Part::Image(_) | Part::File(_));
     let mut is_found = false;
     let mut is_behind = false;
     let result = replies[index].take_parts(|part| {
         is_behind = if is_found {
-            is_behind && part.is_fields()
+            is_behind && (part.is_fields() || is_media(part))
         } else {
             is_found = answers(part);
             is_found

@@ -8,6 +8,7 @@ use super::{
     super::{repair, repair::INTERRUPTED, validators},
     *,
 };
+use crate::domain::message::{Media, MediaSource};
 
 #[test]
 fn a_whole_history_is_borrowed() {
@@ -43,6 +44,29 @@ fn a_lost_result_is_answered_in_neutral_words_right_after_its_call() {
             user
         ]
     );
+}
+
+#[test]
+fn what_a_tool_returned_beside_text_moves_with_its_result() {
+    let media = |name: &str| Media {
+        mime_type: "image/png".to_owned(),
+        source: MediaSource::Bytes(vec![1]),
+        name: Some(name.to_owned()),
+        detail: None,
+    };
+    let calling = Message::new(
+        Role::Assistant,
+        vec![tool_call("a", "draw"), tool_call("b", "draw")],
+    );
+    let mut first = tool_result("a", "draw", "", false);
+    first.parts.push(Part::Image(media("one")));
+    let mut second = tool_result("b", "draw", "", false);
+    second.parts.push(Part::File(media("two")));
+    let mut both = second.clone();
+    both.parts.extend(first.parts.clone());
+    let user = Message::text(Role::User, "go on");
+    let late = call(vec![calling.clone(), user.clone(), both]);
+    assert_eq!(repair(&late).messages, [calling, first, second, user]);
 }
 
 #[test]
