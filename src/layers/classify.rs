@@ -95,8 +95,7 @@ where
                 Either::Right(unfenced(deltas))
             }
         };
-        let check =
-            AnswerCheck::new(Arc::clone(call)).of_the_rest(judge.attempt.request.goes_on.is_some());
+        let check = AnswerCheck::new(Arc::clone(call));
         Ok(Box::pin(items_of(JudgedCompletion {
             deltas,
             judge,

@@ -131,6 +131,13 @@ pub fn read(dialect: Dialect, raw: &str) -> Option<FinishReason> {
     known.map_or(Some(FinishReason::Other), |(_, reason)| *reason)
 }
 
+/// Returns whether the word of a model that stopped may mean that it came to a stop sequence. Most
+/// dialects have one word for that and for the end of the answer.
+#[must_use]
+pub fn may_be_a_sequence(raw: &str) -> bool {
+    !["end_turn", "completed"].contains(&raw)
+}
+
 /// Returns the reason why it stopped, in the words of chat completions.
 #[must_use]
 pub fn in_chat(reason: FinishReason, raw: &str) -> &'static str {

@@ -17,7 +17,7 @@ use super::{
 use crate::domain::{
     completion::{BlockKind, Delta, FinishReason},
     message::{ModelCall, ResponseFormat},
-    own_fields,
+    own_fields, stop_reason,
 };
 
 /// Longest answer whose format is checked, in bytes; a longer one is passed on unchecked.
@@ -56,8 +56,8 @@ pub struct AnswerCheck {
     is_shown: bool,
     bytes: usize,
     finish: Option<FinishReason>,
-    /// If set, another attempt gave its beginning.
-    is_rest: bool,
+    /// If set, it may have ended at a stop sequence before its first word.
+    may_be_empty: bool,
 }
 
 /// State of a block of the completion.
@@ -81,14 +81,8 @@ impl AnswerCheck {
             is_shown: false,
             bytes: 0,
             finish: None,
-            is_rest: false,
+            may_be_empty: false,
         }
-    }
-
-    /// The same check, of the rest of a completion: it may be empty if a stop sequence comes first.
-    #[must_use]
-    pub fn of_the_rest(self, is_rest: bool) -> Self {
-        Self { is_rest, ..self }
     }
 
     /// Observes a delta.
@@ -117,7 +111,12 @@ impl AnswerCheck {
                     observed.text.push_str(text);
                 }
             }
-            Delta::Finish { reason, .. } => self.finish = Some(*reason),
+            Delta::Finish { reason, raw } => {
+                self.finish = Some(*reason);
+                self.may_be_empty = *reason == FinishReason::Stop
+                    && !self.call.stop.is_empty()
+                    && stop_reason::may_be_a_sequence(raw);
+            }
             Delta::BlockStop {
                 opaque: Some(opaque),
                 ..
@@ -172,10 +171,8 @@ impl AnswerCheck {
                 words,
             });
         }
-        let may_be_empty =
-            self.is_rest && finish == FinishReason::Stop && !self.call.stop.is_empty();
         let is_empty = self.texts().all(|block| block.is_blank) && !refused && !self.is_shown;
-        if is_empty && !may_be_empty {
+        if is_empty && !self.may_be_empty {
             let finding = if finish == FinishReason::Length {
                 Finding::OutputLimit
             } else {

@@ -71,6 +71,28 @@ fn an_answer_with_text_is_usable_and_an_empty_one_is_not() {
 }
 
 #[test]
+fn an_answer_that_a_stop_sequence_ended_at_once_may_be_empty() {
+    for (stops, raw, is_usable) in [
+        (&["END"][..], "stop", true),
+        (&["END"], "stop_sequence", true),
+        (&["END"], "STOP", true),
+        (&["END"], "end_turn", false),
+        (&[], "stop", false),
+    ] {
+        let stop = stops.iter().map(|stop| (*stop).to_owned()).collect();
+        let mut check = AnswerCheck::new(Arc::new(ModelCall {
+            stop,
+            ..ModelCall::default()
+        }));
+        check.see(&Delta::Finish {
+            reason: FinishReason::Stop,
+            raw: raw.to_owned(),
+        });
+        assert_eq!(check.verdict().is_ok(), is_usable, "{stops:?} {raw}");
+    }
+}
+
+#[test]
 fn a_tool_call_must_name_a_tool_and_fit_its_schema() {
     let call = call();
     let stop = FinishReason::ToolCalls;
