@@ -51,6 +51,9 @@ pub(super) fn of_reasoning(text: &str, opaque: &Opaque) -> Map<String, Value> {
 
 /// Returns the fields of a tool call for what its provider needs back with it.
 pub(super) fn of_call(opaque: &Opaque) -> Map<String, Value> {
+    if own_fields::is_usual_of_calls(opaque) {
+        return Map::new();
+    }
     own_fields::read(Dialect::OpenaiChat, opaque).unwrap_or_else(|| {
         let sealed = carried::seal(opaque, None);
         Map::from_iter([(EXTRA.to_owned(), json!({ENVELOPE: sealed}))])

@@ -31,7 +31,7 @@ use crate::{
 const MARK: &str = "cache_control";
 
 /// The fields that are read of blocks by their type.
-const READ_OF_BLOCKS: [(&str, &[&str]); 5] = [
+const READ_OF_BLOCKS: [(&str, &[&str]); 4] = [
     ("text", &["type", "text", MARK]),
     ("image", &IMAGE_FIELDS),
     ("document", &DOCUMENT_FIELDS),
@@ -39,8 +39,10 @@ const READ_OF_BLOCKS: [(&str, &[&str]); 5] = [
         "tool_result",
         &["type", "tool_use_id", "content", "is_error", MARK],
     ),
-    ("tool_use", &["type", "id", "name", "input", MARK]),
 ];
+
+/// The fields that are read of a call; it has the others itself.
+const CALL_FIELDS: [&str; 5] = ["type", "id", "name", "input", MARK];
 
 const IMAGE_FIELDS: [&str; 6] = [
     "type",
@@ -347,7 +349,10 @@ fn models(place: &FieldPath<'_>, block: &Value) -> Result<Vec<Part>, CallError> 
                 id: place.text(block, "id")?.to_owned(),
                 name: place.text(block, "name")?.to_owned(),
                 arguments: arguments.to_string(),
-                opaque: None,
+                opaque: own_fields::kept(
+                    Dialect::Anthropic,
+                    own_fields::unread(&CALL_FIELDS, block),
+                ),
             })]
         }
         "thinking" => {

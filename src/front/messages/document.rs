@@ -117,13 +117,10 @@ fn blocks(part: &Part) -> Vec<Value> {
         Part::Text(text) | Part::Refusal(text) => vec![json!({"type": "text", "text": text})],
         Part::Reasoning(reasoning) => vec![thinking(reasoning)],
         Part::ToolCall(call) => {
-            let mut blocks = Vec::from_iter(
-                call.opaque
-                    .as_ref()
-                    .map(|opaque| before_call(opaque, &call.id)),
-            );
-            blocks.push(tool_use(&call.id, &call.name, &input(&call.arguments)));
-            blocks
+            let (before, own) = of_call(call.opaque.as_ref(), &call.id);
+            let mut whole = tool_use(&call.id, &call.name, &input(&call.arguments));
+            own_fields::merge(&mut whole, &own);
+            before.into_iter().chain([whole]).collect()
         }
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => Vec::new(),
     }
@@ -158,10 +155,14 @@ pub(super) fn signature(opaque: &Opaque) -> String {
     }
 }
 
-/// Returns the part that a provider needs back with a tool call, for which this protocol's tool
-/// calls have no field.
-pub(super) fn before_call(opaque: &Opaque, call: &str) -> Value {
-    json!({"type": "redacted_thinking", "data": carried::seal(opaque, Some(call))})
+/// Returns what a provider needs back with a tool call: the block before it, for what this
+/// protocol's tool calls have no field for, or else their own fields.
+pub(super) fn of_call(opaque: Option<&Opaque>, call: &str) -> (Option<Value>, Map<String, Value>) {
+    let own = opaque.and_then(|opaque| own_fields::read(Dialect::Anthropic, opaque));
+    let before = opaque.filter(|_| own.is_none()).map(
+        |opaque| json!({"type": "redacted_thinking", "data": carried::seal(opaque, Some(call))}),
+    );
+    (before, own.unwrap_or_default())
 }
 
 /// Returns a tool call.

@@ -13,6 +13,7 @@ use crate::{
         fold::Block,
         ids::InvocationId,
         message::Opaque,
+        own_fields,
     },
     front::{
         error::{CallError, Protocol},
@@ -170,11 +171,14 @@ impl AnswerEvents for MessageEvents {
                 }
             }
             (BlockKind::ToolCall { id, name }, opaque) => {
-                if let Some(opaque) = opaque {
-                    events.extend(self.open(block.id, &document::before_call(opaque, id)));
+                let (before, own) = document::of_call(opaque.as_ref(), id);
+                if let Some(before) = before {
+                    events.extend(self.open(block.id, &before));
                     events.extend(self.close());
                 }
-                events.extend(self.open(block.id, &document::tool_use(id, name, &json!({}))));
+                let mut begun = document::tool_use(id, name, &json!({}));
+                own_fields::merge(&mut begun, &own);
+                events.extend(self.open(block.id, &begun));
                 events.push(self.input(&block.text));
             }
         }

@@ -92,6 +92,7 @@ pub(super) fn of_part(
                 .opaque
                 .as_ref()
                 .filter(|opaque| opaque.kind != NAMESPACE)
+                .filter(|opaque| !own_fields::is_usual_of_calls(opaque))
             {
                 items.push(before_call(invocation, index, opaque, &call.id));
             }

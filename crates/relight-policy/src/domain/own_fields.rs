@@ -25,6 +25,9 @@ const AROUND_TEXTS: [&str; 2] = ["content", "output"];
 /// Fields of a text that are read.
 const TEXT_FIELDS: [&str; 2] = ["type", "text"];
 
+/// Field of a call that says who made it.
+const CALLER: &str = "caller";
+
 /// Fields of parts that only one dialect knows, by the place of the part.
 pub type PartFields = BTreeMap<usize, Map<String, Value>>;
 
@@ -243,6 +246,18 @@ fn read_kind(dialect: Dialect, suffix: &str, opaque: &Opaque) -> Option<Map<Stri
     }
 }
 
+/// Returns whether what is kept with a call says no more than that the model itself made it: so it
+/// is with any call of another dialect.
+#[must_use]
+pub fn is_usual_of_calls(opaque: &Opaque) -> bool {
+    read(Dialect::Anthropic, opaque)
+        .is_some_and(|fields| fields.iter().all(|(name, value)| is_usual(name, value)))
+}
+
+fn is_usual(name: &str, value: &Value) -> bool {
+    name == CALLER && value["type"] == "direct"
+}
+
 /// Returns the fields of a message, without those of its calls and parts.
 #[must_use]
 pub fn of_message(dialect: Dialect, parts: &[Part]) -> Map<String, Value> {
@@ -305,6 +320,7 @@ fn names_in((name, value): &(String, Value)) -> Vec<String> {
             .iter()
             .flat_map(|text| unread(&TEXT_FIELDS, text).into_iter().map(|(name, _)| name))
             .collect(),
+        _ if is_usual(name, value) => Vec::new(),
         _ => vec![name.clone()],
     }
 }

@@ -13,6 +13,7 @@ use super::{BLOCK, REDACTED, SIGNATURE, finish};
 use crate::{
     domain::{
         completion::{BlockKind, Delta, FinishReason},
+        message::Opaque,
         own_fields, stop_reason,
         target::Dialect,
     },
@@ -35,6 +36,9 @@ const MESSAGE_FIELDS: [&str; 7] = [
     "type",
     "usage",
 ];
+
+/// Fields of a call that are read here.
+const CALL_FIELDS: [&str; 4] = ["id", "input", "name", "type"];
 
 /// Fields of its usage that are read here.
 const USAGE_FIELDS: [&str; 4] = [
@@ -76,6 +80,8 @@ enum AnthropicBlock {
     },
     ToolUse {
         input: Value,
+        /// Fields that only this dialect knows.
+        own: Option<Opaque>,
     },
     /// A block of a kind not known here; torn once it got a delta that cannot be merged.
     Other {
@@ -176,6 +182,10 @@ impl MessageReader {
                     kind,
                     AnthropicBlock::ToolUse {
                         input: block.get("input").cloned().unwrap_or_default(),
+                        own: own_fields::kept(
+                            Dialect::Anthropic,
+                            own_fields::unread(&CALL_FIELDS, block),
+                        ),
                     },
                     "",
                 )
@@ -261,11 +271,11 @@ impl MessageReader {
                 (!signature.is_empty()).then(|| opaque(SIGNATURE, &signature))
             }
             Some(AnthropicBlock::Redacted { data }) => Some(opaque(REDACTED, &data)),
-            Some(AnthropicBlock::ToolUse { input }) => {
+            Some(AnthropicBlock::ToolUse { input, own }) => {
                 if input.as_object().is_some_and(|fields| !fields.is_empty()) {
                     self.blocks.arguments_again(key, &input.to_string(), out)?;
                 }
-                None
+                own
             }
             Some(AnthropicBlock::Other {
                 mut block, input, ..
@@ -400,3 +410,6 @@ fn failed(value: Option<&Value>, text: &str) -> ParseError {
         .and_then(Value::as_str);
     ParseError::Failed(Failed::new(error_type.and_then(finish::status), text))
 }
+
+#[cfg(test)]
+mod tests;

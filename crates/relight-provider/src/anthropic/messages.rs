@@ -230,8 +230,14 @@ fn models(part: &Part) -> Option<Value> {
             id,
             name,
             arguments: given,
-            ..
-        }) => Some(json!({"type": "tool_use", "id": id, "name": name, "input": arguments(given)})),
+            opaque,
+        }) => {
+            let input = arguments(given);
+            let mut block = json!({"type": "tool_use", "id": id, "name": name, "input": input});
+            let own = own_fields::fields_in(Dialect::Anthropic, opaque.as_ref());
+            own_fields::merge(&mut block, &own);
+            Some(block)
+        }
         // The API takes none of these from the model.
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => None,
     }
