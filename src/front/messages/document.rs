@@ -31,12 +31,24 @@ pub(super) fn message(
 }
 
 /// Returns the end of a message: the reason for it, the sequence at which the completion stopped (known
-/// if the provider states it, or the request names one alone), the cost, and what else the provider
-/// says around a completion in this protocol.
+/// if the provider states it, or the request names one alone), the words in which the model refused,
+/// the cost, and what else the provider says around a completion in this protocol.
 pub(super) fn end(completion: &Completion, only_stop: Option<&str>) -> Map<String, Value> {
     let reason = stop_reason::in_messages(completion.finish, &completion.finish_raw);
     let sequence = only_stop.filter(|_| reason == "stop_sequence");
     let mut end = json!({"stop_reason": reason, "stop_sequence": sequence});
+    let words = completion
+        .message
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Refusal(words) => Some(words.as_str()),
+            _ => None,
+        });
+    let words: String = words.collect();
+    if !words.is_empty() {
+        end["stop_details"] = json!({"type": "refusal", "category": null, "explanation": words});
+    }
     end["usage"] = usage(completion.usage);
     let around = own_fields::fields_in(Dialect::Anthropic, completion.around.as_ref());
     own_fields::merge(&mut end, &around);
@@ -114,7 +126,7 @@ pub(super) fn citations(opaque: &Opaque) -> Option<Vec<Value>> {
 /// Returns the blocks of a part of the completion.
 fn blocks(part: &Part) -> Vec<Value> {
     match part {
-        Part::Text(text) | Part::Refusal(text) => vec![json!({"type": "text", "text": text})],
+        Part::Text(text) => vec![json!({"type": "text", "text": text})],
         Part::Reasoning(reasoning) => vec![thinking(reasoning)],
         Part::ToolCall(call) => {
             let (before, own) = of_call(call.opaque.as_ref(), &call.id);
@@ -122,6 +134,8 @@ fn blocks(part: &Part) -> Vec<Value> {
             own_fields::merge(&mut whole, &own);
             before.into_iter().chain([whole]).collect()
         }
+        // The end of the message has it.
+        Part::Refusal(_) => Vec::new(),
         Part::Image(_) | Part::File(_) | Part::ToolResult(_) => Vec::new(),
     }
 }

@@ -120,7 +120,7 @@ impl AnswerEvents for MessageEvents {
 
     fn text(&mut self, block: &Block, text: &str) -> Vec<Bytes> {
         let (content, delta) = match &block.kind {
-            BlockKind::Text | BlockKind::Refusal => (
+            BlockKind::Text => (
                 json!({"type": "text", "text": ""}),
                 json!({"type": "text_delta", "text": text}),
             ),
@@ -128,7 +128,8 @@ impl AnswerEvents for MessageEvents {
                 json!({"type": "thinking", "thinking": "", "signature": ""}),
                 json!({"type": "thinking_delta", "thinking": text}),
             ),
-            BlockKind::ToolCall { .. } => return Vec::new(),
+            // The end of the message has the words of a refusal.
+            BlockKind::Refusal | BlockKind::ToolCall { .. } => return Vec::new(),
         };
         let mut events = self.open(block.id, &content);
         self.is_text = block.kind == BlockKind::Text;
