@@ -195,6 +195,8 @@ impl AppendOnlyFilter {
                     self.send_stitched(stitched);
                     continue;
                 }
+                // The rest of a text is the same text.
+                (AnswerPiece::TextEnd, Some(_)) => continue,
                 (piece, _) => piece,
             };
             // Reasoning is never compared: it binds no attempt.
@@ -336,6 +338,14 @@ impl BlockWriter {
     fn write(&mut self, piece: AnswerPiece) -> Vec<StreamStep> {
         match piece {
             AnswerPiece::Text(text) => self.grow(&BlockKind::Text, &text),
+            AnswerPiece::TextEnd => {
+                let is_text = |open: &WrittenBlock| open.kind == BlockKind::Text;
+                if self.open.as_ref().is_some_and(is_text) {
+                    self.close()
+                } else {
+                    Vec::new()
+                }
+            }
             AnswerPiece::Reasoning(text) => self.grow(&BlockKind::Reasoning, &text),
             AnswerPiece::Refusal(text) => self.grow(&BlockKind::Refusal, &text),
             AnswerPiece::Signed(opaque) => self.sign("", opaque),

@@ -25,6 +25,8 @@ use crate::{
 pub(super) enum AnswerPiece {
     /// Text for the reader.
     Text(String),
+    /// The text so far is whole, and another one follows.
+    TextEnd,
     /// Reasoning.
     Reasoning(String),
     /// The reasoning so far is whole, with what its provider needs back.
@@ -67,8 +69,8 @@ pub(super) struct AppendOnlyAnswer {
     restarted: bool,
     /// Whether the message's own fields were sent; they are with its end.
     own_sent: bool,
-    /// Bytes of text before the fields of a text that were sent last.
-    fields_sent: usize,
+    /// Bytes of text before the end of a text that was sent last.
+    ends_sent: usize,
 }
 
 /// A block of the running attempt; its text is a part of its kind's channel.
@@ -101,7 +103,7 @@ impl AppendOnlyAnswer {
             signed: 0,
             restarted: false,
             own_sent: false,
-            fields_sent: 0,
+            ends_sent: 0,
         }
     }
 
@@ -133,7 +135,7 @@ impl AppendOnlyAnswer {
         self.signed = if is_signed { self.reasoning.sent } else { 0 };
         let has_own = self.own().next().is_some();
         self.own_sent = has_own;
-        self.fields_sent = self.fields_of_texts().last().map_or(0, |(end, _)| *end);
+        self.ends_sent = self.ends_of_texts().last().map_or(0, |(end, _)| *end);
         self.calls = self.blocks.iter().filter_map(ReadBlock::call).collect();
     }
 
@@ -230,34 +232,39 @@ impl AppendOnlyAnswer {
         opaque.filter(|opaque| own_fields::is_kept(opaque) && !own_fields::is_of_text(opaque))
     }
 
-    /// Fields of texts that only their dialect knows, with the bytes of text before them.
-    fn fields_of_texts(&self) -> Vec<(usize, Opaque)> {
+    /// Ends of texts that were not sent yet, with the bytes of text before them, and the fields of
+    /// the text that only its dialect knows.
+    fn ends_of_texts(&self) -> Vec<(usize, Option<Opaque>)> {
         let mut before = 0;
-        let mut all = Vec::new();
+        let mut all: Vec<(usize, Option<Opaque>)> = Vec::new();
         for block in &self.blocks {
-            if block.kind == BlockKind::Text {
+            let fields = block.reasoning().filter(|it| own_fields::is_of_text(it));
+            let is_next = block.kind == BlockKind::Text && block.bytes > 0;
+            let is_ended = all.last().is_some_and(|(end, _)| *end == before);
+            if before > self.ends_sent && !is_ended && (fields.is_some() || is_next) {
+                all.push((before, fields.cloned()));
+            }
+            if is_next {
                 before += block.bytes;
             }
-            let opaque = block.reasoning().filter(|it| own_fields::is_of_text(it));
-            all.extend(opaque.map(|opaque| (before, opaque.clone())));
         }
         all
     }
 
-    /// Returns the text that may be sent now, each piece of it with its fields behind it. Fields
-    /// are no part of the promise: those of a text that was sent with others are left out.
+    /// Returns the text that may be sent now, each piece of it with its end and its fields behind
+    /// it. These are no part of the promise: those of a text that was sent with others are left out.
     fn texts(&mut self, hold_back: usize) -> Vec<AnswerPiece> {
         let mut pieces = Vec::new();
-        for (end, fields) in self.fields_of_texts() {
-            if end <= self.fields_sent {
-                continue;
-            }
+        for (end, fields) in self.ends_of_texts() {
             pieces.extend(self.text.next(hold_back, end).map(AnswerPiece::Text));
             if self.text.promised.is_some() || self.text.sent < end {
                 return pieces;
             }
-            self.fields_sent = end;
-            pieces.push(AnswerPiece::SignedAnew(String::new(), fields));
+            self.ends_sent = end;
+            let end = fields.map_or(AnswerPiece::TextEnd, |fields| {
+                AnswerPiece::SignedAnew(String::new(), fields)
+            });
+            pieces.push(end);
         }
         pieces.extend(self.text.next(hold_back, usize::MAX).map(AnswerPiece::Text));
         pieces

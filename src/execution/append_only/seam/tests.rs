@@ -125,6 +125,28 @@ fn a_restart_that_repeats_what_was_sent_goes_on_without_a_seam() {
 }
 
 #[test]
+fn texts_stay_apart_and_an_end_that_was_sent_is_not_sent_again() {
+    let mut play = Play::new(HoldBack::Off);
+    play.block(BlockKind::Text, "One. ").unwrap();
+    play.block(BlockKind::Text, "Two. ").unwrap();
+    play.rewind().unwrap();
+    for text in ["One. ", "Two. ", "", "Three."] {
+        play.block(BlockKind::Text, text).unwrap();
+    }
+    play.finish().unwrap();
+    let text = |text: &str| AnswerPiece::Text(text.to_owned());
+    let end = AnswerPiece::TextEnd;
+    let expected = [
+        text("One. "),
+        end.clone(),
+        text("Two. "),
+        end,
+        text("Three."),
+    ];
+    assert_eq!(play.sent, expected);
+}
+
+#[test]
 fn another_text_is_noticed_at_once_and_a_shorter_one_at_its_end() {
     let mut play = Play::new(HoldBack::Off);
     play.block(BlockKind::Text, "One two").unwrap();
