@@ -142,13 +142,15 @@ impl ResponseReader {
                 output.input(index, delta()?);
                 return Ok(());
             }
+            "response.content_part.done" => {
+                return output.content_done(place, part("part"), out);
+            }
             "response.output_text.annotation.added" => {
                 output.annotation(place, part("annotation"));
                 return Ok(());
             }
             "response.output_text.done" => Content::named(event, BlockKind::Text, "text"),
             "response.refusal.done" => Content::named(event, BlockKind::Refusal, "refusal"),
-            "response.content_part.done" => Content::of(part("part")),
             _ => None,
         };
         match (kind, again, text("text")) {

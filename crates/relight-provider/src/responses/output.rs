@@ -76,7 +76,28 @@ impl ResponseOutput {
         out: &mut Vec<Delta>,
     ) -> Result<(), ParseError> {
         self.items.entry(place.0).or_default();
+        if let Some(before) = place.1.checked_sub(1) {
+            self.end_text((place.0, before), Map::new(), out);
+        }
         self.piece(content_key(place), kind, text, out)
+    }
+
+    /// Takes the end of a content of a message, which holds all of it.
+    pub(super) fn content_done(
+        &mut self,
+        place: (u64, u64),
+        part: &Value,
+        out: &mut Vec<Delta>,
+    ) -> Result<(), ParseError> {
+        let Some(content) = Content::of(part) else {
+            return Ok(());
+        };
+        self.text_again(place, content, out)?;
+        let whole = list(part, ANNOTATIONS);
+        if !whole.is_empty() {
+            self.annotations.insert(content_key(place), whole.to_vec());
+        }
+        Ok(())
     }
 
     /// Takes the whole text of a content of a message, once more or for the first time.
@@ -320,35 +341,30 @@ impl ResponseOutput {
         out: &mut Vec<Delta>,
     ) -> Result<(), ParseError> {
         for (place, part) in (0..).zip(list(item, "content")) {
-            if let Some(content) = Content::of(part) {
-                let is_text = content.kind == BlockKind::Text;
-                self.text_again((index, place), content, out)?;
-                let key = content_key((index, place));
-                if is_text {
-                    let fields = self.fields_of_text(key, item, part);
-                    let fields = (Dialect::OpenaiResponses, fields);
-                    self.blocks.stop_text(key, fields, out);
-                } else {
-                    self.blocks.stop(key, None, out);
-                }
+            self.content_done((index, place), part, out)?;
+            match Content::of(part).map(|content| content.kind) {
+                Some(BlockKind::Text) => self.end_text((index, place), fields_around(item), out),
+                Some(_) => self.blocks.stop(content_key((index, place)), None, out),
+                None => {}
             }
         }
         Ok(())
     }
 
-    /// Returns the fields of a text, and of the message around it, that only this dialect knows. An
-    /// annotation that is not there once more was lost on the way to the end, and stays.
-    fn fields_of_text(&mut self, key: u64, item: &Value, part: &Value) -> Map<String, Value> {
-        let fields = item.as_object();
-        let fields = fields.and_then(|item| own_fields::beside(&MESSAGE_FIELDS, item));
-        let mut fields = fields.unwrap_or_default();
-        let streamed = self.annotations.remove(&key).unwrap_or_default();
-        let whole = list(part, ANNOTATIONS);
-        let annotations = if whole.is_empty() { &streamed } else { whole };
-        if !annotations.is_empty() {
+    /// Ends a text, with its fields that only this dialect knows, and these of the message around
+    /// it.
+    fn end_text(
+        &mut self,
+        place: (u64, u64),
+        mut fields: Map<String, Value>,
+        out: &mut Vec<Delta>,
+    ) {
+        let key = content_key(place);
+        if let Some(annotations) = self.annotations.remove(&key) {
             fields.insert(ANNOTATIONS.to_owned(), json!(annotations));
         }
-        fields
+        let fields = (Dialect::OpenaiResponses, fields);
+        self.blocks.stop_text(key, fields, out);
     }
 
     fn reasoning_done(
@@ -440,6 +456,13 @@ impl ResponseOutput {
     }
 }
 
+/// Returns the fields of a message that only this dialect knows.
+fn fields_around(item: &Value) -> Map<String, Value> {
+    item.as_object()
+        .and_then(|item| own_fields::beside(&MESSAGE_FIELDS, item))
+        .unwrap_or_default()
+}
+
 const fn content_key((index, place): (u64, u64)) -> u64 {
     index.wrapping_mul(CONTENTS).wrapping_add(place)
 }
@@ -448,3 +471,6 @@ const fn content_key((index, place): (u64, u64)) -> u64 {
 const fn item_key(index: u64) -> u64 {
     content_key((index, CONTENTS - 1))
 }
+
+#[cfg(test)]
+mod tests;
