@@ -231,7 +231,8 @@ impl AnswerEvents for ResponseEvents {
         for item in self.document.items_of(self.output.len(), &block.part()) {
             // What a tool call's provider needs back is an item of its own, before the call.
             let is_beside = item["type"] == "reasoning" && block.kind != BlockKind::Reasoning;
-            if came_whole || is_beside {
+            let is_unsaid = block.kind == BlockKind::Reasoning && block.text.is_empty();
+            if came_whole || is_beside || is_unsaid {
                 events.push(self.event(
                     "response.output_item.added",
                     json!({"output_index": self.output.len(), "item": item}),
@@ -331,10 +332,12 @@ mod tests {
             id: "c1".to_owned(),
             name: "add".to_owned(),
         };
-        let call = block(2, call, "{}", opaque);
+        let call = block(2, call, "{}", opaque.clone());
+        let thought = block(3, BlockKind::Reasoning, "", opaque);
         let mut bytes = events.text(&text, "Yes.");
-        bytes.extend(events.stop(&text));
-        bytes.extend(events.stop(&call));
+        for block in [&text, &call, &thought] {
+            bytes.extend(events.stop(block));
+        }
         let all: Vec<Value> = bytes
             .iter()
             .map(|event| {
@@ -345,12 +348,14 @@ mod tests {
         for (number, event) in (0_u64..).zip(&all) {
             assert_eq!(event["sequence_number"], number, "{event}");
         }
+        let is_of_summary = |event: &Value| event.to_string().contains("reasoning_summary");
+        assert!(!all.iter().any(is_of_summary), "none was said: {all:?}");
         let done = all
             .iter()
             .filter(|event| event["type"] == "response.output_item.done");
         let ids: Vec<&str> = done
             .filter_map(|event| event["item"]["id"].as_str())
             .collect();
-        assert_eq!(ids, ["msg_i_0", "rs_i_1", "fc_i_2"]);
+        assert_eq!(ids, ["msg_i_0", "rs_i_1", "fc_i_2", "rs_i_3"]);
     }
 }
