@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::domain::{
-    left_out::is_hint_left_out,
+    left_out::extra_in,
     message::{Message, ModelCall, Opaque, Part, Role},
     own_fields,
     target::Dialect,
@@ -228,16 +228,8 @@ pub(super) fn schema(text: &str, owner: &str) -> Result<Value, String> {
 /// Merges what the caller added for this dialect, last: objects into objects, tools beside tools
 /// (one of a name that is there already replaces it), anything else replaces the existing value.
 pub(super) fn merge_extra(body: &mut Map<String, Value>, call: &ModelCall, dialect: Dialect) {
-    let Some(extra) = call.extra_for(dialect.as_str()) else {
-        return;
-    };
-    let is_left_out = |name: &String| is_hint_left_out(name, dialect);
-    if call.extra_of.is_none() && extra.keys().any(is_left_out) {
-        let mut extra = extra.clone();
-        extra.retain(|name, _| !is_left_out(name));
+    if let Some(extra) = extra_in(call, dialect) {
         merge(body, &extra);
-    } else {
-        merge(body, extra);
     }
 }
 

@@ -105,7 +105,7 @@ impl ResponsesRequest {
         }
         let labels = fields.labels()?;
         let (reasoning_effort, reasoning) = reasoning(&mut fields)?;
-        let (response_format, text) = text(&mut fields)?;
+        let (response_format, mut text) = text(&mut fields)?;
         let (tools, own_tools) = tools(&mut fields)?;
         let (tool_choice, own_choice) = tool_choice(&mut fields)?;
         let mut call = ModelCall {
@@ -130,6 +130,10 @@ impl ResponsesRequest {
         call.extra = fields.rest()?;
         call.extra
             .extend(include.map(|include| ("include".to_owned(), include)));
+        // Chat completions have it as a field of its own.
+        let verbosity = text.shift_remove("verbosity");
+        call.extra
+            .extend(verbosity.map(|verbosity| ("verbosity".to_owned(), verbosity)));
         for (name, rest) in [("reasoning", reasoning), ("text", text)] {
             if !rest.is_empty() {
                 call.extra.insert(name.to_owned(), Value::Object(rest));

@@ -3,7 +3,9 @@
 
 mod table;
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde_json::{Map, Value};
 
 pub use self::table::{CallParameter, DIALECTS, Handling, ParameterRow, TABLE};
 
@@ -26,10 +28,43 @@ pub const NAMESPACE: &str = "openai.namespace";
 /// Longest name that is told, in bytes.
 const MAX_NAME_BYTES: usize = 40;
 
-/// Returns whether a field of `extra` that was written for no dialect alone stays out of requests
-/// of this one, which would be refused for it: a call that fails over is made without.
+/// Fields of the Responses API that chat completions have as well.
+const SHARED: [&str; 5] = [
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "verbosity",
+];
+
+/// Returns the fields of `extra` that a request of this dialect has: those that were written for it
+/// or for none alone, without what it would be refused for, so that a call can fail over.
 #[must_use]
-pub fn is_hint_left_out(name: &str, dialect: Dialect) -> bool {
+pub fn extra_in(call: &ModelCall, dialect: Dialect) -> Option<Cow<'_, Map<String, Value>>> {
+    let is_shared = |name: &str| is_carried(call, name, dialect);
+    let is_had = |name: &str| match &call.extra_of {
+        None => !is_hint_left_out(name, dialect),
+        Some(own) => own == dialect.as_str() || is_shared(name),
+    };
+    if call.extra.keys().all(|name| is_had(name)) {
+        return Some(Cow::Borrowed(&call.extra));
+    }
+    let had = call.extra.iter().filter(|(name, _)| is_had(name));
+    let had: Map<String, Value> = had
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    (!had.is_empty()).then_some(Cow::Owned(had))
+}
+
+/// Returns whether a field that was written for one dialect goes to this other one as well.
+fn is_carried(call: &ModelCall, name: &str, dialect: Dialect) -> bool {
+    let is_of_responses = call.extra_of.as_deref() == Some(Dialect::OpenaiResponses.as_str());
+    is_of_responses && dialect == Dialect::OpenaiChat && SHARED.contains(&name)
+}
+
+/// Returns whether a field of `extra` that was written for no dialect alone stays out of requests
+/// of this one.
+fn is_hint_left_out(name: &str, dialect: Dialect) -> bool {
     TABLE.iter().any(|row| {
         row.parameter == CallParameter::Extra(row.name)
             && row.name == name
@@ -104,7 +139,7 @@ pub fn left_out(call: &ModelCall, target: &Target) -> Option<String> {
         .is_some_and(|own| own != dialect.as_str());
     let missing: Vec<&str> = of(Handling::Missing).collect();
     let mut foreign: Vec<&str> = call.extra.keys().map(String::as_str).collect();
-    foreign.retain(|name| is_foreign && *name != "tools");
+    foreign.retain(|name| is_foreign && *name != "tools" && !is_carried(call, name, dialect));
     let of_parts = own_fields::names(call, Some(dialect));
     foreign.extend(of_parts.iter().map(String::as_str));
     foreign.retain(|name| !missing.contains(name));
@@ -235,6 +270,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn fields_that_both_apis_of_openai_have_go_from_one_to_the_other() {
+        let fields = json!({"service_tier": "flex", "prompt_cache_key": "k", "safety_identifier": "s",
+            "verbosity": "low", "truncation": "auto"});
+        let call = with(fields.clone(), Some("openai_responses"));
+        let had = |dialect| extra_in(&call, dialect).map(|extra| Value::Object(extra.into_owned()));
+        assert_eq!(had(Dialect::OpenaiResponses), Some(fields.clone()));
+        let mut shared = fields;
+        shared.as_object_mut().unwrap().remove("truncation");
+        assert_eq!(had(Dialect::OpenaiChat), Some(shared));
+        assert_eq!(
+            told(&call, Dialect::OpenaiChat).as_deref(),
+            Some("truncation left out")
+        );
+        assert_eq!(had(Dialect::Anthropic), None);
+        let all =
+            "prompt_cache_key, safety_identifier, service_tier, truncation, verbosity left out";
+        assert_eq!(told(&call, Dialect::Anthropic).as_deref(), Some(all));
     }
 
     #[test]

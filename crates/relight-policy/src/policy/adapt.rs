@@ -24,15 +24,17 @@ use crate::domain::{
 };
 
 /// Fields of `extra` that may be removed; all others are the caller's requirements.
-const DISPENSABLE: [&str; 14] = [
+const DISPENSABLE: [&str; 16] = [
     "enable_thinking",
     "logit_bias",
     "min_p",
     "prediction",
     "prompt_cache_key",
+    "prompt_cache_retention",
     "reasoning",
     "reasoning_effort",
     "repetition_penalty",
+    "safety_identifier",
     "service_tier",
     "temperature",
     "top_a",

@@ -11,7 +11,7 @@ use super::{
     messages,
 };
 use crate::domain::{
-    left_out::sent_stops,
+    left_out::{extra_in, sent_stops},
     message::{ModelCall, ResponseFormat, Role, ToolChoice, ToolDefinition},
     own_fields,
     target::{Dialect, PrefillMark},
@@ -29,7 +29,8 @@ pub(super) fn body(call: &ProviderRequest, dialect: &ChatDialect<'_>) -> Vec<u8>
 
 /// Writes the body.
 pub(super) fn write(model: &str, call: &ModelCall, dialect: &ChatDialect<'_>, into: &mut Vec<u8>) {
-    let mut body = ObjectWriter::ending_with(call.extra_for(Dialect::OpenaiChat.as_str()), into);
+    let extra = extra_in(call, Dialect::OpenaiChat);
+    let mut body = ObjectWriter::ending_with(extra.as_deref(), into);
     body.text("model", model);
     let begun = call
         .messages

@@ -119,8 +119,7 @@ fn fields(model: &str, call: &ModelCall, background: bool) -> Result<Map<String,
         include.push(json!(INCLUDED));
     }
     // A field of chat completions has another place in this API.
-    if call.extra_of.is_none()
-        && let Some(verbosity) = body.shift_remove("verbosity")
+    if let Some(verbosity) = body.shift_remove("verbosity")
         && let Value::Object(text) = body.entry("text").or_insert_with(|| json!({}))
     {
         text.insert("verbosity".to_owned(), verbosity);

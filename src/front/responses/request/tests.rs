@@ -39,7 +39,8 @@ fn what_the_neutral_call_has_a_word_for_is_read_and_the_rest_goes_to_this_dialec
         matches!(&call.response_format, ResponseFormat::JsonSchema { name, .. } if name == "n")
     );
     assert_eq!(call.reasoning_effort.as_deref(), Some("low"));
-    let passed_on = json!({"service_tier": "flex", "reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}});
+    let passed_on =
+        json!({"service_tier": "flex", "verbosity": "low", "reasoning": {"summary": "auto"}});
     assert_eq!(
         call.extra_for("openai_responses")
             .cloned()

@@ -237,21 +237,21 @@ pub static TABLE: [ParameterRow; 41] = {
         ),
         hint("logit_bias", "extra.logit_bias", [S, M, M, M, M]),
         hint("prediction", "extra.prediction", [S, M, M, M, M]),
-        hint("verbosity", "extra.verbosity", [S, S, M, M, M]),
-        hint(
+        shared("verbosity", "text.verbosity", "extra.verbosity"),
+        shared(
+            "prompt_cache_key",
             "prompt_cache_key",
             "extra.prompt_cache_key",
-            [S, S, M, M, M],
         ),
-        hint(
+        shared(
+            "prompt_cache_retention",
             "prompt_cache_retention",
             "extra.prompt_cache_retention",
-            [S, S, M, M, M],
         ),
-        hint(
+        shared(
+            "safety_identifier",
             "safety_identifier",
             "extra.safety_identifier",
-            [S, S, M, M, M],
         ),
         hint("store", "extra.store", [S, S, M, M, M]),
         hint("service_tier", "extra.service_tier", [S, S, S, M, M]),
@@ -343,6 +343,16 @@ const fn hint(
 ) -> ParameterRow {
     let fields = [name, "", "", in_contract];
     row(CallParameter::Extra(name), name, fields, dialects)
+}
+
+/// Returns such a field that the Responses API has as well.
+const fn shared(
+    name: &'static str,
+    in_responses: &'static str,
+    in_contract: &'static str,
+) -> ParameterRow {
+    let fields = [name, "", in_responses, in_contract];
+    row(CallParameter::Extra(name), name, fields, [S, S, M, M, M])
 }
 
 // === impl ParameterRow ===
