@@ -10,9 +10,10 @@ use relight::internals::{
         target::Dialect,
     },
     grpc::v1::{
-        ImagePart, Invocation, InvokeWithRecoveryRequest, ModelCall, Part, ResponseFormat,
-        ResponseFormatKind, Sampling, ToolChoice, ToolChoiceMode, ToolDefinition, image_part,
-        invocation::Call, part::Content, recovery_service_client::RecoveryServiceClient,
+        ImagePart, Invocation, InvokeWithRecoveryRequest, Message, ModelCall, Part, ResponseFormat,
+        ResponseFormatKind, Role, Sampling, TextPart, ToolChoice, ToolChoiceMode, ToolDefinition,
+        image_part, invocation::Call, part::Content,
+        recovery_service_client::RecoveryServiceClient,
     },
 };
 use serde_json::{Value, json};
@@ -142,6 +143,7 @@ fn value(row: &ParameterRow, protocol: usize) -> Value {
             json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema()}})
         }
         P::JsonSchema => json!({"type": "json_schema", "name": "a", "schema": schema()}),
+        P::LaterInstructions => json!("system"),
         P::SpeakerName => json!("zz-name"),
         P::CacheMarks => json!({"type": "ephemeral"}),
         P::Betas => json!(BETA),
@@ -192,6 +194,7 @@ fn shown(row: &ParameterRow) -> Vec<String> {
         ],
         P::JsonObject => &["\"json_object\"", "\"application/json\""],
         P::JsonSchema => &["\"json_schema\"", "\"responseJsonSchema\""],
+        P::LaterInstructions => &["\"role\":\"system\""],
         P::ImageDetail => &["\"detail\":\"low\""],
         P::CacheMarks => &["ephemeral"],
         P::Stop => &["HALT-HERE"],
@@ -229,6 +232,8 @@ fn body(row: &ParameterRow, protocol: usize) -> Value {
     let value = value(row, protocol);
     match row.fields[protocol] {
         "messages[].name" => body["messages"][0]["name"] = value,
+        "messages[].role" => body["messages"] = instructed_later(&value),
+        "input[].role" => body["input"] = instructed_later(&value),
         "image_url.detail" => {
             let image = json!({"type": "image_url", "image_url": {"url": PIXEL, "detail": value}});
             body["messages"][0]["content"] = json!([image]);
@@ -250,6 +255,16 @@ fn body(row: &ParameterRow, protocol: usize) -> Value {
         },
     }
     body
+}
+
+/// A conversation with a message of this role behind the model's.
+fn instructed_later(role: &Value) -> Value {
+    json!([
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": role, "content": "Be brief."},
+        {"role": "user", "content": "Go on."},
+    ])
 }
 
 /// An invocation of the contract that has the parameter.
@@ -298,6 +313,23 @@ fn invocation(row: &ParameterRow, route: &str) -> Invocation {
         P::NamedTool => choose(call, ToolChoiceMode::Named),
         P::JsonObject => demand(call, ResponseFormatKind::JsonObject),
         P::JsonSchema => demand(call, ResponseFormatKind::JsonSchema),
+        P::LaterInstructions => {
+            let said = |role: Role, text: &str| Message {
+                role: role.into(),
+                parts: vec![Part {
+                    content: Some(Content::Text(TextPart {
+                        text: text.to_owned(),
+                    })),
+                    ..Part::default()
+                }],
+                ..Message::default()
+            };
+            call.messages.extend([
+                said(Role::Assistant, "Hello."),
+                said(Role::System, "Be brief."),
+                said(Role::User, "Go on."),
+            ]);
+        }
         P::SpeakerName => "zz-name".clone_into(&mut call.messages[0].name),
         P::ImageDetail => {
             let image = ImagePart {

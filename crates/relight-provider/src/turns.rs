@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::{
     left_out::extra_in,
-    message::{Message, ModelCall, Opaque, Part, Role},
+    message::{Message, ModelCall, Opaque, Part},
     own_fields,
     target::Dialect,
 };
@@ -120,7 +120,7 @@ pub(super) fn split_instructions(messages: &[Message]) -> (&[Message], &[Message
     messages.split_at(
         messages
             .iter()
-            .take_while(|message| is_instruction(message))
+            .take_while(|message| message.role.is_operator())
             .count(),
     )
 }
@@ -133,9 +133,10 @@ pub(super) fn plain_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
         .filter_map(plain_text)
 }
 
-/// Returns whether the message is the operator's.
-pub(super) const fn is_instruction(message: &Message) -> bool {
-    matches!(message.role, Role::System | Role::Developer)
+/// Returns words of the operator as the user's turn has them, in a dialect without another place
+/// for them within the conversation: marked, so that they are not taken for the user's own.
+pub(super) fn operators_words(words: &str) -> String {
+    format!("<system>\n{words}\n</system>")
 }
 
 /// Returns the text of a part, unless it is blank: servers refuse blank ones.

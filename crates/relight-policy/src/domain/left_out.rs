@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 pub use self::table::{CallParameter, DIALECTS, Handling, ParameterRow, TABLE};
 
 use super::{
-    message::{ModelCall, Opaque, Part},
+    message::{Message, ModelCall, Opaque, Part, Role},
     own_fields,
     target::{Dialect, Target},
 };
@@ -72,6 +72,23 @@ fn is_hint_left_out(name: &str, dialect: Dialect) -> bool {
     })
 }
 
+/// Returns whether a message is where models of the Messages API that take the operator's turn take
+/// it: behind the user's, and before the model's or at the end.
+#[must_use]
+pub fn is_placed_for_operator(messages: &[Message], place: usize) -> bool {
+    let is_other = |message: &&Message| !message.role.is_operator();
+    let before = messages[..place].iter().rev().find(is_other);
+    let next = messages[place..].iter().find(is_other);
+    before.is_some_and(|before| before.role != Role::Assistant)
+        && next.is_none_or(|next| next.role == Role::Assistant)
+}
+
+/// Returns whether all instructions within the conversation are where the operator's turn is taken.
+fn are_placed_for_operator(messages: &[Message]) -> bool {
+    let mut later = (0..messages.len()).filter(|place| table::is_later(messages, *place));
+    later.all(|place| is_placed_for_operator(messages, place))
+}
+
 /// Returns the stop sequences that a request of this dialect has, as many and such as its servers
 /// take; at any other one the completion is cut here.
 #[must_use]
@@ -105,6 +122,13 @@ fn handling(row: &ParameterRow, call: &ModelCall, target: &Target) -> Handling {
         // Then the API wants the tools to be named, and has no word for that none may be called.
         CallParameter::NoTool if dialect == Dialect::Bedrock && has_calls(call) => {
             Handling::Missing
+        }
+        CallParameter::LaterInstructions
+            if dialect == Dialect::Anthropic
+                && target.capabilities.tail_system_message
+                && are_placed_for_operator(&call.messages) =>
+        {
+            Handling::Sent
         }
         // Written for another dialect, or for this one.
         CallParameter::Extra(_) if call.extra_of.is_some() => Handling::Sent,
@@ -290,6 +314,33 @@ mod tests {
         let all =
             "prompt_cache_key, safety_identifier, service_tier, truncation, verbosity left out";
         assert_eq!(told(&call, Dialect::Anthropic).as_deref(), Some(all));
+    }
+
+    #[test]
+    fn later_instructions_are_reported_where_no_model_takes_the_operators_turn() {
+        let said = |role| Message::text(role, "w");
+        let at_end = [Role::System, Role::User, Role::Developer];
+        let behind_model = [Role::User, Role::Assistant, Role::System];
+        for (roles, dialect, takes_turn, is_told) in [
+            (&at_end[..2], Dialect::Gemini, false, false),
+            (&at_end, Dialect::Gemini, false, true),
+            (&at_end, Dialect::Anthropic, false, true),
+            (&at_end, Dialect::Anthropic, true, false),
+            (&behind_model, Dialect::Anthropic, true, true),
+            (&behind_model, Dialect::OpenaiChat, true, false),
+        ] {
+            let call = ModelCall {
+                messages: roles.iter().map(|role| said(*role)).collect(),
+                ..ModelCall::default()
+            };
+            let mut target = Target {
+                dialect,
+                ..Target::of_tool("provider", "model", "family", "")
+            };
+            target.capabilities.tail_system_message = takes_turn;
+            let words = is_told.then(|| "later system message emulated".to_owned());
+            assert_eq!(left_out(&call, &target), words, "{roles:?} {dialect:?}");
+        }
     }
 
     #[test]

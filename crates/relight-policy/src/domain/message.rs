@@ -149,6 +149,14 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    /// Returns whether the author is the operator.
+    #[must_use]
+    pub const fn is_operator(self) -> bool {
+        matches!(self, Self::System | Self::Developer)
+    }
+}
+
 /// One turn of the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {

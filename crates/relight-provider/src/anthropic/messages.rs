@@ -2,7 +2,7 @@
 //!
 //! Leading instructions go to `system`. Later ones stay where they are if the model accepts a
 //! system message there (after the user's turn, before the model's or at the end); otherwise they
-//! become text at their place in the user's turn. A mark for caching stays at its block; if that
+//! become text at their place in the user's turn, marked as the operator's. A mark for caching stays at its block; if that
 //! one is not written or takes none, it is at the one before it in the same message.
 
 use std::mem;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{BLOCK, REDACTED, SIGNATURE};
 use crate::{
     domain::{
+        left_out::is_placed_for_operator,
         message::{
             CacheMark, Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult,
         },
@@ -21,8 +22,8 @@ use crate::{
     },
     tool_media::{is_of_result, is_text, note, refuse, stated_type},
     turns::{
-        ProviderTurn, Speaker, Turns, arguments, fields_of_texts, is_instruction, opaque_json,
-        opaque_text, plain_text, split_instructions,
+        ProviderTurn, Speaker, Turns, arguments, fields_of_texts, opaque_json, opaque_text,
+        operators_words, plain_text, split_instructions,
     },
 };
 
@@ -49,19 +50,15 @@ pub(super) fn translate(
     for (place, message) in rest.iter().enumerate() {
         match message.role {
             Role::System | Role::Developer => {
-                let next = rest[place..]
-                    .iter()
-                    .find(|message| !is_instruction(message));
-                let is_followed_well = next.is_none_or(|next| next.role == Role::Assistant);
-                let is_preceded_well =
+                let is_behind_user =
                     matches!(turns.last(), Some(Speaker::User | Speaker::Operator));
-                let is_allowed_here = takes_system && is_followed_well && is_preceded_well;
-                let speaker = if is_allowed_here {
-                    Speaker::Operator
+                if takes_system && is_behind_user && is_placed_for_operator(rest, place) {
+                    blocks(message, words)
+                        .for_each(|(_, block)| turns.add(Speaker::Operator, block));
                 } else {
-                    Speaker::User
-                };
-                blocks(message, words).for_each(|(_, block)| turns.add(speaker, block));
+                    blocks(message, operators)
+                        .for_each(|(_, block)| turns.add(Speaker::User, block));
+                }
             }
             Role::User | Role::Tool => {
                 for (place, block) in blocks(message, users) {
@@ -191,6 +188,11 @@ fn takes_mark(block: &Value) -> bool {
 /// Returns a text as a block.
 fn words(part: &Part) -> Option<Value> {
     plain_text(part).map(|words| json!({"type": "text", "text": words}))
+}
+
+/// Returns the operator's text as a block of the user's.
+fn operators(part: &Part) -> Option<Value> {
+    plain_text(part).map(|words| json!({"type": "text", "text": operators_words(words)}))
 }
 
 fn users(part: &Part) -> Option<Value> {
@@ -341,5 +343,19 @@ mod tests {
             words.starts_with("Invalid request") && words.contains("audio/mp4"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn later_instructions_are_marked_in_the_users_turn() {
+        let messages = [
+            Message::text(Role::System, "Be kind."),
+            Message::text(Role::User, "Hi"),
+            Message::text(Role::Developer, "Be brief."),
+        ];
+        let told = |takes_system| Value::Array(translate(&messages, takes_system).messages);
+        let words = json!({"type": "text", "text": "<system>\nBe brief.\n</system>"});
+        assert_eq!(told(false)[0]["content"][1], words);
+        let turn = json!({"role": "system", "content": [{"type": "text", "text": "Be brief."}]});
+        assert_eq!(told(true)[1], turn);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The server rejects adjacent messages of one role, so everything from the user after tool results
 //! joins their turn: behind them, or, for models that accept nothing beside results, inside the
-//! last one.
+//! last one. Instructions within the conversation are marked there as the operator's.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ use crate::{
     },
     tool_media::{is_of_result, is_text, note, refusal, type_of},
     turns::{
-        ProviderTurn, Speaker, Turns, arguments, fields_of_texts, opaque_text, plain_text,
-        plain_texts, split_instructions,
+        ProviderTurn, Speaker, Turns, arguments, fields_of_texts, opaque_text, operators_words,
+        plain_text, plain_texts, split_instructions,
     },
 };
 
@@ -78,7 +78,12 @@ pub(super) fn translate(messages: &[Message], mixes: bool) -> Result<BedrockConv
                         turns.add(Speaker::Model, with_citations(block, cited));
                     }
                 }
-                Role::System | Role::Developer | Role::User | Role::Tool => {
+                Role::System | Role::Developer => {
+                    if let Some(words) = plain_text(part) {
+                        turns.add(Speaker::User, text(&operators_words(words)));
+                    }
+                }
+                Role::User | Role::Tool => {
                     add_users(&mut turns, part, is_of_result(message, place))?;
                 }
             }
@@ -273,6 +278,20 @@ mod tests {
         );
         assert_eq!(document_name(Some("…")), "document");
         assert_eq!(document_name(None), "document");
+    }
+
+    #[test]
+    fn later_instructions_are_marked_in_the_users_turn() {
+        let messages = [
+            Message::text(Role::System, "Be kind."),
+            Message::text(Role::User, "Hi"),
+            Message::text(Role::Developer, "Be brief."),
+        ];
+        let told = translate(&messages, true).unwrap();
+        assert_eq!(told.system, [text("Be kind.")]);
+        let content = [text("Hi"), text("<system>\nBe brief.\n</system>")];
+        let turn = json!({"role": "user", "content": content});
+        assert_eq!(told.messages, [turn]);
     }
 
     #[test]

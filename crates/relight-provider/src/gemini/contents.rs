@@ -2,7 +2,7 @@
 //!
 //! Function responses are alone in the content after their calls, in the calls' order; the user's
 //! text beside them comes in a content of its own. Instructions within the conversation become user
-//! text, for there is no other role.
+//! text that is marked as the operator's, for there is no other role.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{
         call_ids::is_made,
         tool_media::{is_of_result, note, refuse, stated_type, type_of},
         turns::{
-            Speaker, Turns, arguments, is_instruction, opaque_json, opaque_text, plain_text,
+            Speaker, Turns, arguments, opaque_json, opaque_text, operators_words, plain_text,
             plain_texts, split_instructions,
         },
     },
@@ -63,7 +63,7 @@ pub(super) fn translate(messages: &[Message], signs: bool) -> Result<GeminiConve
                     .parts
                     .iter()
                     .filter_map(plain_text)
-                    .for_each(|words| turns.add(Speaker::User, text(words)));
+                    .for_each(|words| turns.add(Speaker::User, text(&operators_words(words))));
             }
             Role::User | Role::Tool => {
                 for (place, part) in message.parts.iter().enumerate() {
@@ -145,7 +145,7 @@ impl<'a> Calls<'a> {
 
 fn is_user_turn(message: &Message) -> bool {
     let has_user_content = |part: &Part| !matches!(part, Part::ToolResult(_)) && !part.is_fields();
-    is_instruction(message)
+    message.role.is_operator()
         || (message.role == Role::User && message.parts.iter().any(has_user_content))
 }
 
@@ -312,5 +312,18 @@ mod tests {
         );
         let unknown = Part::File(media("application/octet-stream", b"\xffx", None));
         assert!(translate(&conversation(false, Some(unknown)), true).is_err());
+    }
+
+    #[test]
+    fn later_instructions_are_marked_in_the_users_turn() {
+        let messages = [
+            Message::text(Role::System, "Be kind."),
+            Message::text(Role::User, "Hi"),
+            Message::text(Role::Developer, "Be brief."),
+        ];
+        let told = translate(&messages, false);
+        assert_eq!(told.system, [text("Be kind.")]);
+        let parts = [text("Hi"), text("<system>\nBe brief.\n</system>")];
+        assert_eq!(told.contents, [json!({"role": "user", "parts": parts})]);
     }
 }

@@ -66,6 +66,8 @@ pub enum CallParameter {
     JsonObject,
     /// A completion in JSON that satisfies a schema.
     JsonSchema,
+    /// Instructions of the operator's within the conversation.
+    LaterInstructions,
     /// The author's name among several of one role.
     SpeakerName,
     /// The detail in which the model looks at an image.
@@ -102,7 +104,7 @@ const L: Handling = Handling::Label;
 const R: Handling = Handling::Refused;
 
 /// The whole table.
-pub static TABLE: [ParameterRow; 41] = {
+pub static TABLE: [ParameterRow; 42] = {
     use CallParameter as P;
     [
         row(
@@ -205,6 +207,17 @@ pub static TABLE: [ParameterRow; 41] = {
                 "response_format",
             ],
             [S, S, S, S, E],
+        ),
+        row(
+            P::LaterInstructions,
+            "later system message",
+            [
+                "messages[].role",
+                "messages[].role",
+                "input[].role",
+                "messages[].role",
+            ],
+            [S, S, E, E, E],
         ),
         row(
             P::SpeakerName,
@@ -355,6 +368,12 @@ const fn shared(
     row(CallParameter::Extra(name), name, fields, [S, S, M, M, M])
 }
 
+/// Returns whether a message is the operator's, and another one's is before it.
+pub(super) fn is_later(messages: &[Message], place: usize) -> bool {
+    let is_operators = |message: &Message| message.role.is_operator();
+    is_operators(&messages[place]) && !messages[..place].iter().all(is_operators)
+}
+
 // === impl ParameterRow ===
 
 impl ParameterRow {
@@ -403,6 +422,9 @@ impl CallParameter {
             Self::NamedTool => choice(|it| matches!(it, ToolChoice::Tool(_))),
             Self::JsonObject => call.response_format == ResponseFormat::JsonObject,
             Self::JsonSchema => matches!(call.response_format, ResponseFormat::JsonSchema { .. }),
+            Self::LaterInstructions => {
+                (0..call.messages.len()).any(|place| is_later(&call.messages, place))
+            }
             Self::SpeakerName => message(|it| it.role != Role::Tool && it.name.is_some()),
             Self::ImageDetail => message(|it| it.parts.iter().any(has_detail)),
             Self::CacheMarks => {
