@@ -143,6 +143,7 @@ fn value(row: &ParameterRow, protocol: usize) -> Value {
             json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema()}})
         }
         P::JsonSchema => json!({"type": "json_schema", "name": "a", "schema": schema()}),
+        P::StrictTool => json!(true),
         P::LaterInstructions => json!("system"),
         P::SpeakerName => json!("zz-name"),
         P::CacheMarks => json!({"type": "ephemeral"}),
@@ -194,6 +195,7 @@ fn shown(row: &ParameterRow) -> Vec<String> {
         ],
         P::JsonObject => &["\"json_object\"", "\"application/json\""],
         P::JsonSchema => &["\"json_schema\"", "\"responseJsonSchema\""],
+        P::StrictTool => &["\"strict\":true"],
         P::LaterInstructions => &["\"role\":\"system\""],
         P::ImageDetail => &["\"detail\":\"low\""],
         P::CacheMarks => &["ephemeral"],
@@ -234,6 +236,8 @@ fn body(row: &ParameterRow, protocol: usize) -> Value {
         "messages[].name" => body["messages"][0]["name"] = value,
         "messages[].role" => body["messages"] = instructed_later(&value),
         "input[].role" => body["input"] = instructed_later(&value),
+        "tools[].function.strict" => body["tools"][0]["function"]["strict"] = value,
+        "tools[].strict" => body["tools"][0]["strict"] = value,
         "image_url.detail" => {
             let image = json!({"type": "image_url", "image_url": {"url": PIXEL, "detail": value}});
             body["messages"][0]["content"] = json!([image]);
@@ -313,6 +317,7 @@ fn invocation(row: &ParameterRow, route: &str) -> Invocation {
         P::NamedTool => choose(call, ToolChoiceMode::Named),
         P::JsonObject => demand(call, ResponseFormatKind::JsonObject),
         P::JsonSchema => demand(call, ResponseFormatKind::JsonSchema),
+        P::StrictTool => call.tools[0].strict = Some(true),
         P::LaterInstructions => {
             let said = |role: Role, text: &str| Message {
                 role: role.into(),

@@ -2,9 +2,7 @@
 //!
 //! Fields that are not read here (`thinking`, `service_tier`, …) go as they are to targets of this
 //! dialect, and to no other: they would not be understood there. So do marks for caching, each at
-//! its block or tool, and tools that this API defines. A tool's `strict` is left out, for models of
-//! this dialect differ in taking it; the arguments of a call are checked against the schema here in
-//! any case.
+//! its block or tool, and tools that this API defines.
 
 use std::collections::BTreeMap;
 
@@ -156,12 +154,20 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, CallError> {
     let description = description(tool);
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
+    let strict = match tool.get("strict") {
+        None | Some(Value::Null) => None,
+        Some(strict) => Some(
+            strict
+                .as_bool()
+                .ok_or_else(|| place.below("strict").refused("must be a boolean"))?,
+        ),
+    };
     let own = own_fields::unread(&READ_OF_TOOLS, tool);
     Ok(ToolDefinition {
         name,
         description,
         parameters: schema.to_string(),
-        strict: None,
+        strict,
         own: own_fields::kept(Dialect::Anthropic, own),
     })
 }

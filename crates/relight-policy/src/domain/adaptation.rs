@@ -69,6 +69,11 @@ pub enum Parameter {
     ReasoningEffort,
     /// Permission for several tool calls at once; a request for at most one is never removed.
     ParallelToolCalls,
+    /// The demand that the arguments of tools are held to their schemas while they are written; they
+    /// are checked here in any case.
+    #[serde(rename = "strict")]
+    #[strum(serialize = "strict")]
+    StrictTools,
     /// Relight's own request that a stream end with its usage.
     #[strum(serialize = "stream_options")]
     StreamUsage,
@@ -184,7 +189,7 @@ impl fmt::Display for Adaptation {
 
 impl Parameter {
     /// Every parameter.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Temperature,
         Self::TopP,
         Self::TopK,
@@ -193,6 +198,7 @@ impl Parameter {
         Self::PresencePenalty,
         Self::ReasoningEffort,
         Self::ParallelToolCalls,
+        Self::StrictTools,
         Self::StreamUsage,
     ];
 
@@ -215,6 +221,7 @@ impl Parameter {
             Self::PresencePenalty => sampling.presence_penalty.is_some(),
             Self::ReasoningEffort => call.reasoning_effort.is_some(),
             Self::ParallelToolCalls => call.parallel_tool_calls == Some(true),
+            Self::StrictTools => call.tools.iter().any(|tool| tool.strict == Some(true)),
             // Relight adds this to every stream.
             Self::StreamUsage => true,
         }
@@ -231,6 +238,11 @@ impl Parameter {
             Self::PresencePenalty => sampling.presence_penalty = None,
             Self::ReasoningEffort => call.reasoning_effort = None,
             Self::ParallelToolCalls => call.parallel_tool_calls = None,
+            Self::StrictTools => {
+                for tool in &mut call.tools {
+                    tool.strict = None;
+                }
+            }
             Self::StreamUsage => {}
         }
     }
@@ -268,11 +280,16 @@ fn strip_signed_reasoning(message: &mut Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::message::{Opaque, Reasoning, ToolCall};
+    use crate::domain::message::{Opaque, Reasoning, ToolCall, ToolDefinition};
 
     #[test]
     fn a_removed_parameter_is_no_longer_in_the_call() {
+        let tool = |strict| ToolDefinition {
+            strict,
+            ..ToolDefinition::default()
+        };
         let mut call = ModelCall {
+            tools: vec![tool(Some(true))],
             parallel_tool_calls: Some(true),
             reasoning_effort: Some("low".to_owned()),
             ..ModelCall::default()
@@ -295,7 +312,11 @@ mod tests {
                 "{parameter:?}"
             );
         }
-        assert_eq!(call, ModelCall::default());
+        let bare = ModelCall {
+            tools: vec![tool(None)],
+            ..ModelCall::default()
+        };
+        assert_eq!(call, bare);
         assert!(wording.without_stream_usage);
     }
 

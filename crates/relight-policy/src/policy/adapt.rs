@@ -174,6 +174,12 @@ impl RefusedRequest {
             None => names.iter().any(|name| holds_word(&self.words, name)),
         }
     }
+
+    /// Returns whether it reports a field of a tool as unsupported.
+    fn refuses_of_tools(&self, name: &str) -> bool {
+        let words = self.named.as_deref().unwrap_or(&self.words);
+        matches(&NOT_TAKEN, &self.words) && holds_word(words, name)
+    }
 }
 
 /// Returns the parameter that a rejection names as such.
@@ -237,8 +243,14 @@ fn left_out(rejection: &RefusedRequest, call: &ModelCall) -> Option<Adaptation> 
     if names_both {
         order.swap(0, 1);
     }
-    let is_refused =
-        |parameter: &Parameter| parameter.is_in(call) && rejection.refuses(names(*parameter));
+    let is_refused = |parameter: &Parameter| {
+        parameter.is_in(call)
+            && match parameter {
+                // Its name comes with that of the tool.
+                Parameter::StrictTools => rejection.refuses_of_tools("strict"),
+                _ => rejection.refuses(names(*parameter)),
+            }
+    };
     if let Some(parameter) = order.into_iter().find(is_refused) {
         return Some(Adaptation::DropParameter { parameter });
     }
@@ -279,6 +291,7 @@ const fn names(parameter: Parameter) -> &'static [&'static str] {
             "thinking level",
         ],
         Parameter::ParallelToolCalls => &["parallel_tool_calls", "disable_parallel_tool_use"],
+        Parameter::StrictTools => &["strict"],
         Parameter::StreamUsage => &[
             "stream_options",
             "stream_options.include_usage",

@@ -184,6 +184,9 @@ fn tool(definition: &ToolDefinition) -> Result<Value, String> {
         &format!("function '{}'", definition.name),
     )?;
     tool.insert("input_schema".to_owned(), schema);
+    if definition.strict == Some(true) {
+        tool.insert("strict".to_owned(), json!(true));
+    }
     let own = definition.own.as_ref();
     tool.extend(own_fields::fields_in(Dialect::Anthropic, own));
     Ok(Value::Object(tool))
@@ -256,6 +259,7 @@ mod tests {
             name: "search".to_owned(),
             description: String::new(),
             parameters: "{\"type\":\"object\"}".to_owned(),
+            strict: Some(true),
             ..ToolDefinition::default()
         }];
         let format = ResponseFormat::JsonSchema {
@@ -279,7 +283,7 @@ mod tests {
         let body = fields_of(&call);
         assert_eq!(
             body["tools"],
-            json!([{"name": "search", "input_schema": {"type": "object"}}])
+            json!([{"name": "search", "input_schema": {"type": "object"}, "strict": true}])
         );
         assert_eq!(
             body["tool_choice"],

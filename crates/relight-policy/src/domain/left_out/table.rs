@@ -66,6 +66,8 @@ pub enum CallParameter {
     JsonObject,
     /// A completion in JSON that satisfies a schema.
     JsonSchema,
+    /// The demand that a tool's arguments are held to its schema while they are written.
+    StrictTool,
     /// Instructions of the operator's within the conversation.
     LaterInstructions,
     /// The author's name among several of one role.
@@ -104,7 +106,7 @@ const L: Handling = Handling::Label;
 const R: Handling = Handling::Refused;
 
 /// The whole table.
-pub static TABLE: [ParameterRow; 42] = {
+pub static TABLE: [ParameterRow; 43] = {
     use CallParameter as P;
     [
         row(
@@ -207,6 +209,17 @@ pub static TABLE: [ParameterRow; 42] = {
                 "response_format",
             ],
             [S, S, S, S, E],
+        ),
+        row(
+            P::StrictTool,
+            "strict",
+            [
+                "tools[].function.strict",
+                "tools[].strict",
+                "tools[].strict",
+                "tools[].strict",
+            ],
+            [S, S, S, M, M],
         ),
         row(
             P::LaterInstructions,
@@ -422,6 +435,7 @@ impl CallParameter {
             Self::NamedTool => choice(|it| matches!(it, ToolChoice::Tool(_))),
             Self::JsonObject => call.response_format == ResponseFormat::JsonObject,
             Self::JsonSchema => matches!(call.response_format, ResponseFormat::JsonSchema { .. }),
+            Self::StrictTool => call.tools.iter().any(|tool| tool.strict == Some(true)),
             Self::LaterInstructions => {
                 (0..call.messages.len()).any(|place| is_later(&call.messages, place))
             }

@@ -63,6 +63,31 @@ fn limit(to: u32) -> Adaptation {
 }
 
 #[test]
+fn strict_tools_are_offered_without_it_where_it_is_not_taken() {
+    let tool = |strict| crate::domain::message::ToolDefinition {
+        name: "look".to_owned(),
+        strict,
+        ..Default::default()
+    };
+    let with = |strict| ModelCall {
+        tools: vec![tool(strict)],
+        ..ModelCall::default()
+    };
+    let words = "tools.0.custom.strict: Extra inputs are not permitted";
+    let refused = |call| found_as(FailureClass::InvalidRequest, &anthropic(words), &call);
+    let change = refused(with(Some(true)));
+    assert_eq!(change, Some(without(Parameter::StrictTools)));
+    assert_eq!(refused(with(None)), None);
+    let other = "tools.0.custom.input_schema: Extra inputs are not permitted";
+    let other = found_as(
+        FailureClass::InvalidRequest,
+        &anthropic(other),
+        &with(Some(true)),
+    );
+    assert_eq!(other, None);
+}
+
+#[test]
 fn a_parameter_that_is_not_taken_is_left_out() {
     let value = "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is \
                  supported.";
