@@ -69,6 +69,9 @@ def chat_call(number, arguments):
     return {"id": f"call_{number}abc", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
 
 
+CHAT_FIELDS = ("role", "content", "refusal", "annotations", "reasoning_content", "tool_calls")
+
+
 def chat_events(document):
     """The chunks of a stream that was asked for its usage."""
     around = {key: value for key, value in document.items() if key not in ("choices", "usage")}
@@ -82,6 +85,7 @@ def chat_events(document):
         arguments = call["function"]["arguments"]
         deltas.append({"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]})
         deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces(arguments)]
+    deltas += [{field: value} for field, value in message.items() if field not in CHAT_FIELDS]
     ends = [None] * len(deltas) + [choice["finish_reason"]]
     for delta, end in zip([*deltas, {}], ends):
         choices = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}]
@@ -106,6 +110,8 @@ CHAT = [
     ),
     chat("usage details", content="Riga.", usage=chat_usage(cached=1024, reasoning=256)),
     chat("reasoning", content="Riga.", reasoning_content="There is one city.", usage=chat_usage(reasoning=256)),
+    chat("stop sequence at once", content="", request={"stop": ["the"]}),
+    chat("unknown fields", content="Riga.", of_tomorrow={"score": 0.5}),
     chat("structured", content=PLACE_JSON, is_parsed=True),
     chat("structured refusal", refusal="I cannot help with that.", is_parsed=True),
 ]
@@ -248,6 +254,29 @@ MESSAGES = [
         usage={"server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0}},
     ),
     message("citations", *SEARCHED, {**said("Riga."), "citations": [CITATION]}, request=SEARCH),
+    message(
+        "citations between texts",
+        *SEARCHED,
+        said("The city is "),
+        {**said("Riga"), "citations": [CITATION]},
+        said(" and it is "),
+        {**said("in Latvia"), "citations": [CITATION, {**CITATION, "encrypted_index": "Eo9"}]},
+        said("."),
+        request=SEARCH,
+    ),
+    message(
+        "explained refusal",
+        said("I cannot"),
+        stop="refusal",
+        stop_details={"type": "refusal", "category": "cyber", "explanation": "That may do harm."},
+    ),
+    message("stop sequence at once", stop="stop_sequence", stop_sequence="the", request={"stop_sequences": ["the"]}),
+    message(
+        "tool call with its caller",
+        {**tool_use(1, "Riga"), "caller": {"type": "direct"}},
+        stop="tool_use",
+        request=MESSAGE_TOOLS,
+    ),
     message("structured", said(PLACE_JSON), is_parsed=True),
 ]
 
@@ -439,6 +468,12 @@ RESPONSES = [
     response("reasoning in one part", {**THOUGHT, "summary": THOUGHT["summary"][:1]}, output_message(output_text("Riga."))),
     response("web search", WEB_CALL, output_message(output_text("Riga.")), request=WEB_SEARCH),
     response("citations", WEB_CALL, output_message({**output_text("Riga."), "annotations": [ANNOTATION]}), request=WEB_SEARCH),
+    response(
+        "reasoning without a summary",
+        {**THOUGHT, "summary": []},
+        output_message(output_text("Riga.")),
+        request=ENCRYPTED,
+    ),
     response("refusal", output_message({"type": "refusal", "refusal": "I cannot help with that."})),
     response("structured", output_message(output_text(PLACE_JSON)), is_parsed=True),
 ]
