@@ -342,6 +342,14 @@ mod tests {
         assert!(!body.contains_key("prediction") && body.contains_key("store"));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn decimals_of_arguments_stay_what_they_are(number in proptest::num::f64::NORMAL) {
+            let read = arguments(&format!("{{\"a\":{number:?}}}"));
+            proptest::prop_assert_eq!(read["a"].as_f64(), Some(number));
+        }
+    }
+
     #[test]
     fn arguments_that_are_no_object_are_kept_as_text() {
         assert_eq!(arguments(" "), json!({}));
