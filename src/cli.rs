@@ -193,6 +193,36 @@ mod tests {
     }
 
     #[test]
+    fn an_argument_that_would_be_ignored_is_refused() {
+        for ignored in [
+            &["--arguments", "{}", "hi"][..],
+            &["--goal", "g", "hi"],
+            &["--arguments", "{}"],
+            &["--resume", "--tool", "t"],
+            &["--resume", "--system", "s"],
+            &["--resume", "--route", "r"],
+            &["--resume", "--deadline", "1s"],
+            &["--resume", "--label", "a=b"],
+        ] {
+            let line = ["relight", "invoke"]
+                .into_iter()
+                .chain(ignored.iter().copied());
+            let refused = CommandLine::try_parse_from(line).map(|_| ());
+            assert_eq!(refused.unwrap_err().exit_code(), 2, "{ignored:?}");
+        }
+        for used in [
+            &["--tool", "t", "--arguments", "{}", "--goal", "g"][..],
+            &["--resume", "--output", "json"],
+            &["hi"],
+        ] {
+            let line = ["relight", "invoke"]
+                .into_iter()
+                .chain(used.iter().copied());
+            assert!(CommandLine::try_parse_from(line).is_ok(), "{used:?}");
+        }
+    }
+
+    #[test]
     fn a_pair_needs_a_key_and_an_equals_sign() {
         assert_eq!(
             key_value("team=blue=1"),

@@ -60,6 +60,22 @@ const LAST_EVENTS: Duration = Duration::from_millis(300);
 /// Time after its deadline for which an invocation may still be reported by the server.
 const MARGIN: Duration = Duration::from_secs(5);
 
+/// Arguments of a call, which one that is continued has already.
+const OF_A_CALL: [&str; 12] = [
+    "text",
+    "tool",
+    "arguments",
+    "goal",
+    "route",
+    "operation",
+    "system",
+    "max_retries",
+    "deadline",
+    "labels",
+    "request_id",
+    "thread",
+];
+
 /// The question, and how to recover.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -75,7 +91,8 @@ pub(super) struct InvokeArguments {
         value_name = "JSON",
         default_value = "{}",
         hide_default_value = true,
-        requires = "tool"
+        requires = "tool",
+        conflicts_with = "text"
     )]
     arguments: String,
     /// Purpose of the tool call, in a few words: earlier attempts at it are remembered.
@@ -84,7 +101,8 @@ pub(super) struct InvokeArguments {
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true,
-        requires = "tool"
+        requires = "tool",
+        conflicts_with = "text"
     )]
     goal: String,
     /// The route; without it, the server's default.
@@ -123,7 +141,7 @@ pub(super) struct InvokeArguments {
     thread: String,
     /// Continue the invocation that was followed last, or that of a resume token, instead of
     /// sending a question.
-    #[arg(long, value_name = "TOKEN", num_args = 0..=1, require_equals = true, conflicts_with = "text")]
+    #[arg(long, value_name = "TOKEN", num_args = 0..=1, require_equals = true, conflicts_with_all = OF_A_CALL)]
     #[expect(
         clippy::option_option,
         reason = "not given, given alone, given with a token"
