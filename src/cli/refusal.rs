@@ -10,6 +10,10 @@ use super::terminal::{one_line, span};
 /// Text for the case that the server's HTTP/2 does not know such a call and gives no reason.
 const NO_SUCH_CALL: &str = "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
 
+/// What the client says of a response that is not gRPC, and the text in its place.
+const NO_FRAME: &str = "invalid compression flag";
+const NOT_GRPC: &str = "what responds there is not gRPC; is it the address of the API (`server.listen`) and not of an HTTP front?";
+
 /// Refusal of a server, and its reason; `Display` writes one line and one more for each detail.
 #[derive(Debug)]
 pub(super) struct ServerRefusal {
@@ -41,6 +45,7 @@ impl From<Status> for ServerRefusal {
             code: status.code(),
             message: match status.code() {
                 Code::Unimplemented if status.message().is_empty() => NO_SUCH_CALL.to_owned(),
+                Code::Internal if status.message().contains(NO_FRAME) => NOT_GRPC.to_owned(),
                 _ => one_line(status.message()),
             },
             violations: faults
@@ -123,6 +128,17 @@ mod tests {
         assert!(
             shown.ends_with("\n  a retry makes sense in 1.5 s"),
             "{shown}"
+        );
+    }
+
+    #[test]
+    fn an_http_front_is_recognised_by_what_the_client_says_of_its_response() {
+        let status = Status::internal(
+            "protocol error: received message with invalid compression flag: 123 (valid flags are 0 and 1)",
+        );
+        assert_eq!(
+            ServerRefusal::from(status).to_string(),
+            format!("{NOT_GRPC} (Internal)")
         );
     }
 }
