@@ -180,9 +180,12 @@ impl Identity {
     /// # Errors
     /// Returns `PERMISSION_DENIED` if it is not.
     pub fn may_call(&self, path: &str) -> Result<(), CallError> {
-        let method = path.rsplit('/').next().unwrap_or_default();
+        let (service, method) = path.rsplit_once('/').unwrap_or_default();
         if self.may_invoke() || LOOKING.contains(&method) {
             return Ok(());
+        }
+        if service.ends_with("AdminService") {
+            return self.may_administer();
         }
         Err(CallError::new(ROLE_NOT_ALLOWED))
     }
@@ -436,5 +439,22 @@ mod tests {
         assert!(identity.may_use(&RouteName::from("chat")).is_ok());
         assert!(identity.may_use(&RouteName::from("other")).is_err());
         assert!(identity.may_administer().is_err());
+    }
+
+    #[test]
+    fn a_watcher_is_told_what_its_role_lacks() {
+        let watcher = Identity {
+            role: CallerRole::Watcher,
+            ..Identity::unauthenticated()
+        };
+        let may = |path: &str| watcher.may_call(path).err();
+        assert!(may("/relight.v1.RecoveryService/GetThread").is_none());
+        let calls = may("/relight.v1.RecoveryService/InvokeWithRecovery");
+        assert!(calls.is_some_and(|refused| refused.is(ROLE_NOT_ALLOWED)));
+        let administers = may("/relight.v1.AdminService/GetStatus").unwrap();
+        assert!(
+            administers.to_string().contains("admin key"),
+            "{administers}"
+        );
     }
 }
