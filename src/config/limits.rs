@@ -57,6 +57,8 @@ pub const MAX_MESSAGES: usize = 10_000;
 pub const MAX_PARTS: usize = 50_000;
 /// Most tools of a call.
 pub const MAX_TOOLS: usize = 1_024;
+/// Deepest nesting of the schema of a call's tool or response.
+pub const MAX_SCHEMA_LEVELS: usize = 64;
 
 // === impl LimitsConfig ===
 

@@ -1,8 +1,8 @@
-//! Checks that a call has no more messages, parts and tools than allowed.
+//! Checks that a call has no more messages, parts and tools than allowed, and no deeper schemas.
 
 use crate::{
-    config::limits::{MAX_MESSAGES, MAX_PARTS, MAX_TOOLS},
-    domain::message::ModelCall,
+    config::limits::{MAX_MESSAGES, MAX_PARTS, MAX_SCHEMA_LEVELS, MAX_TOOLS},
+    domain::message::{ModelCall, ResponseFormat},
 };
 
 /// Returns the parts of a call that exceed their limit: each field and the reason.
@@ -24,7 +24,53 @@ pub(super) fn faults(call: &ModelCall) -> Vec<(String, String)> {
             format!("{count} {what} are more than a call may have ({max})"),
         )
     };
-    beyond.map(fault).collect()
+    beyond.map(fault).chain(deep_schemas(call)).collect()
+}
+
+/// Returns the schemas that are nested deeper than allowed: the same.
+fn deep_schemas(call: &ModelCall) -> impl Iterator<Item = (String, String)> {
+    let tools = call.tools.iter().enumerate();
+    let tools = tools.map(|(index, tool)| {
+        let field = format!("tools[{index}].input_schema_json");
+        (field, tool.parameters.as_str())
+    });
+    let response = match &call.response_format {
+        ResponseFormat::JsonSchema { schema, .. } => Some(schema.as_str()),
+        ResponseFormat::Text | ResponseFormat::JsonObject => None,
+    };
+    let response = response.map(|schema| ("response_format.schema_json".to_owned(), schema));
+    let deep = tools
+        .chain(response)
+        .filter(|(_, schema)| levels(schema) > MAX_SCHEMA_LEVELS);
+    deep.map(|(field, _)| {
+        (
+            format!("invocation.model.{field}"),
+            format!("is nested deeper than {MAX_SCHEMA_LEVELS} levels"),
+        )
+    })
+}
+
+/// Returns how deep the objects and lists of a JSON text are nested.
+fn levels(json: &str) -> usize {
+    let mut bytes = json.bytes();
+    let mut open: usize = 0;
+    let mut deepest = 0;
+    let mut is_text = false;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_text = !is_text,
+            b'\\' if is_text => {
+                bytes.next();
+            }
+            b'{' | b'[' if !is_text => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b'}' | b']' if !is_text => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 #[cfg(test)]
@@ -55,6 +101,30 @@ mod tests {
         assert!(
             reasons[2].contains("1025 tools are more than a call may have (1024)"),
             "{reasons:?}"
+        );
+    }
+
+    #[test]
+    fn a_schema_that_is_nested_too_deep_is_named() {
+        let tool = |depth: usize| ToolDefinition {
+            name: "t".into(),
+            parameters: format!(
+                "{}\"[{{\\\"\"{}",
+                "{\"a\":".repeat(depth),
+                "}".repeat(depth)
+            ),
+            ..ToolDefinition::default()
+        };
+        let call = ModelCall {
+            tools: vec![tool(64), tool(65)],
+            ..ModelCall::default()
+        };
+        assert_eq!(
+            faults(&call),
+            [(
+                "invocation.model.tools[1].input_schema_json".to_owned(),
+                "is nested deeper than 64 levels".to_owned()
+            )]
         );
     }
 }
