@@ -33,6 +33,7 @@ mod retired;
 pub mod route;
 mod secrets;
 pub mod server;
+mod shown;
 pub mod tenant;
 pub mod tools;
 mod tree;

@@ -31,7 +31,7 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(
     for _ in 0..MAX_FAULTS {
         match T::deserialize(&*tree) {
             Ok(decoded) => return Some(decoded),
-            Err(DecodeError(fault)) => {
+            Err(DecodeError { fault, .. }) => {
                 let removed = tree.remove(&fault.path);
                 faults.push(*fault);
                 if !removed {
@@ -45,38 +45,54 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(
 
 /// A decoding fault; it has no path until it passes the value that it belongs to.
 #[derive(Debug)]
-pub(super) struct DecodeError(Box<Fault>);
+pub(super) struct DecodeError {
+    fault: Box<Fault>,
+    /// If set, the value is of a kind that cannot be there, and may be a secret of what is meant to
+    /// be within.
+    hides_value: bool,
+}
 
 impl DecodeError {
     /// Gives the fault the place of the innermost value that it passes.
     fn of(mut self, node: &Node) -> Self {
-        if self.0.path.is_empty() {
-            self.0.path.clone_from(&node.path);
-            self.0.at = node.at;
-            self.0.value = node.shown();
-            self.0.reason = node.without_secrets(std::mem::take(&mut self.0.reason));
+        let fault = &mut *self.fault;
+        if fault.path.is_empty() {
+            fault.path.clone_from(&node.path);
+            fault.at = node.at;
+            fault.value = node.shown().filter(|_| !self.hides_value);
+            fault.reason = node.without_secrets(std::mem::take(&mut fault.reason));
         }
         self
     }
 
     /// Gives the fault the place of the key of `member` within `node`.
     fn of_key(mut self, node: &Node, name: &str, member: &Node) -> Self {
-        if self.0.path.is_empty() {
+        let fault = &mut *self.fault;
+        if fault.path.is_empty() {
             // A member that was inherited keeps the path at which it is written.
-            self.0.path = if member.path.is_empty() {
+            fault.path = if member.path.is_empty() {
                 join(&node.path, name)
             } else {
                 member.path.clone()
             };
-            self.0.at = member.key_at;
+            fault.at = member.key_at;
         }
         self
     }
 }
 
+impl From<Fault> for DecodeError {
+    fn from(fault: Fault) -> Self {
+        Self {
+            fault: Box::new(fault),
+            hides_value: false,
+        }
+    }
+}
+
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.fault.fmt(f)
     }
 }
 
@@ -84,7 +100,7 @@ impl std::error::Error for DecodeError {}
 
 impl serde::de::Error for DecodeError {
     fn custom<T: fmt::Display>(reason: T) -> Self {
-        Self(Box::new(Fault::new("", reason.to_string())))
+        Fault::new("", reason.to_string()).into()
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -118,7 +134,10 @@ impl serde::de::Error for DecodeError {
             "f32" | "f64" => "a number",
             text => text,
         };
-        Self::custom(format!("is {kind}, where {expected} is expected"))
+        Self {
+            hides_value: matches!(expected, "a map" | "a list"),
+            ..Self::custom(format!("is {kind}, where {expected} is expected"))
+        }
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -134,16 +153,15 @@ impl serde::de::Error for DecodeError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self(Box::new(
-            Fault::new("", "unknown field").with_nearest(field, expected.iter().copied()),
-        ))
+        Fault::new("", "unknown field")
+            .with_nearest(field, expected.iter().copied())
+            .into()
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self(Box::new(
-            Fault::new("", format!("unknown value `{variant}`"))
-                .with_nearest(variant, expected.iter().copied()),
-        ))
+        Fault::new("", format!("unknown value `{variant}`"))
+            .with_nearest(variant, expected.iter().copied())
+            .into()
     }
 
     fn missing_field(field: &'static str) -> Self {

@@ -11,6 +11,9 @@ use std::{
 
 use crate::domain::event::SettingFault;
 
+/// Names within these sections are written by people, who may write a value in the place of one.
+const NAMED_BY_PEOPLE: [&str; 3] = [".headers.", ".otlp_headers.", ".env."];
+
 /// A line and column of the file, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
@@ -33,6 +36,8 @@ pub struct Fault {
     pub reason: String,
     /// The valid name that was probably meant.
     pub nearest: Option<String>,
+    /// If set, `path` is a variable of the environment, and the file is not at fault.
+    pub is_variable: bool,
 }
 
 /// All faults of a configuration, in the order of the file; at least one.
@@ -58,6 +63,15 @@ impl Fault {
             value: None,
             reason,
             nearest: None,
+            is_variable: false,
+        }
+    }
+
+    /// A fault of a variable of the environment.
+    pub(super) fn of_variable(name: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            is_variable: true,
+            ..Self::new(name, reason)
         }
     }
 
@@ -125,7 +139,8 @@ impl ConfigFaults {
         // Those without a place come last, in the order in which they were found.
         faults.sort_by_key(|fault| fault.at.map_or((u64::MAX, 0), |at| (at.line, at.column)));
         let mut kept: Vec<Fault> = Vec::with_capacity(faults.len());
-        for fault in faults {
+        for mut fault in faults {
+            fault.path = shown_path(&fault.path);
             if !kept.contains(&fault) {
                 kept.push(fault);
             }
@@ -150,10 +165,15 @@ impl ConfigFaults {
             (None, Some(read)) => Ok(read),
             (Some(faults), _) => Err(faults),
             // Nothing is dropped without a fault; this message covers a defect in that rule.
-            (None, None) => Err(Self {
-                file: file.map(Path::to_path_buf),
-                faults: vec![Fault::new("", "cannot be read")],
-            }),
+            (None, None) => Err(Self::of_whole(file, "cannot be read")),
+        }
+    }
+
+    /// A fault of the whole file.
+    pub fn of_whole(file: Option<&Path>, reason: impl Into<String>) -> Self {
+        Self {
+            file: file.map(Path::to_path_buf),
+            faults: vec![Fault::new("", reason)],
         }
     }
 }
@@ -179,6 +199,7 @@ impl fmt::Display for ConfigFaults {
                 f.write_str("\n")?;
             }
             match &self.file {
+                Some(_) if fault.is_variable => write!(f, "{fault}")?,
                 Some(file) if fault.at.is_some() => write!(f, "{}:{fault}", file.display())?,
                 Some(file) => write!(f, "{}: {fault}", file.display())?,
                 None => write!(f, "{fault}")?,
@@ -189,6 +210,18 @@ impl fmt::Display for ConfigFaults {
 }
 
 impl std::error::Error for ConfigFaults {}
+
+/// Returns the path of a setting without a value that was written in the place of a name.
+fn shown_path(path: &str) -> String {
+    let begin = NAMED_BY_PEOPLE
+        .iter()
+        .find_map(|section| Some(path.find(section)? + section.len()));
+    let end = begin.and_then(|begin| {
+        let end = path[begin..].find([':', '=', ' '])?;
+        Some(begin + end)
+    });
+    end.map_or_else(|| path.to_owned(), |end| format!("{}…", &path[..end]))
+}
 
 /// Returns the valid name that a wrong one was probably meant to be: at most a third of its letters
 /// differ.

@@ -6,6 +6,7 @@ use super::*;
 
 mod effective;
 mod faults;
+mod hidden;
 
 /// Returns the faults of a text, one a line; empty if there are none.
 fn faults_of(text: &str, environment: &[(&str, &str)]) -> String {
@@ -252,7 +253,7 @@ fn the_schema_describes_every_setting_and_knows_the_same_dialects() {
     ] {
         assert!(dialects.contains(&format!("\"{dialect}\"")), "{dialects}");
         let text = format!(
-            "providers: {{ p: {{ dialect: {dialect} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}"
+            "providers: {{ p: {{ dialect: {dialect}, region: eu-central-1 }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}"
         );
         assert_eq!(loaded(&text, &[]).providers["p"].dialect.as_str(), dialect);
     }

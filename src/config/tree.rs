@@ -14,9 +14,6 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::fault::{Fault, Position};
 
-/// Longer values are cut in messages, in characters; so are all but the first line.
-const MAX_SHOWN: usize = 80;
-
 /// A value with its path and position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
@@ -187,73 +184,6 @@ impl Node {
             | Value::Float(_)
             | Value::Text(_) => false,
         }
-    }
-
-    /// The scalar as a message may show it: a reference instead of its value, nothing of a secret.
-    pub(super) fn shown(&self) -> Option<String> {
-        if let Some(reference) = &self.reference {
-            return Some(reference.clone());
-        }
-        if self.is_sensitive() {
-            return None;
-        }
-        match &self.value {
-            Value::Null => Some("null".to_owned()),
-            Value::Bool(bool) => Some(bool.to_string()),
-            Value::Int(int) => Some(int.to_string()),
-            Value::Uint(uint) => Some(uint.to_string()),
-            Value::Float(float) => Some(float.to_string()),
-            Value::Text(text) => {
-                let line = text.trim_end().lines().next().unwrap_or_default();
-                let cut = line.chars().count() > MAX_SHOWN || line.len() < text.trim_end().len();
-                Some(
-                    line.chars()
-                        .take(MAX_SHOWN)
-                        .chain(cut.then_some('…'))
-                        .collect(),
-                )
-            }
-            Value::List(_) | Value::Map(_) => None,
-        }
-    }
-
-    /// Returns a message without any secret of this value or of those within.
-    pub(super) fn without_secrets(&self, mut message: String) -> String {
-        self.each(&mut |node| {
-            let hidden = node.reference.as_deref().or_else(|| {
-                node.is_sensitive()
-                    .then_some(crate::domain::secret::REDACTED)
-            });
-            let secret = match &node.value {
-                Value::Text(text) => text.clone(),
-                Value::Int(int) => int.to_string(),
-                Value::Uint(uint) => uint.to_string(),
-                Value::Null | Value::Bool(_) | Value::Float(_) | Value::List(_) | Value::Map(_) => {
-                    return;
-                }
-            };
-            if let Some(hidden) = hidden.filter(|_| !secret.is_empty() && message.contains(&secret))
-            {
-                message = message.replace(&secret, hidden);
-            }
-        });
-        message
-    }
-
-    /// Returns whether it may hold a secret, judged by its name and by the password that a URL may
-    /// carry.
-    fn is_sensitive(&self) -> bool {
-        let within = |segment: &str| self.path.split('.').any(|part| part == segment);
-        let name = self.path.rsplit('.').next().unwrap_or_default();
-        let name = name.split('[').next().unwrap_or(name);
-        within("headers")
-            || within("env")
-            || within("otlp_headers")
-            || matches!(
-                name,
-                "api_key" | "api_keys" | "credentials" | "session_token" | "sha256"
-            )
-            || matches!(&self.value, Value::Text(text) if text.contains("://") && text.contains('@'))
     }
 
     /// The value without what is within, for an index of all values.

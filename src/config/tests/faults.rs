@@ -138,7 +138,7 @@ server: { auth: api_key, keys: [ 5 ] }
 3:37: targets.t.model: `${MISSING}` refers to the environment variable MISSING, which is not set; set it, or write ${MISSING:-default}
 4:32: routes.default.targets[0]: is a list, where a text is expected
 4:48: routes.default.deadline: `5` has no unit; write ms, s, m, h or d after the number
-6:34: server.keys[0]: `5` is a number, where a map is expected"
+6:34: server.keys[0]: is a number, where a map is expected"
     );
 }
 
