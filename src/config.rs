@@ -37,6 +37,7 @@ mod shown;
 pub mod tenant;
 pub mod tools;
 mod tree;
+mod url;
 
 use std::collections::BTreeMap;
 

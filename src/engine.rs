@@ -110,6 +110,14 @@ impl Wire {
     }
 }
 
+/// Builds what a configuration names, and drops it; nothing is connected or started.
+///
+/// # Errors
+/// When no engine can have it.
+pub fn buildable(config: &Config) -> Result<(), PartsError> {
+    parts::build(config).map(drop)
+}
+
 // === impl Engine ===
 
 impl Engine {

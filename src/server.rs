@@ -74,7 +74,7 @@ pub enum ServeError {
     #[error(transparent)]
     Parts(#[from] PartsError),
     /// Telemetry.
-    #[error("telemetry cannot be set up: {0}")]
+    #[error("telemetry cannot be set up")]
     Telemetry(#[from] telemetry::TelemetryError),
     /// A listener.
     #[error(transparent)]
@@ -86,7 +86,7 @@ pub enum ServeError {
     #[error("journal.store cannot be opened")]
     Journal(#[from] JournalError),
     /// The store that replicas share.
-    #[error("fleet.store: {0}")]
+    #[error("fleet.store")]
     Fleet(#[from] relight_fleet::FleetStoreError),
     /// Reflection.
     #[error("reflection cannot be set up: {0}")]

@@ -1,9 +1,15 @@
 //! `relight config`: checks a configuration, shows what is in force with it, and describes the
 //! settings.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use crate::config::{self, Config, ConfigFaults, Fault, Loaded, ProcessEnvironment};
+use crate::{
+    config::{self, Config, ConfigFaults, Fault, Loaded, ProcessEnvironment},
+    engine,
+};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -54,10 +60,7 @@ enum ConfigCommand {
 /// Answers.
 pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
-        ConfigCommand::Check { file } => match (
-            config::load(Some(file), &ProcessEnvironment),
-            arguments.output,
-        ) {
+        ConfigCommand::Check { file } => match (load(Some(file)), arguments.output) {
             (Ok(loaded), Output::Text) => {
                 let Config {
                     providers,
@@ -116,6 +119,19 @@ pub(super) fn run(arguments: &ConfigArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Loads a configuration, and builds what it names as far as that needs no network: what passes is
+/// what a server starts with.
+pub(super) fn load(file: Option<&Path>) -> Result<Loaded, ConfigFaults> {
+    let loaded = config::load(file, &ProcessEnvironment)?;
+    match engine::buildable(&loaded.config) {
+        Ok(()) => Ok(loaded),
+        Err(error) => Err(ConfigFaults::of_whole(
+            file,
+            format!("{:#}", anyhow::Error::new(error)),
+        )),
+    }
+}
+
 /// Prints a warning of each setting that was left out, and of each that is of an earlier version.
 pub(super) fn print_warnings(loaded: &Loaded) {
     for fault in &loaded.left_out {
@@ -148,4 +164,53 @@ fn fault(fault: &Fault) -> Value {
         "reason": fault.reason,
         "nearest": fault.nearest,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(text: &str) -> Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("relight.yaml");
+        std::fs::write(&file, text).unwrap();
+        load(Some(&file)).map(|_| ()).map_err(|faults| {
+            let place = folder.path().display().to_string();
+            faults.to_string().replace(&place, "")
+        })
+    }
+
+    #[test]
+    fn what_no_server_can_be_built_of_is_a_fault_of_the_file() {
+        let provider = |settings: &str| {
+            checked(&format!(
+                "providers: {{ p: {{ {settings} }} }}\ntargets: {{ t: {{ provider: p, model: m }} }}"
+            ))
+        };
+        assert_eq!(
+            provider(
+                "dialect: bedrock, base_url: 'https://b.example/?code=hunter2', api_key: 'a:b'"
+            )
+            .unwrap_err(),
+            "/relight.yaml: provider `p`: `https://b.example/?code=[redacted]` is no usable base URL: no region is named to sign for"
+        );
+        let fault = provider("dialect: scripted, script: { bogus: 1 }").unwrap_err();
+        assert!(
+            fault.starts_with("/relight.yaml: providers.p.script: unknown field `bogus`"),
+            "{fault}"
+        );
+        for dialect in [
+            "openai_chat",
+            "openai_responses",
+            "anthropic",
+            "gemini",
+            "scripted",
+            "bedrock, region: eu-central-1, identity: { cloud: aws }",
+        ] {
+            assert_eq!(provider(&format!("dialect: {dialect}")), Ok(()));
+        }
+        let tools = "tools: { servers: { a: { url: 'https://h/mcp' }, b: { command: x }, \
+                     c: { http: { base_url: 'https://h', tools: { t: { path: /t } } } } } }";
+        assert_eq!(checked(tools), Ok(()));
+    }
 }

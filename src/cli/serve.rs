@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     config::{
-        self, Environment, GivenAddresses, Loaded, ProcessEnvironment, ServerConfig,
+        Environment, GivenAddresses, Loaded, ProcessEnvironment, ServerConfig,
         observe::LogFormat,
         server::{AuthMode, listen_address},
     },
@@ -24,7 +24,10 @@ use anyhow::bail;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{config::print_faults, terminal::print_note};
+use super::{
+    config::{load, print_faults},
+    terminal::print_note,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +67,7 @@ struct Stop {
 /// Serves until a signal ends it.
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let usual = Some(Path::new(USUAL_FILE)).filter(|file| file.exists());
-    let loaded = match config::load(arguments.config.as_deref().or(usual), &ProcessEnvironment) {
+    let loaded = match load(arguments.config.as_deref().or(usual)) {
         Ok(loaded) => loaded,
         Err(faults) => return Ok(print_faults(&faults)),
     };

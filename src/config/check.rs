@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use super::{
     Config,
+    discover::WELL_KNOWN,
     fault::Fault,
     server::{AuthMode, ServerConfig},
     tools::McpFrontConfig,
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::domain::ids::TargetId;
 
+mod addresses;
 mod callers;
 mod keys;
 mod limits;
@@ -69,16 +71,20 @@ impl Checker<'_> {
     /// Adds a fault of the setting at `path`, reported where it or the nearest setting around
     /// it is written.
     ///
-    /// A section that lost a part is not reported: it may be right once the part is.
+    /// What was taken out as faulty is not reported again, nor a section that lost a part: it may be
+    /// right once the part is.
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
         let part_of = |lost: &String| {
             lost.strip_prefix(path)
-                .is_some_and(|rest| rest.starts_with(['.', '[']))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         if self.lost.iter().any(part_of) {
             return;
         }
-        let fault = self.place(path, Fault::new(path, reason));
+        let fault = match self.variable_of(path) {
+            Some(variable) => Fault::of_variable(variable, reason),
+            None => self.placed(path, Fault::new(path, reason)),
+        };
         self.faults.push(fault);
     }
 
@@ -91,7 +97,7 @@ impl Checker<'_> {
         valid: impl IntoIterator<Item = &'v str>,
     ) {
         let fault = Fault::new(path, format!("is no {kind}")).with_nearest(name, valid);
-        let mut fault = self.place(path, fault);
+        let mut fault = self.placed(path, fault);
         // Keys and names from the environment are shown as they are written.
         fault.value.get_or_insert_with(|| name.to_owned());
         self.faults.push(fault);
@@ -148,7 +154,23 @@ impl Checker<'_> {
         self.written.contains_key(path)
     }
 
-    fn place(&self, path: &str, fault: Fault) -> Fault {
+    /// Returns the variable of the environment from which a setting has its value, if it is not
+    /// written.
+    fn variable_of(&self, path: &str) -> Option<&'static str> {
+        let (holder, variable) = match path {
+            "fleet.name" => (path, "POD_NAME"),
+            "fleet.advertise" => (path, "POD_IP"),
+            _ => {
+                let holder = path.strip_suffix(".api_key")?;
+                let name = holder.strip_prefix("providers.")?;
+                let known = WELL_KNOWN.iter().find(|known| known.name == name)?;
+                (holder, known.variable)
+            }
+        };
+        (!self.is_written(holder)).then_some(variable)
+    }
+
+    fn placed(&self, path: &str, fault: Fault) -> Fault {
         if let Some(node) = self.written.get(path) {
             return fault.at(node.at).with_value(node.shown());
         }

@@ -6,7 +6,7 @@ use relight_fleet::ValkeyAddress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Environment, Secret, server::AuthMode};
+use super::{Config, Environment, Secret, server::AuthMode, url::has_usable_port};
 use crate::{domain::secret::REDACTED, journal::JournalStore};
 
 /// Fewest bytes of a key that is not guessed.
@@ -95,13 +95,14 @@ impl FleetConfig {
         let mut faults = Vec::new();
         let is_place = |place: &String| {
             let is_ip = place.parse::<std::net::IpAddr>().is_ok();
-            let is_authority = place
-                .parse::<http::uri::Authority>()
-                .is_ok_and(|it| !it.host().is_empty() && !place.contains('@'));
+            let is_authority = place.parse::<http::uri::Authority>().is_ok_and(|it| {
+                !it.host().is_empty() && !place.contains('@') && has_usable_port(&it)
+            });
             is_ip || is_authority
         };
         if self.advertise.as_ref().is_some_and(|it| !is_place(it)) {
-            let reason = "is no address; write it as host or host:port";
+            let reason =
+                "is no address; write it as host or host:port, with a port from 1 to 65535";
             faults.push(("fleet.advertise".to_owned(), reason.to_owned()));
         }
         if let Some(name) = &self.name
@@ -163,7 +164,7 @@ impl TryFrom<Secret> for SharedStore {
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::None),
             url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
-                Ok(Self::Postgres(text))
+                JournalStore::try_from(text.clone()).map(|_| Self::Postgres(text))
             }
             url if url.starts_with("redis") => match ValkeyAddress::parse(url) {
                 Ok(_) => Ok(Self::Valkey(text)),

@@ -119,10 +119,7 @@ pub fn load(path: Option<&Path>, environment: &dyn Environment) -> Result<Loaded
                     Err(reason) => reason,
                     Ok(_) => "is empty; write {} for the defaults".to_owned(),
                 };
-                return Err(ConfigFaults {
-                    file: Some(path.to_path_buf()),
-                    faults: vec![Fault::new("", reason)],
-                });
+                return Err(ConfigFaults::of_whole(Some(path), reason));
             }
         },
     };
@@ -235,7 +232,7 @@ fn load_collecting(
     named.read_all(&mut config);
     let named_files = named.files;
     let mut more = named.faults;
-    more.extend(otlp::complete(&mut config.telemetry, environment));
+    faults.extend(otlp::complete(&mut config.telemetry, environment));
     more.extend(config.fleet.faults());
     check::check(&config, &written, more, faults);
     let fingerprint = format!("{:x}", fingerprint.finalize());

@@ -58,6 +58,9 @@ pub struct TelemetryConfig {
     /// Destination of traces and metrics, as follows from the settings and the environment.
     #[serde(skip)]
     pub endpoints: OtlpEndpoints,
+    /// Values of header fields that the environment adds.
+    #[serde(skip)]
+    pub header_values: Vec<Secret>,
     /// `service.name`: `OTEL_SERVICE_NAME`, or `relight`.
     #[serde(skip)]
     pub service_name: String,
@@ -145,6 +148,7 @@ impl Default for TelemetryConfig {
             otlp_endpoint: None,
             otlp_protocol: None,
             endpoints: OtlpEndpoints::default(),
+            header_values: Vec::new(),
             service_name: "relight".to_owned(),
             otlp_headers: BTreeMap::new(),
             resource: BTreeMap::new(),

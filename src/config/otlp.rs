@@ -1,21 +1,25 @@
 //! Destinations of traces and metrics: what is written, and the standard variables of OpenTelemetry
 //! if nothing is.
 
-use http::Uri;
+use http::{HeaderName, HeaderValue};
 
 use super::{
+    Secret,
     environment::Environment,
+    fault::Fault,
     observe::{OtlpEndpoint, OtlpEndpoints, OtlpProtocol, TelemetryConfig},
+    url::http_url,
 };
 
-const URL: &str = "is no URL; write it like http://localhost:4317";
+/// Form of a destination.
+pub(super) const EXAMPLE: &str = "http://localhost:4317";
 
-/// Fills in the name of the service and the destination of each signal. Returns the faults of the variables, by the setting
-/// that they stand for.
+/// Fills in the name of the service, the destination of each signal and the secrets that the
+/// variables hold. Returns the faults of the variables; what is written is checked elsewhere.
 pub(super) fn complete(
     telemetry: &mut TelemetryConfig,
     environment: &dyn Environment,
-) -> Vec<(String, String)> {
+) -> Vec<Fault> {
     let var = |name: &str| {
         environment
             .var(name)
@@ -27,19 +31,18 @@ pub(super) fn complete(
     }
     let mut faults = Vec::new();
     let is_written = telemetry.otlp_endpoint.is_some();
-    if !is_written {
-        telemetry.otlp_endpoint = var("OTEL_EXPORTER_OTLP_ENDPOINT");
-    }
+    let url_of = |name: &str, faults: &mut Vec<Fault>| {
+        let url = var(name).filter(|_| !is_written)?;
+        if let Err(fault) = http_url(&url) {
+            faults.push(Fault::of_variable(name, fault.reason(EXAMPLE)));
+        }
+        Some(url)
+    };
+    let shared = url_of("OTEL_EXPORTER_OTLP_ENDPOINT", &mut faults);
+    telemetry.otlp_endpoint = telemetry.otlp_endpoint.take().or(shared);
     let mut endpoint_of = |signal: &str| {
         let variable = |what: &str| format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.to_uppercase());
-        let own = variable("ENDPOINT");
-        let url = if is_written { None } else { var(&own) };
-        if url.as_ref().is_some_and(|url| !is_url(url)) {
-            faults.push((
-                "telemetry.otlp_endpoint".to_owned(),
-                format!("{URL}: {own}"),
-            ));
-        }
+        let url = url_of(&variable("ENDPOINT"), &mut faults);
         let protocol = telemetry.otlp_protocol.unwrap_or_else(|| {
             let named = [
                 variable("PROTOCOL"),
@@ -50,10 +53,8 @@ pub(super) fn complete(
                 return OtlpProtocol::default();
             };
             OtlpProtocol::named(&value).unwrap_or_else(|| {
-                let reason = format!(
-                    "cannot be `{value}`, as {name} has it; expected one of grpc, http/protobuf"
-                );
-                faults.push(("telemetry.otlp_protocol".to_owned(), reason));
+                let reason = format!("cannot be `{value}`; expected one of grpc, http/protobuf");
+                faults.push(Fault::of_variable(name, reason));
                 OtlpProtocol::default()
             })
         });
@@ -70,19 +71,50 @@ pub(super) fn complete(
         traces: endpoint_of("traces"),
         metrics: endpoint_of("metrics"),
     };
-    if telemetry
-        .otlp_endpoint
-        .as_ref()
-        .is_some_and(|url| !is_url(url))
-    {
-        faults.push(("telemetry.otlp_endpoint".to_owned(), URL.to_owned()));
+    for name in ["", "TRACES_", "METRICS_"].map(|of| format!("OTEL_EXPORTER_OTLP_{of}HEADERS")) {
+        let fields = var(&name).unwrap_or_default();
+        match header_values(&fields) {
+            Some(values) => telemetry.header_values.extend(values),
+            None => faults.push(Fault::of_variable(
+                name,
+                "is no list of NAME=VALUE, separated by commas, of which each is a header field",
+            )),
+        }
     }
     faults
 }
 
-fn is_url(text: &str) -> bool {
-    let uri = text.parse::<Uri>().ok().filter(|uri| uri.host().is_some());
-    uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
+/// Returns the values of header fields as a variable lists them; `None` if one of them is none.
+fn header_values(fields: &str) -> Option<Vec<Secret>> {
+    let fields = fields.split(',').map(str::trim);
+    let value = |field: &str| {
+        let (name, value) = field.split_once('=')?;
+        let value = decoded(value.trim()).unwrap_or_else(|| value.trim().to_owned());
+        HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        HeaderValue::from_str(&value).ok()?;
+        Some(Secret::new(value))
+    };
+    fields
+        .filter(|field| !field.is_empty())
+        .map(value)
+        .collect()
+}
+
+/// Returns a text without its percent-encoding; `None` if that is none.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -161,20 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_cannot_be_used_is_named_with_its_setting() {
+    fn a_variable_that_cannot_be_used_is_named() {
         let fault = endpoints(
             "",
             &[("ENDPOINT", "http://c:4318"), ("PROTOCOL", "http/json")],
         )
         .unwrap_err();
         assert!(
-            fault.contains("telemetry.otlp_protocol: cannot be `http/json`"),
-            "{fault}"
-        );
-        assert!(
-            fault.contains(
-                "OTEL_EXPORTER_OTLP_PROTOCOL has it; expected one of grpc, http/protobuf"
-            ),
+            fault.contains("OTEL_EXPORTER_OTLP_PROTOCOL: cannot be `http/json`"),
             "{fault}"
         );
         let fault = endpoints("", &[("METRICS_ENDPOINT", "collector")]).unwrap_err();

@@ -5,7 +5,7 @@
 //! `standard`. The policy in force for a call is looked up here, from route, operation and caller;
 //! nothing else is decided.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,10 @@ use super::{
     route::{OperationConfig, RouteConfig},
 };
 use crate::{
-    domain::{ids::Operation, invocation::InjectionMode},
+    domain::{
+        ids::{Operation, TargetId},
+        invocation::InjectionMode,
+    },
     policy::{
         circuit::CircuitPolicy,
         concurrency::ConcurrencyPolicy,
@@ -133,6 +136,24 @@ impl Config {
     #[must_use]
     pub fn timers_for<'a>(&'a self, route: &'a RouteConfig) -> &'a TimersPolicy {
         route.timers.as_ref().unwrap_or(&self.timers)
+    }
+
+    /// Returns the longest first-token timer of a target's routes; `None` if it has none.
+    #[must_use]
+    pub fn longest_first_token(&self, target: &TargetId) -> Option<Duration> {
+        let routes = self
+            .routes
+            .values()
+            .filter(|route| route.targets.contains(target));
+        let timers = routes.map(|route| {
+            let timers = self.timers_for(route);
+            if route.targets.len() > 1 {
+                timers.first_token
+            } else {
+                timers.first_token_alone
+            }
+        });
+        timers.max()
     }
 
     /// Returns the circuit of a target.

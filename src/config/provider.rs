@@ -17,7 +17,10 @@ use super::{
 use crate::{
     domain::{target::Dialect, units},
     policy::{circuit::CircuitPolicy, concurrency::ConcurrencyPolicy},
-    provider::{CapabilityOverrides, KeyHeader, StreamMode},
+    provider::{
+        CapabilityOverrides, KeyHeader, StreamMode,
+        known::{self, ModelRef},
+    },
 };
 
 /// The name of the credential that a provider's own `api_key` is.
@@ -252,6 +255,20 @@ impl ProviderConfig {
     #[must_use]
     pub fn family<'a>(&'a self, name: &'a str) -> &'a str {
         self.family.as_deref().unwrap_or(name)
+    }
+
+    /// Returns the way in which keys are sent; `name` is the provider's name in the configuration.
+    #[must_use]
+    pub fn key_header(&self, name: &str) -> KeyHeader {
+        let place = ModelRef {
+            dialect: self.dialect,
+            family: self.family(name),
+            endpoint: self.endpoint(),
+            model: "",
+        };
+        self.api_key_header
+            .or_else(|| known::manners(&place).api_key_header)
+            .unwrap_or_default()
     }
 
     /// Returns the key of a credential; `None` if the credential does not exist or has no key.

@@ -67,6 +67,7 @@ impl Config {
             self.telemetry
                 .otlp_headers
                 .values()
+                .chain(&self.telemetry.header_values)
                 .map(super::Secret::expose),
         );
         values.extend(

@@ -7,6 +7,7 @@ use super::*;
 mod effective;
 mod faults;
 mod hidden;
+mod startable;
 
 /// Returns the faults of a text, one a line; empty if there are none.
 fn faults_of(text: &str, environment: &[(&str, &str)]) -> String {

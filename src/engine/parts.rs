@@ -108,19 +108,7 @@ pub(super) fn rebuild(config: &Config, running: &ToolServers) -> Result<Parts, P
 /// so the circuit waits as long as they do.
 fn circuit(config: &Config, id: &TargetId, target: &TargetConfig) -> CircuitPolicy {
     let mut policy = config.circuit_for(target).clone();
-    let routes = config
-        .routes
-        .values()
-        .filter(|route| route.targets.contains(id));
-    let longest = routes.map(|route| {
-        let timers = config.timers_for(route);
-        if route.targets.len() > 1 {
-            timers.first_token
-        } else {
-            timers.first_token_alone
-        }
-    });
-    if let Some(longest) = longest.max() {
+    if let Some(longest) = config.longest_first_token(id) {
         policy.first_token_timeout = longest;
         policy.slow_threshold = policy.slow_threshold.min(longest);
     }
@@ -227,10 +215,7 @@ fn provider_spec(name: &str, provider: &ProviderConfig) -> Result<ProviderSpec, 
         family: provider.family(name).into(),
         credentials,
         identity: provider.identity.as_ref().map(IdentityConfig::spec),
-        api_key_header: provider
-            .api_key_header
-            .or(manners.api_key_header)
-            .unwrap_or_default(),
+        api_key_header: provider.key_header(name),
         extra_headers: provider
             .headers
             .iter()

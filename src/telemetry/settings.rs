@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use secrecy::SecretString;
 
-use crate::config::observe::OtlpEndpoints;
+use crate::{config::observe::OtlpEndpoints, policy::shown_url::shown_url};
 
 /// Destination of telemetry, and its amount.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct TelemetrySettings {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The OTLP endpoint cannot be used.
-    #[error("the OTLP endpoint `{endpoint}` cannot be used")]
+    #[error("the OTLP endpoint `{}` cannot be used", shown_url(.endpoint))]
     Endpoint {
         /// As configured.
         endpoint: String,

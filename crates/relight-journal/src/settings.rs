@@ -1,9 +1,11 @@
 //! Settings of the journal.
 
-use std::{path::PathBuf, time::Duration};
+use std::{error::Error, path::PathBuf, str::FromStr as _, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgConnectOptions;
+use tracing::{Dispatch, dispatcher::with_default};
 
 use crate::domain::{
     secret::{REDACTED, Secret},
@@ -135,7 +137,10 @@ impl TryFrom<Secret> for JournalStore {
         } else if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
             Ok(Self::Sqlite(PathBuf::from(path)))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Ok(Self::Postgres(text))
+            match fault_of_postgres(url) {
+                Some(fault) => Err(fault),
+                None => Ok(Self::Postgres(text)),
+            }
         } else {
             Err(
                 "is no store; write memory, sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE"
@@ -154,4 +159,23 @@ impl From<JournalStore> for String {
             JournalStore::Postgres(_) => format!("postgres://{REDACTED}"),
         }
     }
+}
+
+/// Returns why no connection can be made by this URL, whatever is there; the text does not repeat
+/// it.
+fn fault_of_postgres(url: &str) -> Option<String> {
+    // The driver logs parameters that it does not know, with their values.
+    let parsed = with_default(&Dispatch::none(), || PgConnectOptions::from_str(url));
+    let why = match parsed {
+        Ok(options) if options.get_port() == 0 => "invalid port number".to_owned(),
+        Ok(_) => return None,
+        Err(error) => {
+            let mut innermost: &dyn Error = &error;
+            while let Some(source) = innermost.source() {
+                innermost = source;
+            }
+            innermost.to_string()
+        }
+    };
+    Some(format!("is no URL of a PostgreSQL database: {why}"))
 }

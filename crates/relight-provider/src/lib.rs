@@ -51,7 +51,7 @@ use std::{
 use futures_util::future::Either;
 
 use relight_outbound as outbound;
-use relight_policy::domain;
+use relight_policy::{domain, policy::shown_url::shown_url};
 
 use domain::{
     failure::ProviderError,
@@ -84,7 +84,7 @@ pub enum BuildError {
     #[error("provider `{0}` is configured twice")]
     Twice(Arc<str>),
     /// The base URL is not valid, or its scheme is not allowed.
-    #[error("provider `{provider}`: `{url}` is no usable base URL: {why}")]
+    #[error("provider `{provider}`: `{}` is no usable base URL: {why}", shown_url(.url))]
     BaseUrl {
         /// The provider's name.
         provider: Arc<str>,

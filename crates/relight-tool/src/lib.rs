@@ -42,8 +42,12 @@ use relight_policy::{domain, policy};
 use self::server::ToolServer;
 pub use self::{
     list::{ListFreshness, ListTrouble},
+    listing::is_within,
     progress::OnProgress,
-    spec::{ChildSpec, HttpPlace, HttpToolSpec, ToolLimits, ToolServerPlace, ToolServerSpec},
+    spec::{
+        ChildSpec, HttpPlace, HttpToolSpec, MAX_SCHEMA_DEPTH, ToolLimits, ToolServerPlace,
+        ToolServerSpec,
+    },
 };
 use domain::{
     failure::ProviderError,
@@ -69,7 +73,7 @@ pub enum ToolServersError {
     #[error("tool server `{0}` is configured twice")]
     Twice(Arc<str>),
     /// The URL is not valid, or its scheme is not allowed.
-    #[error("tool server `{server}`: `{url}` is no usable URL: {why}")]
+    #[error("tool server `{server}`: `{}` is no usable URL: {why}", policy::shown_url::shown_url(.url))]
     Url {
         /// The server's name.
         server: Arc<str>,

@@ -247,7 +247,8 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns whether a value is nested at most so deep.
-fn is_within(value: &Value, depth: usize) -> bool {
+#[must_use]
+pub fn is_within(value: &Value, depth: usize) -> bool {
     match value {
         Value::Array(items) => depth > 0 && items.iter().all(|item| is_within(item, depth - 1)),
         Value::Object(members) => {

@@ -95,6 +95,9 @@ pub struct HttpToolSpec {
     pub path: String,
 }
 
+/// Deepest nesting of a tool's schema.
+pub const MAX_SCHEMA_DEPTH: usize = 32;
+
 /// The bounds of a tool server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolLimits {
@@ -173,7 +176,7 @@ impl Default for ToolLimits {
             max_arguments_bytes: 4 << 20,
             max_reply_bytes: 8 << 20,
             max_tools: 2000,
-            max_schema_depth: 32,
+            max_schema_depth: MAX_SCHEMA_DEPTH,
         }
     }
 }

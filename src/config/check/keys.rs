@@ -1,6 +1,13 @@
 //! Checks how providers know their caller: by a key, a pool of keys, or an identity.
 
-use http::HeaderValue;
+use std::collections::BTreeMap;
+
+use http::{
+    HeaderName, HeaderValue,
+    header::{
+        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    },
+};
 
 use super::Checker;
 use crate::{
@@ -9,12 +16,50 @@ use crate::{
         provider::{DEFAULT_CREDENTIAL, MAX_POOL, ProviderConfig},
     },
     domain::target::Dialect,
-    provider::Cloud,
+    provider::{Cloud, KeyHeader},
 };
+
+/// Header fields that belong to a connection or to the length of a body.
+const OF_HTTP: [HeaderName; 7] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    HOST,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
 
 // === impl Checker ===
 
 impl Checker<'_> {
+    /// Header fields of requests, beside those that the settings named in `keys` give.
+    pub(super) fn headers(
+        &mut self,
+        path: &str,
+        headers: &BTreeMap<String, Secret>,
+        keys: &[(&'static str, HeaderName)],
+    ) {
+        let mut seen: Vec<HeaderName> = Vec::with_capacity(headers.len());
+        for (header, value) in headers {
+            let at = format!("{path}.{header}");
+            let Ok(name) = HeaderName::from_bytes(header.as_bytes()) else {
+                self.fault(&at, "is no name of a header field");
+                continue;
+            };
+            if HeaderValue::from_str(value.expose()).is_err() {
+                self.fault(&at, "holds characters that no header field takes");
+            } else if OF_HTTP.contains(&name) {
+                self.fault(&at, "is set by HTTP itself; remove it");
+            } else if let Some((key, _)) = keys.iter().find(|(_, field)| *field == name) {
+                self.fault(&at, format!("is given beside {key}; keep one of them"));
+            } else if seen.contains(&name) {
+                self.fault(&at, "is written twice");
+            }
+            seen.push(name);
+        }
+    }
+
     pub(super) fn key(&mut self, path: &str, key: Option<&Secret>) {
         match key.map(Secret::expose) {
             Some("") => self.fault(path, "is empty"),
@@ -89,4 +134,30 @@ impl Checker<'_> {
             );
         }
     }
+}
+
+/// Returns the settings of a provider that give the value of a header field, with that field.
+pub(super) fn keys_of(name: &str, provider: &ProviderConfig) -> Vec<(&'static str, HeaderName)> {
+    let api_key = match provider.dialect {
+        Dialect::Anthropic => Some(HeaderName::from_static("x-api-key")),
+        Dialect::Gemini => Some(HeaderName::from_static("x-goog-api-key")),
+        Dialect::OpenaiChat | Dialect::OpenaiResponses => match provider.key_header(name) {
+            KeyHeader::Bearer => Some(AUTHORIZATION),
+            KeyHeader::ApiKey => Some(HeaderName::from_static("api-key")),
+            KeyHeader::None => None,
+        },
+        Dialect::Bedrock => Some(AUTHORIZATION),
+        Dialect::Scripted | Dialect::Tool => None,
+    }
+    .filter(|_| provider.api_key_header != Some(KeyHeader::None));
+    let identity = provider.identity.as_ref().map(|_| AUTHORIZATION);
+    let written = [
+        ("api_key", provider.api_key.is_some(), &api_key),
+        ("api_keys", !provider.api_keys.is_empty(), &api_key),
+        ("identity", true, &identity),
+    ];
+    let given = written.into_iter().filter(|(_, is_written, _)| *is_written);
+    given
+        .filter_map(|(setting, _, field)| Some((setting, field.clone()?)))
+        .collect()
 }

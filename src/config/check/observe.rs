@@ -5,7 +5,7 @@ use std::time::Duration;
 use relight_fleet::ValkeyAddress;
 
 use super::Checker;
-use crate::config::{Config, fleet::SharedStore};
+use crate::config::{Config, fleet::SharedStore, otlp, url::http_url};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
@@ -39,6 +39,13 @@ impl Checker<'_> {
         if !(0.0..=1.0).contains(&telemetry.sample_ratio) {
             self.fault("telemetry.sample_ratio", "must be from 0 to 1");
         }
+        if let Some(url) = &telemetry.otlp_endpoint
+            && self.is_written("telemetry.otlp_endpoint")
+            && let Err(fault) = http_url(url)
+        {
+            self.fault("telemetry.otlp_endpoint", fault.reason(otlp::EXAMPLE));
+        }
+        self.headers("telemetry.otlp_headers", &telemetry.otlp_headers, &[]);
         self.level(&telemetry.log.level);
         let journal = &config.journal;
         self.range(

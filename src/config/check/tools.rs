@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use http::header::AUTHORIZATION;
+
 use super::{Checker, upstream::names};
 use crate::{
     config::{
@@ -12,6 +14,7 @@ use crate::{
         },
     },
     policy::tool_recovery::ToolRecoveryPolicy,
+    tool::{MAX_SCHEMA_DEPTH, is_within},
 };
 
 const KINDS: [&str; 3] = ["url", "command", "http"];
@@ -53,7 +56,9 @@ impl Checker<'_> {
         self.kind_of_server(path, server);
         self.without_effect(path, server);
         self.addresses(path, server);
-        self.headers(&format!("{path}.headers"), &server.headers);
+        let api_key = server.api_key.as_ref().map(|_| ("api_key", AUTHORIZATION));
+        let keys: Vec<_> = api_key.into_iter().collect();
+        self.headers(&format!("{path}.headers"), &server.headers, &keys);
         self.key(&format!("{path}.api_key"), server.api_key.as_ref());
         self.program(path, server);
         self.times_of_server(path, server);
@@ -197,6 +202,11 @@ impl Checker<'_> {
             let at = format!("{path}.input_schema");
             if !schema.is_object() {
                 self.fault(&at, "is no JSON Schema; write a map");
+            } else if !is_within(schema, MAX_SCHEMA_DEPTH) {
+                self.fault(
+                    &at,
+                    format!("is nested deeper than {MAX_SCHEMA_DEPTH} levels"),
+                );
             } else if let Err(error) = jsonschema::validator_for(schema) {
                 self.fault(&at, format!("does not compile: {error}"));
             }

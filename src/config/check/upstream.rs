@@ -1,14 +1,11 @@
 //! Checks providers, targets, routes and the policies that they name.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use http::{HeaderName, HeaderValue, Uri};
-
-use super::Checker;
+use super::{Checker, keys::keys_of};
 use crate::{
     config::{
-        Config, Secret,
-        connection::{ClientTlsConfig, ProxyConfig},
+        Config,
         discover::WELL_KNOWN,
         price::PriceConfig,
         provider::{DEFAULT_CREDENTIAL, ProviderConfig},
@@ -17,9 +14,9 @@ use crate::{
     domain::{
         ids::{Operation, RouteName, TargetId},
         target::Dialect,
+        units,
     },
-    outbound::is_private_address,
-    policy::{classify::Classifier, retry::MAX_RETRIES},
+    policy::{circuit::CircuitPolicy, classify::Classifier, retry::MAX_RETRIES},
 };
 
 // === impl Checker ===
@@ -43,7 +40,9 @@ impl Checker<'_> {
                 );
             }
             self.identity(&path, provider);
-            self.headers(&format!("{path}.headers"), &provider.headers);
+            self.place(&path, provider);
+            let keys = keys_of(name, provider);
+            self.headers(&format!("{path}.headers"), &provider.headers, &keys);
             self.key(&format!("{path}.api_key"), provider.api_key.as_ref());
             self.pool(&path, provider);
             for (credential, keys) in &provider.credentials {
@@ -80,121 +79,6 @@ impl Checker<'_> {
                 &(1 << 30),
                 "from 64KiB to 1GiB",
             );
-        }
-    }
-
-    /// Header fields of requests.
-    pub(super) fn headers(&mut self, path: &str, headers: &BTreeMap<String, Secret>) {
-        for (header, value) in headers {
-            let at = format!("{path}.{header}");
-            if HeaderName::from_bytes(header.as_bytes()).is_err() {
-                self.fault(&at, "is no name of a header field");
-            } else if HeaderValue::from_str(value.expose()).is_err() {
-                self.fault(&at, "holds characters that no header field takes");
-            }
-        }
-    }
-
-    /// A URL that requests go to, and what the section that it is in allows of it.
-    pub(super) fn base_url(
-        &mut self,
-        path: &str,
-        url: &str,
-        allow_plaintext: bool,
-        allow_private: bool,
-    ) {
-        let uri = url.parse::<Uri>().ok();
-        let parts = uri
-            .as_ref()
-            .and_then(|uri| Some((uri.scheme_str()?, uri.authority()?)));
-        let Some((scheme @ ("http" | "https"), authority)) = parts else {
-            return self.fault(path, "is no URL; write it like https://api.openai.com/v1");
-        };
-        if authority.as_str().contains('@') {
-            self.fault(path, "holds credentials; put the key in api_key");
-        }
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        let address = host.parse::<IpAddr>().ok();
-        let loopback = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-        if scheme == "http" && !loopback && !allow_plaintext {
-            self.fault(path, "would send keys and prompts in the clear; use https, or write allow_plaintext: true");
-        }
-        if !loopback && !allow_private && address.is_some_and(is_private_address) {
-            self.fault(
-                path,
-                "is a private address; write allow_private_addresses: true if it is meant",
-            );
-        }
-    }
-
-    /// By which proxy and with which certificates a provider or tool server is reached. The
-    /// contents of files were checked when they were read.
-    pub(super) fn connection(
-        &mut self,
-        path: &str,
-        proxy: Option<&ProxyConfig>,
-        tls: Option<&ClientTlsConfig>,
-        allow_private: bool,
-    ) {
-        if let Some(proxy) = proxy {
-            self.proxy(&format!("{path}.proxy"), proxy, allow_private);
-        }
-        let Some(tls) = tls else { return };
-        for (name, file, other, wanted) in [
-            ("cert_file", &tls.cert_file, "key_file", &tls.key_file),
-            ("key_file", &tls.key_file, "cert_file", &tls.cert_file),
-        ] {
-            if file.is_some()
-                && wanted.is_none()
-                && !self.is_written(&format!("{path}.tls.{other}"))
-            {
-                self.fault(
-                    &format!("{path}.tls.{name}"),
-                    format!("has no effect without {other}"),
-                );
-            }
-        }
-        for (name, file) in [
-            ("ca_file", &tls.ca_file),
-            ("cert_file", &tls.cert_file),
-            ("key_file", &tls.key_file),
-        ] {
-            if file
-                .as_ref()
-                .is_some_and(|file| file.as_os_str().is_empty())
-            {
-                self.fault(&format!("{path}.tls.{name}"), "is empty; name a file");
-            }
-        }
-    }
-
-    fn proxy(&mut self, path: &str, proxy: &ProxyConfig, allow_private: bool) {
-        let at = format!("{path}.url");
-        let uri = proxy.url.parse::<Uri>().ok();
-        let is_bare = |uri: &Uri| uri.path_and_query().is_none_or(|rest| rest.as_str() == "/");
-        if proxy.url.is_empty() {
-            self.required(&at, "is missing; write it like http://proxy.example:3128");
-        } else if uri.is_none_or(|uri| uri.scheme_str() != Some("http") || !is_bare(&uri)) {
-            self.fault(
-                &at,
-                "is no proxy; write a scheme, host and port, as in http://proxy.example:3128",
-            );
-        } else if proxy.url.contains('@') {
-            self.fault(&at, "holds credentials; put them in credentials beside it");
-        } else {
-            self.base_url(&at, &proxy.url, true, allow_private);
-        }
-        if let Some(credentials) = &proxy.credentials {
-            let credentials = credentials.expose();
-            if !credentials.contains(':') || credentials.contains(char::is_control) {
-                self.fault(
-                    &format!("{path}.credentials"),
-                    "must be of the form user:password",
-                );
-            }
         }
     }
 
@@ -235,6 +119,14 @@ impl Checker<'_> {
                     &format!("{path}.concurrency"),
                     concurrency.validate(),
                     &shared,
+                );
+            }
+            if target.circuit.is_some() {
+                self.slow_threshold(
+                    &format!("{path}.circuit"),
+                    config.longest_first_token(name),
+                    config.circuit_for(target),
+                    "the target waits for no longer",
                 );
             }
             for (price, value) in target.price.iter().flat_map(PriceConfig::named) {
@@ -406,8 +298,48 @@ impl Checker<'_> {
         self.policy("budget", config.budget.validate());
         self.policy("timers", config.timers.validate());
         self.policy("circuit", config.circuit.validate());
+        self.shared_slow_threshold(config);
         self.policy("admission", config.admission.validate());
         self.policy("concurrency", config.concurrency.validate());
+    }
+
+    /// A threshold that is written is reached by a first token of some target or tool.
+    fn shared_slow_threshold(&mut self, config: &Config) {
+        let sharing = config.targets.iter();
+        let sharing = sharing.filter(|(_, target)| target.circuit.is_none());
+        let targets = sharing.filter_map(|(name, _)| config.longest_first_token(name));
+        let tools = &config.tools;
+        let own = tools.tools.values().filter_map(|tool| tool.timeout);
+        let timeouts = own
+            .chain([tools.timeout])
+            .filter(|_| !tools.servers.is_empty());
+        let longest = targets.chain(timeouts).max();
+        self.slow_threshold(
+            "circuit",
+            longest,
+            &config.circuit,
+            "no target waits for longer",
+        );
+    }
+
+    fn slow_threshold(
+        &mut self,
+        path: &str,
+        longest: Option<Duration>,
+        circuit: &CircuitPolicy,
+        who: &str,
+    ) {
+        let at = format!("{path}.slow_threshold");
+        if let Some(longest) = longest
+            && circuit.slow_threshold > longest
+            && self.is_written(&at)
+        {
+            let longest = units::format_duration(longest);
+            self.fault(
+                &at,
+                format!("never acts: {who} than {longest} for a first token"),
+            );
+        }
     }
 
     fn operations(

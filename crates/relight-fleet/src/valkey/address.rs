@@ -126,7 +126,13 @@ fn sentinels(rest: &str, is_tls: bool) -> Result<ValkeyAddress, FleetStoreError>
 }
 
 fn info(url: &str) -> Result<ConnectionInfo, FleetStoreError> {
-    url.into_connection_info().map_err(unreadable)
+    let info = url.into_connection_info().map_err(unreadable)?;
+    match info.addr() {
+        ConnectionAddr::Tcp(_, 0) | ConnectionAddr::TcpTls { port: 0, .. } => {
+            Err(FleetStoreError("has no port from 1 to 65535".to_owned()))
+        }
+        _ => Ok(info),
+    }
 }
 
 /// The error without its details, which may repeat a part of the URL.
@@ -191,6 +197,8 @@ mod tests {
             "redis://:secret@valkey/database",
             "redis+sentinel://:secret@one,two",
             "redis+sentinel://:secret@one:what/main",
+            "redis://:secret@valkey:0",
+            "rediss+sentinel://:secret@one:0/main",
         ] {
             let Err(FleetStoreError(reason)) = ValkeyAddress::parse(url) else {
                 panic!("{url} was read");
