@@ -352,7 +352,8 @@ mod tests {
             Message::text(Role::User, "Hi"),
             Message::text(Role::Developer, "Be brief."),
         ];
-        let told = |takes_system| Value::Array(translate(&messages, takes_system).messages);
+        let told =
+            |takes_system| Value::Array(translate(&messages, takes_system).unwrap().messages);
         let words = json!({"type": "text", "text": "<system>\nBe brief.\n</system>"});
         assert_eq!(told(false)[0]["content"][1], words);
         let turn = json!({"role": "system", "content": [{"type": "text", "text": "Be brief."}]});

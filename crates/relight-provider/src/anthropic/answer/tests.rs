@@ -30,6 +30,6 @@ fn fields_of_a_call_that_are_not_read_here_go_back_with_it() {
             opaque,
         });
         let sent = translate(&[Message::new(Role::Assistant, vec![kept])], false);
-        assert_eq!(sent.messages[0]["content"], json!([call]));
+        assert_eq!(sent.unwrap().messages[0]["content"], json!([call]));
     }
 }
