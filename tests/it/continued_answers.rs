@@ -52,6 +52,24 @@ async fn streamed(upstreams: &[&Upstream], prefill: bool, more: &str) -> Answer 
         .await
 }
 
+/// The answer is far longer than the 1,024 tokens that are expected of a call without a limit.
+#[tokio::test]
+async fn an_answer_that_is_longer_than_expected_and_cut_is_completed() {
+    let days = (0..40).map(|day| format!("Day {day}. {BEGUN}."));
+    let begun = days.collect::<Vec<_>>().join(" ");
+    let whole = format!("{begun} And so on.");
+    for (prefill, rest) in [(true, " And so on."), (false, &whole)] {
+        let upstream = Upstream::start().await;
+        upstream.push(pieces(&begun, None));
+        upstream.otherwise(pieces(rest, Some("stop")));
+        let relight = Relight::start(&config(&[&upstream], prefill, "")).await;
+        match relight.ask("When?").await.outcome {
+            Some(Outcome::Completion(completion)) => assert_eq!(completion.text, whole),
+            other => panic!("{prefill}: {other:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_continuation_that_repeats_the_begun_text_is_delivered_once() {
     let whole = format!("{BEGUN}{REST}");

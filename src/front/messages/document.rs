@@ -135,8 +135,7 @@ fn blocks(part: &Part) -> Vec<Value> {
             before.into_iter().chain([whole]).collect()
         }
         // The end of the message has it.
-        Part::Refusal(_) => Vec::new(),
-        Part::Image(_) | Part::File(_) | Part::ToolResult(_) => Vec::new(),
+        Part::Refusal(_) | Part::Image(_) | Part::File(_) | Part::ToolResult(_) => Vec::new(),
     }
 }
 

@@ -300,7 +300,7 @@ impl<S> RetryLoop<S> {
             adapted: self.request.adapted,
             given: self.request.step.as_ref().map(|step| step.options),
             candidates,
-            first_attempt_tokens: expected_tokens(&self.request.call, attempts.first()),
+            first_attempt_tokens: expected_tokens(&self.request.call, &attempts),
             spent_tokens: attempts
                 .iter()
                 .map(|record| record.usage.input_tokens + record.usage.output_tokens)
@@ -459,13 +459,20 @@ fn was_limited(record: &AttemptRecord) -> bool {
 }
 
 /// Returns the expected cost of the first attempt: its actual cost if that is known, else by the
-/// length of the prompt (four bytes a token, as is usual for English) and the output limit.
-fn expected_tokens(call: &ModelCall, first: Option<&AttemptRecord>) -> u64 {
-    let known = first
+/// length of the prompt (four bytes a token, as is usual for English) and the output limit, or that of
+/// the costliest attempt, since an answer may be cut at any length.
+fn expected_tokens(call: &ModelCall, attempts: &[AttemptRecord]) -> u64 {
+    let known = attempts
+        .first()
         .map(|record| record.usage)
         .filter(|usage| usage.exactness == Exactness::Exact);
     if let Some(usage) = known {
         return usage.input_tokens + usage.output_tokens;
     }
-    estimated_tokens(call.text_bytes()) + u64::from(call.max_output_tokens.unwrap_or(1024))
+    let estimate =
+        estimated_tokens(call.text_bytes()) + u64::from(call.max_output_tokens.unwrap_or(1024));
+    let costs = attempts
+        .iter()
+        .map(|record| record.usage.input_tokens + record.usage.output_tokens);
+    costs.fold(estimate, u64::max)
 }
