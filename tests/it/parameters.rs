@@ -143,7 +143,6 @@ fn value(row: &ParameterRow, protocol: usize) -> Value {
             json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema()}})
         }
         P::JsonSchema => json!({"type": "json_schema", "name": "a", "schema": schema()}),
-        P::StrictTool => json!(true),
         P::LaterInstructions => json!("system"),
         P::SpeakerName => json!("zz-name"),
         P::CacheMarks => json!({"type": "ephemeral"}),
@@ -151,7 +150,7 @@ fn value(row: &ParameterRow, protocol: usize) -> Value {
         P::Extra("logit_bias") => json!({"77123": -1}),
         P::Extra("prediction") => json!({"type": "content", "content": "zz-prediction"}),
         P::ImageDetail | P::Extra("verbosity") => json!("low"),
-        P::Extra("store") => json!(true),
+        P::StrictTool | P::Extra("store") => json!(true),
         P::Extra(name) => json!(format!("zz-{name}")),
         P::Internal => match row.name {
             "metadata" => json!({"team": "zz-label"}),
