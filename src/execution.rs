@@ -333,7 +333,7 @@ impl ExecutionShared {
         let running = self.running();
         let recorded = running
             .values()
-            .filter(|execution| execution.commitments.is_recorded);
+            .filter(|execution| execution.commitments.is_recorded && !execution.has_lost_record());
         let recorded = recorded.map(|execution| Held {
             id: execution.id.clone(),
             epoch: execution.epoch,
@@ -344,6 +344,31 @@ impl ExecutionShared {
             .collect::<HashSet<_>>()
             .into_iter()
             .collect()
+    }
+
+    /// Returns whether steps are published before they are recorded. An owner that slept longer than
+    /// its lease must not publish anything before it knows that it still is one, unless nothing was
+    /// promised beyond this call: then no other replica takes it over by itself.
+    fn publishes_first(&self, execution: &Execution) -> bool {
+        self.settings.mode == JournalMode::Fast
+            && (self.leases.are_good() || !execution.commitments.is_promised)
+    }
+
+    /// Notes that the journal has no record of an execution any more, as after its file was
+    /// removed. Returns whether it continues without one, which is counted; if not, it ends here,
+    /// and its followers learn why.
+    fn continues_without_record(&self, execution: &Arc<Execution>) -> bool {
+        let continues = self.publishes_first(execution);
+        if execution.lose_record() {
+            tracing::warn!(invocation = %execution.id, continues, "the journal lost the record of an invocation that runs");
+            if continues {
+                self.journal_use.runs_unrecorded();
+            }
+        }
+        if !continues {
+            self.fence(execution);
+        }
+        continues
     }
 
     /// Returns whether the journal is known to be away.

@@ -215,6 +215,8 @@ impl Follower {
                 self.subscription = None;
                 if self.shared.tasks.are_closing() {
                     Err(Lost::Closing)
+                } else if execution.has_lost_record() {
+                    Err(Lost::Record)
                 } else {
                     Ok(())
                 }

@@ -29,6 +29,7 @@ pub(super) struct Execution {
     pub(super) links: LayerLinks,
     fenced: CancellationToken,
     is_ending: AtomicBool,
+    has_lost_record: AtomicBool,
     subscribers: watch::Sender<usize>,
 }
 
@@ -78,6 +79,7 @@ impl Execution {
             links,
             fenced: CancellationToken::new(),
             is_ending: AtomicBool::new(false),
+            has_lost_record: AtomicBool::new(false),
             subscribers: watch::channel(0).0,
         }
     }
@@ -132,6 +134,16 @@ impl Execution {
     /// still its owner.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Acquire)
+    }
+
+    /// The journal has its record no longer; returns whether that is new.
+    pub(super) fn lose_record(&self) -> bool {
+        !self.has_lost_record.swap(true, Ordering::AcqRel)
+    }
+
+    /// Returns whether the journal has its record no longer, although it had one.
+    pub(super) fn has_lost_record(&self) -> bool {
+        self.has_lost_record.load(Ordering::Acquire)
     }
 
     /// Returns when it is executed here no longer. Cancel safe.

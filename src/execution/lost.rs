@@ -17,6 +17,8 @@ pub enum Lost {
     Closing,
     /// The invocation is no longer kept, or never was.
     Gone,
+    /// The journal lost the record of the invocation, which it needs: there is nothing to resume.
+    Record,
     /// The journal fails.
     Journal(JournalError),
 }
@@ -31,6 +33,7 @@ impl Lost {
         match self {
             Self::Closing => resume,
             Self::Gone => CallError::new(INVOCATION_NOT_FOUND).fact("invocation", id),
+            Self::Record => CallError::new(STORE_UNAVAILABLE).fact("store", "journal"),
             Self::Journal(error) => {
                 tracing::warn!(invocation = %id, %error, "a stream is lost");
                 let wait = CallError::new(STORE_UNAVAILABLE).retry_after();
@@ -43,11 +46,11 @@ impl Lost {
     /// request, but for a call of a tool: what that did before it was lost is not known.
     pub fn of_call(self, id: &InvocationId, is_tool: bool) -> CallError {
         match self {
-            Self::Gone => self.of_resumable(id),
-            Self::Closing | Self::Journal(_) if is_tool => {
+            Self::Closing | Self::Record | Self::Journal(_) if is_tool => {
                 CallError::new(CUT_OFF).fact("invocationId", id)
             }
             Self::Closing => CallError::new(DRAINING),
+            Self::Gone | Self::Record => self.of_resumable(id),
             Self::Journal(error) => error.into(),
         }
     }

@@ -114,6 +114,10 @@ async fn renew(shared: &Arc<ExecutionShared>) -> Result<(), JournalError> {
         if let Some(execution) =
             execution.filter(|execution| still(execution) && !execution.is_ending())
         {
+            if shared.journal.get(id).await?.is_none() {
+                shared.continues_without_record(&execution);
+                continue;
+            }
             tracing::warn!(invocation = %id, epoch = execution.epoch, "another replica owns an invocation now");
             shared.fence(&execution);
         }

@@ -222,12 +222,8 @@ impl StepRecorder {
         self.shared.settings.mode
     }
 
-    /// Returns whether steps are published before they are recorded. An owner that slept longer than
-    /// its lease must not publish anything before it knows that it still is one, unless nothing was
-    /// promised beyond this call: then no other replica takes it over by itself.
     fn publishes_first(&self) -> bool {
-        self.mode() == JournalMode::Fast
-            && (self.shared.leases.are_good() || !self.execution.commitments.is_promised)
+        self.shared.publishes_first(&self.execution)
     }
 
     fn launch(&mut self) {
@@ -253,6 +249,9 @@ impl StepRecorder {
                 WriteResult::GoOn
             }
             Err(AppendError::Fenced { .. } | AppendError::Finished) => WriteResult::Lost,
+            Err(AppendError::Unknown) if !self.shared.continues_without_record(&self.execution) => {
+                WriteResult::Lost
+            }
             Err(AppendError::Full { .. }) => {
                 // The engine accepted it, so it is published; the journal takes it with the end.
                 self.publish(batch.clone());

@@ -199,20 +199,6 @@ impl Run {
         let needs_record = !self.calls_no_target && (thread.is_some() || strict);
         let snapshot = self.execution.replay.blocks_with(&entries);
         let finish = self.finish(entries, Arc::clone(&outcome), snapshot, thread);
-        if self.recorder.writes_nothing() {
-            // Its steps have gaps in the journal; its end has none.
-            self.execution.replay.publish(finish.entries);
-            let _ = self
-                .write(
-                    Finish {
-                        entries: Vec::new(),
-                        ..finish
-                    },
-                    ended,
-                )
-                .await;
-            return;
-        }
         match self.write_and_publish(finish, ended, needs_record).await {
             Written::Done | Written::Lost => {}
             Written::Never | Written::Unavailable if self.turn.is_none() && !needs_record => {}
@@ -329,23 +315,35 @@ impl Run {
 
     /// Writes the end, with the time since then. The future borrows nothing of this, so that it may
     /// move between threads.
-    fn write(&self, finish: Finish, ended: Instant) -> BoxFuture<'static, Written> {
-        let journal = Arc::clone(&self.shared.journal);
-        let id = self.execution.id.clone();
+    fn write(&self, mut finish: Finish, ended: Instant) -> BoxFuture<'static, Written> {
+        let shared = Arc::clone(&self.shared);
+        let execution = Arc::clone(&self.execution);
+        if self.recorder.writes_nothing() {
+            // Its steps have gaps in the journal; its end has none.
+            finish.entries.clear();
+        }
         Box::pin(async move {
             let abandoned = is_abandoned(&finish.outcome);
             let finish = Finish {
                 ended_before: ended.elapsed(),
                 ..finish
             };
-            match journal.finish(finish, clock::wall_now()).await {
+            let id = &execution.id;
+            match shared.journal.finish(finish, clock::wall_now()).await {
                 Ok(()) => {
-                    if abandoned && let Err(error) = free_unless_kept(journal.as_ref(), &id).await {
+                    if abandoned
+                        && let Err(error) = free_unless_kept(shared.journal.as_ref(), id).await
+                    {
                         tracing::debug!(invocation = %id, %error, "a request id stays bound to an abandoned invocation");
                     }
                     Written::Done
                 }
                 Err(FinishError::Append(AppendError::Fenced { .. } | AppendError::Finished)) => {
+                    Written::Lost
+                }
+                Err(FinishError::Append(AppendError::Unknown))
+                    if !shared.continues_without_record(&execution) =>
+                {
                     Written::Lost
                 }
                 Err(

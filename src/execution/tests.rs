@@ -6,6 +6,7 @@ mod extending;
 mod failing;
 mod harness;
 mod lease_model;
+mod lost_record;
 mod ownership;
 mod properties;
 mod readers;
