@@ -9,6 +9,7 @@ mod notify;
 use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection, any::AnyPoolOptions};
+use tokio::time::timeout;
 
 use self::notify::Backplane;
 use super::{
@@ -77,7 +78,10 @@ async fn open_by(
     notices: Notices,
     dialect: SqlDialect,
 ) -> Result<SqlJournal, JournalError> {
-    let mut connection = PgConnection::connect(url).await?;
+    let connecting = timeout(PATIENCE, PgConnection::connect(url));
+    let mut connection = connecting
+        .await
+        .map_err(|_| JournalError::Unavailable("its server does not respond".to_owned()))??;
     migrate::migrator(migrate::POSTGRES)
         .run_direct(None, &mut connection, false)
         .await?;
@@ -98,4 +102,21 @@ async fn open_by(
         .announcing(notices)
         .with_announcer(move |id| outward.enqueue(id));
     Ok(backplane.run(url.to_owned(), pool, store))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_accepts_and_never_responds_is_not_waited_for_without_end() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("postgres://u:p@{}/d", silent.local_addr().unwrap());
+        let opening = open(&url, Limits::default());
+        let opened = timeout(Duration::from_mins(1), opening).await;
+        let error = opened.expect("it gives up").unwrap_err();
+        assert!(matches!(error, JournalError::Unavailable(_)), "{error}");
+    }
 }
