@@ -193,11 +193,13 @@ impl AttemptGuard for Admitted {
                 .latency()
                 .record(now, now - self.began);
         }
-        self.attempt
-            .at
-            .state
-            .circuit()
-            .weigh(now, self.caller, None, Signal::FirstToken);
+        self.attempt.at.state.circuit().weigh(
+            now,
+            self.began,
+            self.caller,
+            None,
+            Signal::FirstToken,
+        );
         self.report(Signal::FirstToken);
     }
 
@@ -214,7 +216,10 @@ impl AttemptGuard for Admitted {
         );
         let now = Instant::now();
         let before = scope.fails(&at.state.target.id, failure.class, now);
-        let weighed = at.state.circuit().weigh(now, self.caller, before, signal);
+        let weighed = at
+            .state
+            .circuit()
+            .weigh(now, self.began, self.caller, before, signal);
         if weighed != signal {
             // Set once, here.
             let _ = sent.own_failure.set(());

@@ -222,16 +222,25 @@ impl Circuit {
     /// Returns what a signal shows about the target, whoever called: nothing if a failure is its
     /// caller's own. It is if an earlier attempt of the same call failed in the same way at
     /// `failed_before`, and a call that was admitted since succeeded, or if the caller's calls fail and
-    /// those of others do not. Call it once for each signal, before it is reported. Only evidence is
-    /// weighed; failures in a row are counted as they are.
+    /// those of others do not. Answers to calls that were admitted before an outage are no evidence
+    /// in it. Call it once for each signal, before it is reported. Only evidence is weighed; failures
+    /// in a row are counted as they are.
     pub fn weigh(
         &mut self,
         now: Instant,
+        admitted: Instant,
         caller: CallerMarks,
         failed_before: Option<Instant>,
         signal: Signal,
     ) -> Signal {
         if self.policy.mode != CircuitMode::Evidence || self.policy.any_failure {
+            return signal;
+        }
+        let outage = self.openings.failing_since;
+        if signal == Signal::FirstToken
+            && !self.state().is_closed()
+            && outage.is_some_and(|since| admitted < since)
+        {
             return signal;
         }
         let weighed = self.suspects.weigh(now, caller, signal);

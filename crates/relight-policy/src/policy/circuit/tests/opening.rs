@@ -384,13 +384,16 @@ fn a_failure_that_a_call_had_before_shows_nothing_if_later_calls_succeeded() {
         let failed_before = Some(bench.now);
         bench.calls(3, 100, FAILURE);
         let now = bench.now;
-        let weighed = bench.circuit.weigh(now, none, failed_before, FAILURE);
+        let weighed = bench.circuit.weigh(now, now, none, failed_before, FAILURE);
         assert_eq!(weighed, FAILURE, "nobody succeeded");
         bench.calls(1, 100, ANSWER);
-        let weighed = bench.circuit.weigh(now, none, failed_before, FAILURE);
+        let weighed = bench.circuit.weigh(now, now, none, failed_before, FAILURE);
         assert_eq!(weighed == Signal::Neutral, weighs);
-        assert_eq!(bench.circuit.weigh(now, none, None, FAILURE), FAILURE);
+        assert_eq!(bench.circuit.weigh(now, now, none, None, FAILURE), FAILURE);
         let latest = Some(bench.now);
-        assert_eq!(bench.circuit.weigh(now, none, latest, FAILURE), FAILURE);
+        assert_eq!(
+            bench.circuit.weigh(now, now, none, latest, FAILURE),
+            FAILURE
+        );
     }
 }
