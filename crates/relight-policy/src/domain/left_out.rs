@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn later_instructions_are_reported_where_no_model_takes_the_operators_turn() {
-        let said = |role| Message::text(role, "w");
+        let message = |role| Message::text(role, "w");
         let at_end = [Role::System, Role::User, Role::Developer];
         let behind_model = [Role::User, Role::Assistant, Role::System];
         for (roles, dialect, takes_turn, is_told) in [
@@ -330,7 +330,7 @@ mod tests {
             (&behind_model, Dialect::OpenaiChat, true, false),
         ] {
             let call = ModelCall {
-                messages: roles.iter().map(|role| said(*role)).collect(),
+                messages: roles.iter().map(|role| message(*role)).collect(),
                 ..ModelCall::default()
             };
             let mut target = Target {

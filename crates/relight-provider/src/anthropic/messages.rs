@@ -352,11 +352,11 @@ mod tests {
             Message::text(Role::User, "Hi"),
             Message::text(Role::Developer, "Be brief."),
         ];
-        let told =
+        let turns =
             |takes_system| Value::Array(translate(&messages, takes_system).unwrap().messages);
         let words = json!({"type": "text", "text": "<system>\nBe brief.\n</system>"});
-        assert_eq!(told(false)[0]["content"][1], words);
+        assert_eq!(turns(false)[0]["content"][1], words);
         let turn = json!({"role": "system", "content": [{"type": "text", "text": "Be brief."}]});
-        assert_eq!(told(true)[1], turn);
+        assert_eq!(turns(true)[1], turn);
     }
 }

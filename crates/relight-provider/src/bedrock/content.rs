@@ -287,11 +287,11 @@ mod tests {
             Message::text(Role::User, "Hi"),
             Message::text(Role::Developer, "Be brief."),
         ];
-        let told = translate(&messages, true).unwrap();
-        assert_eq!(told.system, [text("Be kind.")]);
+        let translated = translate(&messages, true).unwrap();
+        assert_eq!(translated.system, [text("Be kind.")]);
         let content = [text("Hi"), text("<system>\nBe brief.\n</system>")];
         let turn = json!({"role": "user", "content": content});
-        assert_eq!(told.messages, [turn]);
+        assert_eq!(translated.messages, [turn]);
     }
 
     #[test]

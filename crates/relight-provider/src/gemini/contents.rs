@@ -321,9 +321,12 @@ mod tests {
             Message::text(Role::User, "Hi"),
             Message::text(Role::Developer, "Be brief."),
         ];
-        let told = translate(&messages, false).unwrap();
-        assert_eq!(told.system, [text("Be kind.")]);
+        let translated = translate(&messages, false).unwrap();
+        assert_eq!(translated.system, [text("Be kind.")]);
         let parts = [text("Hi"), text("<system>\nBe brief.\n</system>")];
-        assert_eq!(told.contents, [json!({"role": "user", "parts": parts})]);
+        assert_eq!(
+            translated.contents,
+            [json!({"role": "user", "parts": parts})]
+        );
     }
 }
