@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{
         completion::Delta,
-        failure::{Failure, FailureClass},
+        failure::{Failure, FailureClass, TransportFault},
         invocation::Call,
         message::Part,
     },
@@ -214,6 +214,9 @@ impl AttemptGuard for Admitted {
             self.attempt.is_attached(),
             any_failure,
         );
+        if failure.fault == Some(TransportFault::FirstTokenTimeout) {
+            at.state.observed.latency().give_up();
+        }
         let now = Instant::now();
         let before = scope.fails(&at.state.target.id, failure.class, now);
         let weighed = at

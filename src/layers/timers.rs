@@ -144,8 +144,11 @@ where
             .tool
             .as_ref()
             .is_none_or(|tool| tool.effects.repeatable);
+        let is_lone = !other_ready && !attempt.calls_tool();
+        let observed = &attempt.at.state.observed;
         let next = (may_repeat && attempt.scope.may_try_again())
-            .then(|| TimersPolicy::usual(attempt.at.state.observed.latency().p50(now)));
+            .then(|| observed.usual_first_token(is_lone, now))
+            .flatten();
         let timers = match &attempt.request.tool {
             Some(tool) => TimersPolicy::of_tool(tool.timeout).for_attempt(false, remaining, next),
             None => attempt

@@ -13,6 +13,7 @@ use crate::{
     policy::{
         health::Health,
         latency::{Latency, document_in_time},
+        timers::TimersPolicy,
         window::TokenRatio,
     },
 };
@@ -54,6 +55,14 @@ impl Observations {
     /// Returns the latency samples. Held shortly.
     pub fn latency(&self) -> MutexGuard<'_, Latency> {
         self.latency.lock()
+    }
+
+    /// Returns the time in which the first token of an attempt usually comes, if it is to leave time for
+    /// another one.
+    pub fn usual_first_token(&self, is_lone: bool, now: Instant) -> Option<Duration> {
+        let mut latency = self.latency();
+        let waits = is_lone && latency.is_to_wait(now);
+        (!waits).then(|| TimersPolicy::usual(latency.expected(now)))
     }
 
     /// Returns the duration of complete answers, for invocations with little time left. The lock is

@@ -26,6 +26,10 @@ pub struct Latency {
     samples: VecDeque<(Instant, Duration)>,
     /// The same in ascending order: every attempt reads percentiles, and adds one sample.
     sorted: Vec<Duration>,
+    /// `true` if an attempt was given up without a first token since the last one came.
+    gave_up: bool,
+    /// `true` if the next attempt of two waits.
+    waits: bool,
 }
 
 /// Returns whether completions are usually whole so soon that a document shows no less than a
@@ -69,9 +73,35 @@ impl Latency {
                 self.sorted.remove(place);
             }
         }
+        self.gave_up = false;
         self.samples.push_back((now, first_token));
         let place = self.sorted.partition_point(|known| *known <= first_token);
         self.sorted.insert(place, first_token);
+    }
+
+    /// An attempt was given up before its first token.
+    pub fn give_up(&mut self) {
+        self.gave_up = true;
+    }
+
+    /// Returns the time in which a first token is expected: the median, or the newest if that is longer;
+    /// `None` without a recent sample.
+    #[must_use]
+    pub fn expected(&self, now: Instant) -> Option<Duration> {
+        let newest = self.samples.back().map(|(_, first_token)| *first_token);
+        self.p50(now).max(newest.filter(|_| self.samples(now) > 0))
+    }
+
+    /// Returns whether an attempt at a lone target should wait for as long as it may, and leave no time
+    /// for another one: every second one, as long as nothing shows whether the target is slow or does
+    /// not respond. That is if no first token is known, or an attempt was given up since the last one.
+    pub fn is_to_wait(&mut self, now: Instant) -> bool {
+        if !self.gave_up && self.samples(now) > 0 {
+            return false;
+        }
+        let waits = self.waits;
+        self.waits = !waits;
+        waits
     }
 
     /// Returns the median; `None` without a recent sample.
@@ -185,6 +215,22 @@ mod tests {
         latency.record(now, Duration::from_millis(700));
         assert_eq!(latency.p50(now), latency.p95(now));
         assert_eq!(latency.p50(now), Some(Duration::from_millis(700)));
+    }
+
+    #[test]
+    fn every_second_attempt_waits_until_it_is_known_whether_the_target_is_slow() {
+        let now = Instant::now();
+        let mut latency = Latency::new();
+        let turns = |latency: &mut Latency| [(); 4].map(|()| latency.is_to_wait(now));
+        assert_eq!(turns(&mut latency), [false, true, false, true]);
+        latency.record(now, Duration::from_secs(1));
+        assert_eq!(turns(&mut latency), [false; 4]);
+        latency.give_up();
+        assert_eq!(turns(&mut latency), [false, true, false, true]);
+        assert_eq!(latency.expected(now), Some(Duration::from_secs(1)));
+        latency.record(now, Duration::from_secs(20));
+        assert_eq!(turns(&mut latency), [false; 4]);
+        assert_eq!(latency.expected(now), Some(Duration::from_secs(20)));
     }
 
     #[test]

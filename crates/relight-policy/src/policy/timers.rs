@@ -24,7 +24,8 @@ pub struct TimersPolicy {
     pub first_token: Duration,
     /// The same if no other target is ready. A duration from `first_token` to `1h`; default `60s`,
     /// or `first_token` if that is longer. If one more attempt is allowed, it is left half of the
-    /// time until the deadline, unless half is less than a first token usually takes.
+    /// time until the deadline, unless half is less than a first token usually takes; every second
+    /// attempt waits, as long as it is not known whether the target is slow or does not respond.
     #[serde(with = "units::duration")]
     #[schemars(with = "String")]
     pub first_token_alone: Duration,
