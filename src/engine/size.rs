@@ -29,20 +29,19 @@ pub(super) fn faults(call: &ModelCall) -> Vec<(String, String)> {
 
 /// Returns the schemas that are nested deeper than allowed: the same.
 fn deep_schemas(call: &ModelCall) -> impl Iterator<Item = (String, String)> {
+    let is_deep = |schema: &str| levels(schema) > MAX_SCHEMA_LEVELS;
     let tools = call.tools.iter().enumerate();
-    let tools = tools.map(|(index, tool)| {
-        let field = format!("tools[{index}].input_schema_json");
-        (field, tool.parameters.as_str())
-    });
+    let tools = tools
+        .filter(move |(_, tool)| is_deep(&tool.parameters))
+        .map(|(index, _)| format!("tools[{index}].input_schema_json"));
     let response = match &call.response_format {
-        ResponseFormat::JsonSchema { schema, .. } => Some(schema.as_str()),
+        ResponseFormat::JsonSchema { schema, .. } => Some(schema),
         ResponseFormat::Text | ResponseFormat::JsonObject => None,
     };
-    let response = response.map(|schema| ("response_format.schema_json".to_owned(), schema));
-    let deep = tools
-        .chain(response)
-        .filter(|(_, schema)| levels(schema) > MAX_SCHEMA_LEVELS);
-    deep.map(|(field, _)| {
+    let response = response
+        .filter(|schema| is_deep(schema))
+        .map(|_| "response_format.schema_json".to_owned());
+    tools.chain(response).map(|field| {
         (
             format!("invocation.model.{field}"),
             format!("is nested deeper than {MAX_SCHEMA_LEVELS} levels"),
