@@ -185,6 +185,7 @@ impl McpHttpClient {
         session: Option<&str>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, ProviderError> {
+        let is_probe = era::probe_id(&message).is_some();
         let expected = expected_of(&message, session.is_some());
         let body = serde_json::to_vec(&message)
             .map_err(|error| errors::fault(TransportFault::Protocol, error.to_string()))?;
@@ -209,7 +210,9 @@ impl McpHttpClient {
             let text = error.text().unwrap_or_default();
             let is_correlated = expected.is_named_by(text);
             let doubt = session_doubt::of_status(head.status, text, is_correlated);
-            let doubt = doubt.filter(|_| session.is_some() || session_doubt::asks_for_start(text));
+            // A probe comes before a session, which a server may say.
+            let was_begun = session.is_some() || session_doubt::asks_for_start(text);
+            let doubt = doubt.filter(|_| was_begun && !is_probe);
             if let Some(doubt) = doubt {
                 expected.facts.note_doubt(doubt);
             }
