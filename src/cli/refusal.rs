@@ -10,7 +10,7 @@ use super::terminal::{one_line, span};
 /// Text for the case that the server's HTTP/2 does not know such a call and gives no reason.
 const NO_SUCH_CALL: &str = "this port serves no such call; is it the address of the API (`server.listen`) and not of health and metrics?";
 
-/// What the client says of a response that is not gRPC, and the text in its place.
+/// Words of the client for a response that is not gRPC, and the text in their place.
 const NO_FRAME: &str = "invalid compression flag";
 const NOT_GRPC: &str = "what responds there is not gRPC; is it the address of the API (`server.listen`) and not of an HTTP front?";
 

@@ -71,8 +71,8 @@ impl Checker<'_> {
     /// Adds a fault of the setting at `path`, reported where it or the nearest setting around
     /// it is written.
     ///
-    /// What was taken out as faulty is not reported again, nor a section that lost a part: it may be
-    /// right once the part is.
+    /// A value that was taken out as faulty is not reported again, nor a section that lost a part: it may
+    /// be right once the part is.
     fn fault(&mut self, path: &str, reason: impl Into<String>) {
         let part_of = |lost: &String| {
             lost.strip_prefix(path)

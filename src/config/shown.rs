@@ -1,4 +1,4 @@
-//! What messages may show of a value: nothing of a secret, and of what came from the environment its
+//! The part of a value that messages may show: nothing of a secret, and of what came from the environment its
 //! reference alone.
 
 use super::tree::{Node, Value};

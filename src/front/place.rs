@@ -66,6 +66,15 @@ impl<'a> FieldPath<'a> {
         self.below(name)
             .text_here(value.get(name).unwrap_or(&Value::Null))
     }
+
+    /// Returns a field that must be a boolean, if it is there.
+    pub(super) fn boolean(&self, value: &Value, name: &str) -> Result<Option<bool>, CallError> {
+        let given = value.get(name).filter(|given| !given.is_null());
+        let refused = || self.below(name).refused("must be a boolean");
+        given
+            .map(|given| given.as_bool().ok_or_else(refused))
+            .transpose()
+    }
 }
 
 impl fmt::Display for FieldPath<'_> {

@@ -1,4 +1,4 @@
-//! What is checked is what a server starts with.
+//! The check passes just what a server starts with.
 
 use super::*;
 

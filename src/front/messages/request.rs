@@ -154,14 +154,7 @@ fn tool((index, tool): (usize, &Value)) -> Result<ToolDefinition, CallError> {
     let description = description(tool);
     let schema = tool.get("input_schema").filter(|schema| schema.is_object());
     let schema = schema.ok_or_else(|| place.below("input_schema").refused("must be an object"))?;
-    let strict = match tool.get("strict") {
-        None | Some(Value::Null) => None,
-        Some(strict) => Some(
-            strict
-                .as_bool()
-                .ok_or_else(|| place.below("strict").refused("must be a boolean"))?,
-        ),
-    };
+    let strict = place.boolean(tool, "strict")?;
     let own = own_fields::unread(&READ_OF_TOOLS, tool);
     Ok(ToolDefinition {
         name,

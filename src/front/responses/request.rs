@@ -300,14 +300,7 @@ fn function(place: &FieldPath<'_>, tool: &Value) -> Result<ToolDefinition, CallE
         Some(schema @ Value::Object(_)) => schema.to_string(),
         Some(_) => return Err(place.below("parameters").refused("must be an object")),
     };
-    let strict = match tool.get("strict") {
-        None | Some(Value::Null) => None,
-        Some(strict) => Some(
-            strict
-                .as_bool()
-                .ok_or_else(|| place.below("strict").refused("must be a boolean"))?,
-        ),
-    };
+    let strict = place.boolean(tool, "strict")?;
     let name = place.text(tool, "name")?.to_owned();
     let description = description(tool);
     let own = own_fields::unread(&READ_OF_FUNCTIONS, tool);
