@@ -88,19 +88,11 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::{
-        events::EventBus,
-        telemetry::{TargetNames, TelemetrySettings},
-    };
+    use crate::telemetry::endpoint::tests::unused_metrics;
 
     #[tokio::test]
     async fn another_path_is_told_which_ones_there_are_and_another_method_is_refused() {
-        let (metrics, _task) = Metrics::start(
-            &EventBus::new(4),
-            &TelemetrySettings::default(),
-            TargetNames::default(),
-        )
-        .unwrap();
+        let (metrics, _task) = unused_metrics();
         let (_ready, seen) = watch::channel(true);
         let endpoint = endpoint::router(metrics, seen, Arc::new(AtomicBool::new(true)));
         let (_health, service) = tonic_health::server::health_reporter();

@@ -59,7 +59,7 @@ async fn readiness(State(ready): State<watch::Receiver<bool>>) -> impl IntoRespo
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use axum::{body::Body, http::Request};
     use http_body_util::BodyExt as _;
     use tower::ServiceExt as _;
@@ -67,8 +67,18 @@ mod tests {
     use super::*;
     use crate::{
         events::EventBus,
-        telemetry::{TargetNames, TelemetrySettings},
+        telemetry::{MetricsTask, TargetNames, TelemetrySettings},
     };
+
+    /// Returns the metrics of a process that has done nothing yet.
+    pub(crate) fn unused_metrics() -> (Metrics, MetricsTask) {
+        Metrics::start(
+            &EventBus::new(4),
+            &TelemetrySettings::default(),
+            TargetNames::default(),
+        )
+        .unwrap()
+    }
 
     async fn get(router: &Router, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
@@ -80,12 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn readiness_follows_the_process_and_liveness_does_not() {
-        let (metrics, _task) = Metrics::start(
-            &EventBus::new(4),
-            &TelemetrySettings::default(),
-            TargetNames::default(),
-        )
-        .unwrap();
+        let (metrics, _task) = unused_metrics();
         let (ready, seen) = watch::channel(false);
         let live = Arc::new(AtomicBool::new(true));
         let router = router(metrics, seen, Arc::clone(&live));
@@ -106,12 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_plain_text_for_a_scraper() {
-        let (metrics, _task) = Metrics::start(
-            &EventBus::new(4),
-            &TelemetrySettings::default(),
-            TargetNames::default(),
-        )
-        .unwrap();
+        let (metrics, _task) = unused_metrics();
         let (_ready, seen) = watch::channel(true);
         let router = router(metrics, seen, Arc::new(AtomicBool::new(true)));
         let (status, body) = get(&router, "/metrics").await;

@@ -263,10 +263,20 @@ fn add(tools: &mut Vec<Value>, tool: &Value) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::message::Role;
+
+    /// Returns a conversation with instructions at its beginning and behind the user's words.
+    pub(crate) fn later_instructions() -> [Message; 3] {
+        [
+            Message::text(Role::System, "Be kind."),
+            Message::text(Role::User, "Hi"),
+            Message::text(Role::Developer, "Be brief."),
+        ]
+    }
 
     #[test]
     fn results_come_first_whatever_came_before_them() {

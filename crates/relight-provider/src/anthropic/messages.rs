@@ -294,7 +294,10 @@ fn source(media: &Media) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool_media::tests::{conversation, media};
+    use crate::{
+        tool_media::tests::{conversation, media},
+        turns::tests::later_instructions,
+    };
 
     #[test]
     fn what_a_tool_returned_is_in_its_result_unless_that_is_an_error() {
@@ -347,11 +350,7 @@ mod tests {
 
     #[test]
     fn later_instructions_are_marked_in_the_users_turn() {
-        let messages = [
-            Message::text(Role::System, "Be kind."),
-            Message::text(Role::User, "Hi"),
-            Message::text(Role::Developer, "Be brief."),
-        ];
+        let messages = later_instructions();
         let turns =
             |takes_system| Value::Array(translate(&messages, takes_system).unwrap().messages);
         let words = json!({"type": "text", "text": "<system>\nBe brief.\n</system>"});

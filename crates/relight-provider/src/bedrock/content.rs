@@ -268,7 +268,10 @@ fn document_name(name: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool_media::tests::{conversation, media};
+    use crate::{
+        tool_media::tests::{conversation, media},
+        turns::tests::later_instructions,
+    };
 
     #[test]
     fn a_document_has_a_name_of_plain_letters() {
@@ -282,11 +285,7 @@ mod tests {
 
     #[test]
     fn later_instructions_are_marked_in_the_users_turn() {
-        let messages = [
-            Message::text(Role::System, "Be kind."),
-            Message::text(Role::User, "Hi"),
-            Message::text(Role::Developer, "Be brief."),
-        ];
+        let messages = later_instructions();
         let translated = translate(&messages, true).unwrap();
         assert_eq!(translated.system, [text("Be kind.")]);
         let content = [text("Hi"), text("<system>\nBe brief.\n</system>")];

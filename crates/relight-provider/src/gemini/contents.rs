@@ -283,7 +283,10 @@ fn data(media: &Media) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool_media::tests::{conversation, media};
+    use crate::{
+        tool_media::tests::{conversation, media},
+        turns::tests::later_instructions,
+    };
 
     #[test]
     fn what_a_tool_returned_is_in_its_response_or_behind_it() {
@@ -316,11 +319,7 @@ mod tests {
 
     #[test]
     fn later_instructions_are_marked_in_the_users_turn() {
-        let messages = [
-            Message::text(Role::System, "Be kind."),
-            Message::text(Role::User, "Hi"),
-            Message::text(Role::Developer, "Be brief."),
-        ];
+        let messages = later_instructions();
         let translated = translate(&messages, false).unwrap();
         assert_eq!(translated.system, [text("Be kind.")]);
         let parts = [text("Hi"), text("<system>\nBe brief.\n</system>")];
