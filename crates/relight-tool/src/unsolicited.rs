@@ -1,4 +1,4 @@
-//! What a server says that is no response. That its tools changed, and how far a call is, is noted
+//! Messages of a server that are no responses. That its tools changed, and how far a call is, is noted
 //! at once; what asks for a response goes to the SDK, within a limit; the rest is passed over. So a
 //! flood costs the time to read it, and only one without end is a fault.
 

@@ -72,8 +72,8 @@ fn is_hint_left_out(name: &str, dialect: Dialect) -> bool {
     })
 }
 
-/// Returns whether a message is where models of the Messages API that take the operator's turn take
-/// it: behind the user's, and before the model's or at the end.
+/// Returns whether a message stands at a place at which models of the Messages API that know the
+/// operator's turn take it: behind the user's, and before the model's or at the end.
 #[must_use]
 pub fn is_placed_for_operator(messages: &[Message], place: usize) -> bool {
     let is_other = |message: &&Message| !message.role.is_operator();
@@ -83,7 +83,7 @@ pub fn is_placed_for_operator(messages: &[Message], place: usize) -> bool {
         && next.is_none_or(|next| next.role == Role::Assistant)
 }
 
-/// Returns whether all instructions within the conversation are where the operator's turn is taken.
+/// Returns whether all instructions within the conversation stand at places at which the operator's turn is taken.
 fn are_placed_for_operator(messages: &[Message]) -> bool {
     let mut later = (0..messages.len()).filter(|place| table::is_later(messages, *place));
     later.all(|place| is_placed_for_operator(messages, place))

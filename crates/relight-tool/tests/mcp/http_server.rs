@@ -23,7 +23,7 @@ pub(super) struct Came {
     pub(super) message: Value,
 }
 
-/// What is sent for a request.
+/// Response to a request.
 pub(super) enum Response {
     /// A status, a content type and a body; then the next request is read.
     Whole(u16, &'static str, String),

@@ -113,7 +113,8 @@ impl Suspect {
     fn failed(&mut self, now: Instant, mark: Option<u64>) -> bool {
         self.all.add(now, FAILED);
         if self.lead == 0 && mark.is_some() && mark != self.mark {
-            (self.mark, self.unanswered) = (mark, None);
+            self.mark = mark;
+            self.unanswered = None;
             self.own = Sliding::new(WINDOW);
         }
         if mark != self.mark {
@@ -126,7 +127,8 @@ impl Suspect {
             return false;
         };
         *unanswered += 1;
-        let (all, own) = (self.all.total(now), self.own.total(now));
+        let all = self.all.total(now);
+        let own = self.own.total(now);
         // Both windows slide by parts of their own.
         let answered = all.answered.saturating_sub(own.answered);
         let failed = f64::from(all.failed.saturating_sub(own.failed));
@@ -148,8 +150,8 @@ const FAILED: OutcomeCounts = OutcomeCounts {
 /// Returns the number of failures of one caller between which no other is answered by chance, if there
 /// were so many of both before.
 fn by_chance(failed: u32, answered: u32) -> f64 {
-    let (failed, answered) = (f64::from(failed + 1), f64::from(answered + 1));
-    CHANCE.ln() / (failed / (failed + answered)).ln()
+    let share = f64::from(failed + 1) / f64::from(failed + answered + 2);
+    CHANCE.ln() / share.ln()
 }
 
 #[cfg(test)]
@@ -168,7 +170,8 @@ mod tests {
     fn counted(outcomes: impl Iterator<Item = (u64, bool)>) -> (u32, u32) {
         let mut suspects = Suspects::new();
         let mut now = Instant::now();
-        let (mut counted, mut failed) = (0, 0);
+        let mut counted = 0;
+        let mut failed = 0;
         for (tenant, is_answered) in outcomes {
             now += Duration::from_millis(20);
             let marks = CallerMarks {

@@ -339,7 +339,7 @@ pub(super) fn nothing_else_follows(before: &str) -> bool {
     before == "model:" || UP_TO_THE_END.iter().any(|words| before.ends_with(words))
 }
 
-/// Whether a quoted text is a name, or a path of names, that providers' interfaces have.
+/// Returns whether a quoted text is a name, or a path of names, that providers' interfaces have.
 pub(super) fn is_of_an_interface(quoted: &str) -> bool {
     if quoted.contains(char::is_whitespace) {
         return false;

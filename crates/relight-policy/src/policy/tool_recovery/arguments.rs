@@ -128,7 +128,7 @@ pub fn names(text: &str, name: &str) -> bool {
     places(text, name).next().is_some()
 }
 
-/// Returns where a text names an argument.
+/// Returns the places at which a text names an argument.
 pub(super) fn places<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |letter: Option<char>| {
         letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')

@@ -2,7 +2,7 @@
 
 use crate::domain::failure::{Failure, FailureClass};
 
-/// What a tool asks for.
+/// Thing that a tool asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plea {
     /// Input of a person, or of a model, which it wanted to ask through its caller.

@@ -1,4 +1,4 @@
-//! What only this dialect knows of a call goes back with it as it came.
+//! Fields of a call that only this dialect knows go back with it as they came.
 
 use super::*;
 use crate::{

@@ -1,4 +1,4 @@
-//! What a server that failed quotes of its caller decides nothing; what it says of itself does.
+//! Quotations of a server that failed decide nothing; its words of itself do.
 
 use proptest::prelude::*;
 
